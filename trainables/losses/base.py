@@ -1,0 +1,151 @@
+"""The seam, loss side: a loss sees scores and pair weights, never embeddings.
+
+Shape legend: B queries · R references · D embedding dimensions · S label slots · `...` any
+leading dimensions (T samples, two branches).
+
+A method turns images into queries, computes `score[..., B, R]` (larger is closer) against the
+references, and hands score and `Pairs` to the loss. Whatever a method does to embeddings, the
+loss needs no edit. A loss with `references()` (proxies, centres) compares queries with them;
+a loss without compares the batch with itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from trainables.registry import ComponentConfig, Registry
+
+Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]
+
+LOSSES: Registry[Loss] = Registry(
+    "losses", ("trainables.losses.normsoftmax", "trainables.losses.proxy_anchor")
+)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """How closeness is measured. `kind`:
+
+    cosine, dot  s = ⟨q, r⟩, cosine after L2 normalisation of both
+    l2           s = −‖q − r‖
+    l2sq         s = −‖q − r‖²
+    hyperbolic   s = −(geodesic distance in the Poincaré ball of curvature −c)
+    """
+
+    kind: Literal["cosine", "dot", "l2", "l2sq", "hyperbolic"] = "cosine"
+    normalize: bool = True
+    curvature: float = 0.0
+
+
+@dataclass(frozen=True)
+class BatchNeeds:
+    """What a loss asks of the sampler.
+
+    per_class: least number of images of each class in a batch (1: none needed).
+    layout: "class_major" where images of one class must stand together, equally many each.
+    """
+
+    per_class: int = 1
+    layout: Literal["any", "class_major"] = "any"
+
+
+@dataclass(frozen=True)
+class References:
+    """Learnable reference points: `vectors[R, D]`, `labels[R]`, class-major.
+
+    per_class: references per class, so that `view(classes, per_class, D)` is valid.
+    """
+
+    vectors: Tensor
+    labels: Tensor
+    per_class: int = 1
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which (query, reference) pairs attract and which repel, as weights in [0, 1].
+
+    pos, neg: [..., B, R]. The item itself is in neither. With label sets a pair is positive
+    if the sets meet.
+    labels: [B, S] class indices of the queries; −1 fills unused slots.
+    reference_labels: [R, S'] likewise.
+    """
+
+    pos: Tensor
+    neg: Tensor
+    labels: Tensor
+    reference_labels: Tensor
+
+
+@dataclass(frozen=True)
+class ParamGroup:
+    """Parameters that share a learning-rate multiplier and a warm-up rule, by `role`."""
+
+    role: Role
+    params: list[nn.Parameter] = field(default_factory=list)
+
+
+def make_pairs(
+    labels: Tensor, reference_labels: Tensor, *, self_index: Tensor | None = None
+) -> Pairs:
+    """Pair weights from label sets.
+
+    Args:
+        labels: [B] or [B, S] int64, −1 for an unused slot.
+        reference_labels: [R] or [R, S'].
+        self_index: [B] column of each query's own entry among the references, if the
+            references are the batch; that pair gets weight 0 in both masks. By index, so that
+            duplicates of an image still count.
+    """
+    labels = labels[:, None] if labels.dim() == 1 else labels
+    reference_labels = (
+        reference_labels[:, None] if reference_labels.dim() == 1 else reference_labels
+    )
+    meet = labels[:, None, :, None] == reference_labels[None, :, None, :]
+    meet = meet & (labels[:, None, :, None] >= 0)
+    pos = meet.flatten(2).any(-1)
+    neg = ~pos
+    if self_index is not None:
+        itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)
+        pos, neg = pos & ~itself, neg & ~itself
+    return Pairs(pos.float(), neg.float(), labels, reference_labels)
+
+
+class Loss(nn.Module):
+    """Base class of all losses.
+
+    Args of subclasses: `config`, and keyword `classes` (training classes) and `dim` (D).
+    Random initial values come from torch's global generator, which the caller seeds.
+    """
+
+    Config: ClassVar[type[ComponentConfig]]
+    REVISION: ClassVar[int]
+
+    geometry: Geometry = Geometry()
+    batch: BatchNeeds = BatchNeeds()
+
+    def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
+        super().__init__()
+        self.classes, self.dim = classes, dim
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
+        raise NotImplementedError
+
+    def references(self) -> References | None:
+        """Learnable references, or None: the batch is compared with itself."""
+        return None
+
+    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+        """Terms that depend on the loss's parameters alone: name → (value, weight)."""
+        return {}
+
+    def param_groups(self) -> list[ParamGroup]:
+        params = list(self.parameters())
+        return [ParamGroup("proxies", params)] if params else []

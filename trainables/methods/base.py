@@ -1,0 +1,151 @@
+"""The seam, method side: a method owns everything before the score.
+
+Shape legend: B batch · F pooled backbone features · D embedding dimensions · E layout of a
+query (D, or more where a method's own score needs more, as IDML's semantic + uncertainty)
+· T samples · R references.
+
+The training step, in the order in which the core runs it:
+
+    batch    = method.prepare(batch, generator)            mixup, CutMix: images and label sets
+    features = backbone(batch.inputs)                      [B, F]
+    state    = method(features, batch.labels, progress, generator)
+    terms    = method.terms(state, batch.labels, progress, generator)
+    loss     = Σ weight · value
+
+The head, the method and the loss compute in float32 also where the backbone runs in autocast.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
+from trainables.registry import ComponentConfig, Registry
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig
+
+METHODS: Registry[Method] = Registry(
+    "methods", ("trainables.methods.plain", "trainables.methods.ddml")
+)
+
+
+class Term(NamedTuple):
+    """One summand of the loss. Value and weight stay apart so that weight 0 stays visible."""
+
+    value: Tensor
+    weight: float | Tensor = 1.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands.
+
+    phase: "warmup" while the backbone is held, else "main", or a method's own phase name.
+    fraction: share of all optimiser steps already taken, in [0, 1).
+    """
+
+    phase: str = "main"
+    epoch: int = 0
+    step: int = 0
+    fraction: float = 0.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """inputs: [B, 3, H, W] float images, or [B, F] cached features. labels: [B, S] int64."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class State:
+    """What one forward pass yields. Methods subclass it with tensors of their own.
+
+    query: [..., B, E], what the metric loss compares.
+    """
+
+    query: Tensor
+
+
+class Method(nn.Module):
+    """Base class of all methods, and the contract each of them keeps.
+
+    Args:
+        config: the method's own `Config`.
+        features: F, width of the pooled backbone features.
+        embedding: size and initialisation of the embedding.
+        loss: the base loss the method is attached to (kept as a submodule).
+        classes: number of training classes.
+
+    NEUTRAL names the options with which the method equals the plain loss.
+    """
+
+    Config: ClassVar[type[ComponentConfig]]
+    REVISION: ClassVar[int]
+    NEUTRAL: ClassVar[dict[str, object]]
+
+    def __init__(
+        self,
+        config: ComponentConfig,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__()
+        self.loss = loss
+        self.classes = classes
+
+    def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """Change images and label sets before the backbone sees them (mixup, CutMix)."""
+        return batch
+
+    def forward(
+        self, features: Tensor, labels: Tensor, progress: Progress, generator: torch.Generator
+    ) -> State:
+        raise NotImplementedError
+
+    def embed(self, features: Tensor) -> Tensor:
+        """[N, F] → [N, E]: what retrieval uses; deterministic, in evaluation mode."""
+        raise NotImplementedError
+
+    def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
+        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training and evaluation."""
+        raise NotImplementedError
+
+    def terms(
+        self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator
+    ) -> dict[str, Term]:
+        """All summands by name. "metric" is the base loss; `Loss.penalty` terms follow it."""
+        found = {"metric": Term(self.metric(state.query, labels, generator))}
+        for name, (value, weight) in self.loss.penalty().items():
+            found[name] = Term(value, weight)
+        return found
+
+    def metric(self, query: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """The base loss of `query[..., B, E]`, against its references or the batch itself."""
+        references = self.loss.references()
+        if references is None:
+            itself = torch.arange(query.shape[-2], device=query.device)
+            pairs = make_pairs(labels, labels, self_index=itself)
+            score = self.score(query, query, self.loss.geometry)
+        else:
+            pairs = make_pairs(labels, references.labels)
+            score = self.score(query, self.as_query(references.vectors), self.loss.geometry)
+        value: Tensor = self.loss(score, pairs, generator=generator)
+        return value
+
+    def as_query(self, vectors: Tensor) -> Tensor:
+        """[R, D] reference vectors in the layout of queries, [R, E]."""
+        return vectors
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        """Parameters of head, method and loss by role; phases may hold some back."""
+        raise NotImplementedError
