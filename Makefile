@@ -1,0 +1,51 @@
+# Two commands set everything up on a machine with Python >= 3.11:  make demo  ·  make test
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+OUT    ?= runs
+PORT   ?= 5000
+STAMP  := $(VENV)/.installed
+export RAY_USAGE_STATS_ENABLED = 0
+export MLFLOW_DISABLE_TELEMETRY = true
+export DO_NOT_TRACK = true
+
+.PHONY: help install demo test test-slow lint bench ui clean
+help:
+	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
+	@echo "make test       the quick test suite (after lint)"
+	@echo "make test-slow  the tests marked slow"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      speed, printed beside what it is compared with"
+	@echo "make ui         MLflow's pages on the demo's runs, on the loopback address"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ablate needs Python >= 3.11; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	@touch $@
+
+demo: install
+	$(BIN)/python -m ablate.run search_spaces/ddml.yaml --out $(OUT)
+
+test: lint
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: install
+	$(BIN)/python -m pytest -m slow
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python -m tests.benchmarks
+
+ui: install
+	$(BIN)/mlflow ui --host 127.0.0.1 --port $(PORT) --backend-store-uri sqlite:///$(OUT)/mlflow.db
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
