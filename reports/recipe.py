@@ -1,0 +1,159 @@
+"""The `report:` section of a sweep's YAML: which tables and figures are made of which studies.
+
+A recipe names studies and metrics; it holds no numbers. The sweep's builder checks it together
+with the rest of the YAML (`extra="forbid"`), writes it into the sweep's `sweep.json`, and
+`reports.compile_report` reads it from there. This module imports nothing but pydantic, so that a
+plan stays quick.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+def level_name(value: Any) -> Any:
+    """`on` and `off` as text: YAML reads the bare words as booleans."""
+    if value is True:
+        return "on"
+    if value is False:
+        return "off"
+    return value
+
+
+class RecipePart(BaseModel):
+    """Strict about unknown keys; never changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Published(RecipePart):
+    """Printed numbers to set beside the measured ones.
+
+    table: `<file>/<table>` of `reports/published/`, e.g. `ddml/table4`.
+    column: the printed column, e.g. `CUB/R@1`; for one metric of the table.
+    columns: the same for several metrics, `{metric: column}`.
+    rows: `{cell: row}`: which printed row stands beside which cell. A components table needs
+        none where the published rows carry the same component coordinates.
+    """
+
+    table: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
+    column: str | None = None
+    columns: dict[str, str] = {}
+    rows: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def some_column(self) -> Published:
+        if (self.column is None) == (not self.columns):
+            raise ValueError("give either `column` or `columns`")
+        return self
+
+
+class Table(RecipePart):
+    """One table of one study.
+
+    kind: `components` (all on/off cells), `compare` (variants) or `search` (the best trials).
+    metrics: one or several; `val/…` and `test/…` are read of the selected epoch
+        (`final/val/…` in the tracker).
+    baseline: the cell that differences are taken to: its name or its coordinates. Default: all
+        components off; the first variant. Unused in a search table.
+    components: the columns of a components table in the order of the paper; default: as the
+        study gives them.
+    top: how many trials a search table shows.
+    digits: digits after the point of a percentage.
+    """
+
+    kind: Literal["components", "compare", "search"]
+    study: str
+    metrics: tuple[str, ...] = Field(("val/map_at_r",), min_length=1)
+    title: str = ""
+    caption: str = ""
+    baseline: str | dict[str, Any] | None = None
+    published: Published | None = None
+    components: tuple[str, ...] = ()
+    top: int = Field(10, ge=1)
+    digits: int = Field(2, ge=0, le=6)
+
+    @field_validator("baseline", mode="after")
+    @classmethod
+    def named_levels(cls, value: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+        if isinstance(value, dict):
+            return {key: level_name(level) for key, level in value.items()}
+        return value
+
+    @model_validator(mode="after")
+    def columns_fit(self) -> Table:
+        if self.published is None:
+            return self
+        unknown = sorted(set(self.published.columns) - set(self.metrics))
+        if unknown:
+            raise ValueError(f"published.columns names {unknown[0]}, which is not in metrics")
+        if self.published.column is not None and len(self.metrics) > 1:
+            raise ValueError("several metrics need `published.columns` ({metric: column})")
+        return self
+
+    def published_column(self, metric: str) -> str | None:
+        """The printed column that stands beside `metric`, or None."""
+        if self.published is None:
+            return None
+        return self.published.column or self.published.columns.get(metric)
+
+
+class Heatmap(RecipePart):
+    """A metric over two coordinates of a grid study, averaged over seeds.
+
+    x, y: coordinates of the study (`method.alpha`); each level is one column or row, in
+        ascending order, evenly spaced (so a logarithmic grid looks logarithmic).
+    """
+
+    study: str
+    x: str
+    y: str
+    metric: str = "val/map_at_r"
+    title: str = ""
+    caption: str = ""
+    digits: int = Field(2, ge=0, le=6)
+
+    @model_validator(mode="after")
+    def two_axes(self) -> Heatmap:
+        if self.x == self.y:
+            raise ValueError(f"x and y are both {self.x}")
+        return self
+
+
+class Curves(RecipePart):
+    """A metric per epoch, one line per cell, with a band of ± one sd over seeds.
+
+    cells: only these cells (default: all; of a search study the best `top`).
+    """
+
+    studies: tuple[str, ...] = Field(min_length=1)
+    metric: str = "val/map_at_r"
+    title: str = ""
+    caption: str = ""
+    cells: tuple[str, ...] = ()
+    top: int = Field(8, ge=1, le=20)
+
+
+class Recipe(RecipePart):
+    """The whole `report:` section. `best`: studies whose best configuration is written as YAML."""
+
+    tables: tuple[Table, ...] = ()
+    heatmaps: tuple[Heatmap, ...] = ()
+    curves: tuple[Curves, ...] = ()
+    best: tuple[str, ...] = ()
+
+    def studies(self) -> dict[str, str]:
+        """Every study named, with the place that names it: `{study: "report.tables.0.study"}`."""
+        places: dict[str, str] = {}
+        for i, table in enumerate(self.tables):
+            places.setdefault(table.study, f"report.tables.{i}.study")
+        for i, heatmap in enumerate(self.heatmaps):
+            places.setdefault(heatmap.study, f"report.heatmaps.{i}.study")
+        for i, curves in enumerate(self.curves):
+            for j, study in enumerate(curves.studies):
+                places.setdefault(study, f"report.curves.{i}.studies.{j}")
+        for i, study in enumerate(self.best):
+            places.setdefault(study, f"report.best.{i}")
+        return places
