@@ -1,0 +1,137 @@
+"""The ledger's tables, and opening its database safely.
+
+SQLite with a write-ahead log and `synchronous=FULL`: a commit that has returned survives the
+loss of the process and of power. Several processes may be the first to open a fresh file at
+once: switching to WAL does not wait for locks as other statements do, so that a file lock
+guards the first use.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from trainables.errors import ConfigError
+
+VERSION = 1
+APPLICATION_ID = 0x61626C74  # "ablt"
+
+DDL = """
+CREATE TABLE IF NOT EXISTS trials(
+    trial_id TEXT PRIMARY KEY, config_hash TEXT NOT NULL, seed INTEGER NOT NULL,
+    config_json TEXT NOT NULL,
+    status TEXT NOT NULL
+        CHECK (status IN ('running', 'done', 'failed', 'partial', 'interrupted')),
+    reason TEXT, owner TEXT, heartbeat REAL, created REAL NOT NULL, started REAL, ended REAL,
+    epochs INTEGER, steps INTEGER, seconds REAL, best_epoch INTEGER, export TEXT,
+    provenance_json TEXT);
+CREATE INDEX IF NOT EXISTS trials_by_config ON trials(config_hash);
+CREATE TABLE IF NOT EXISTS epochs(
+    trial_id TEXT NOT NULL, epoch INTEGER NOT NULL, steps INTEGER, seconds REAL,
+    metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS evaluations(
+    trial_id TEXT NOT NULL, split TEXT NOT NULL, evaluator TEXT NOT NULL,
+    metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, split, evaluator));
+CREATE TABLE IF NOT EXISTS sweeps(
+    sweep_id TEXT PRIMARY KEY, name TEXT NOT NULL, spec_json TEXT NOT NULL,
+    created REAL NOT NULL, provenance_json TEXT);
+CREATE TABLE IF NOT EXISTS cells(
+    sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, seed INTEGER NOT NULL,
+    trial_id TEXT NOT NULL, coords_json TEXT NOT NULL, idx INTEGER NOT NULL,
+    PRIMARY KEY(sweep_id, study, cell, seed)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS cells_by_trial ON cells(trial_id);
+CREATE TABLE IF NOT EXISTS proposals(
+    study_key TEXT NOT NULL, idx INTEGER NOT NULL, params_json TEXT NOT NULL,
+    config_hash TEXT NOT NULL, PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS mlflow_runs(
+    store TEXT NOT NULL, sweep_id TEXT NOT NULL, trial_id TEXT NOT NULL, run_id TEXT NOT NULL,
+    logged_epoch INTEGER NOT NULL DEFAULT 0, logged_final INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY(store, sweep_id, trial_id)) WITHOUT ROWID;
+"""
+
+
+class LedgerError(RuntimeError):
+    """The ledger cannot be written now (full disk, lock, I/O); nothing committed is lost."""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into one line that says what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "not a database" in text or "malformed" in text:
+            raise ConfigError(
+                str(path), f"a file that is no intact SQLite database ({text})", "a ledger",
+                "Move it away and start again, or restore it from a copy",
+            ) from error
+        if "full" in text:
+            remedy = "Free some space and start again: everything recorded is kept"
+        elif "locked" in text:
+            remedy = "Another process holds the ledger; end it or wait, and start again"
+        elif "readonly" in text or "unable to open" in text:
+            raise ConfigError(
+                str(path), f"a ledger that cannot be opened for writing ({text})",
+                "a writable file in a writable folder", "Give another --out",
+            ) from error
+        elif isinstance(error, sqlite3.OperationalError) and "I/O" in text:
+            remedy = "Check the disk and start again: everything recorded is kept"
+        else:
+            raise
+        raise LedgerError(f"{path}: found {text}; expected a writable ledger. {remedy}") from error
+
+
+def connect(path: Path, timeout: float) -> sqlite3.Connection:
+    """An open connection in autocommit mode, tables made; `timeout` seconds to wait for locks."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            str(path.parent), f"a folder that cannot be made ({error.strerror})",
+            "a writable output folder", "Give another --out",
+        ) from error
+    if path.is_dir():
+        raise ConfigError(str(path), "a folder", "a ledger file", "Give another --out")
+    with explained(path):
+        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        try:
+            connection.row_factory = sqlite3.Row
+            connection.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
+            if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                _first_use(connection, path, timeout)
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
+    try:
+        with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if version > VERSION or (version == 0 and tables):
+                raise ConfigError(
+                    str(path), f"a database of version {version} with {tables} tables",
+                    f"a ledger of version {VERSION}",
+                    "It belongs to a newer ablate or to another program; give another --out",
+                )
+            if version == VERSION:
+                return
+            connection.execute("PRAGMA journal_mode=WAL")
+            # One transaction: a process killed here leaves an empty file, not half a ledger.
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {DDL} PRAGMA application_id={APPLICATION_ID}; "
+                f"PRAGMA user_version={VERSION}; COMMIT;"
+            )
+    except Timeout as error:
+        raise LedgerError(
+            f"{path}: found its first-use lock held for {timeout:.0f} s; expected it free. "
+            "Another process may hang while it makes the ledger; end it and start again"
+        ) from error
