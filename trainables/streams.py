@@ -38,3 +38,13 @@ def seeded(seed: int, *names: str | int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.random.default_generator.manual_seed(derive(seed, *names))
         yield
+
+
+@contextmanager
+def part(name: str) -> Iterator[None]:
+    """Inside a `seeded` block: draw from a stream of the block's seed and `name`.
+
+    For a component built of several: what one part draws does not depend on the others.
+    """
+    with seeded(torch.initial_seed(), name):
+        yield

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.registry import ComponentConfig, Registry
 
@@ -83,6 +84,10 @@ class Method(nn.Module):
         loss: the base loss the method is attached to (kept as a submodule).
         classes: number of training classes.
 
+    Initial values come from torch's global generator, which the caller seeds
+    (`streams.seeded`); a method of several parts draws each inside `streams.part(name)`, so that
+    the head starts alike in all methods.
+
     NEUTRAL names the options with which the method equals the plain loss.
     """
 
@@ -103,6 +108,11 @@ class Method(nn.Module):
         self.loss = loss
         self.classes = classes
 
+    def fit(self, features: Tensor) -> None:
+        """Start from data: called once, before the first step, with the training features
+        [N, F], if `embedding.init` is "pca"."""
+        raise NotImplementedError
+
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:
         """Change images and label sets before the backbone sees them (mixup, CutMix)."""
         return batch
@@ -117,8 +127,11 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training and evaluation."""
-        raise NotImplementedError
+        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training and evaluation.
+
+        Here: the loss's geometry. A method with a layout of its own, E ≠ D, has its own score.
+        """
+        return geometries.score(query, reference, geometry)
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator

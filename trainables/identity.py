@@ -1,0 +1,76 @@
+"""What makes two trials the same trial: a hash of everything that decides the numbers.
+
+    config_hash = SHA-256(canonical JSON of {config, data fingerprint, revisions})
+    trial_id    = first 16 hex digits of it, and the seed
+
+Canonical JSON: keys sorted, no spaces, ASCII. A REVISION is an integer in a component's source,
+raised by hand when a change to it alters numbers; it makes old results another trial's, so
+that nothing stale is reused. Device and threads are provenance, not identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from trainables.config import TrialConfig
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+# Of the parts that every trial uses: the loop with optimiser and schedule; decoding, splits,
+# sampling and augmentation; backbones with their pooling and weights.
+PLATFORM_REVISIONS = {"backbones": 1, "core": 1, "data": 1}
+
+
+def identity_dump(config: BaseModel) -> dict[str, Any]:
+    """JSON-able dump of `config` without the fields marked `identity=False`, at any depth."""
+    dump: dict[str, Any] = config.model_dump(mode="json")
+    for name, field in type(config).model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and extra.get("identity") is False:
+            del dump[name]
+            continue
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            dump[name] = identity_dump(value)
+    return dump
+
+
+def component_revisions(config: TrialConfig) -> dict[str, int]:
+    """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
+    loss, method = _name(config.loss), _name(config.method)
+    return {
+        f"loss.{loss}": LOSSES[loss].REVISION,
+        f"method.{method}": METHODS[method].REVISION,
+        **PLATFORM_REVISIONS,
+    }
+
+
+def config_hash(config: TrialConfig, fingerprint: str) -> str:
+    """SHA-256, in hex, of what decides a trial's numbers apart from the seed.
+
+    Args:
+        fingerprint: that of the data set, from `trainables.data.fingerprint`.
+    """
+    content = {
+        "config": identity_dump(config),
+        "data": fingerprint,
+        "revisions": component_revisions(config),
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def trial_id(config_hash: str, seed: int) -> str:
+    """`0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
+    return f"{config_hash[:16]}-s{seed}"
+
+
+def _name(component: BaseModel) -> str:
+    name = getattr(component, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{type(component).__qualname__} has no `name`; every component needs one")
+    return name

@@ -1,0 +1,70 @@
+"""Proxy-Anchor: each proxy gathers all of the batch, the hard ones weighing most."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.registry import ComponentConfig
+
+# In place of log 0: far below any score, yet finite, so that a proxy without a positive in
+# the batch gives softplus(−1e30) = 0 with gradient 0 and not NaN.
+NOTHING = -1e30
+
+
+@LOSSES.register("proxy_anchor")
+class ProxyAnchor(Loss):
+    """Proxy-Anchor (Kim et al., "Proxy anchor loss for deep metric learning", CVPR 2020, Eq. 4):
+
+        L = 1/|P⁺| Σ_{p∈P⁺} log(1 + Σ_{x∈X_p⁺} e^{−α(s(x,p) − δ)})
+          + 1/|P|  Σ_{p∈P}  log(1 + Σ_{x∈X_p⁻} e^{ α(s(x,p) + δ)}),   s = cosine
+
+    P⁺: proxies with a positive in the batch. Computed as softplus(logsumexp(·)), equal to the
+    printed form and free of overflow. Pair weights in (0, 1) multiply the exponentials. One
+    proxy per class, kaiming-normal with fan-out.
+
+    Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
+    """
+
+    REVISION = 1
+    geometry = Geometry("cosine")
+
+    class Config(ComponentConfig):
+        """alpha: scale α; margin: δ. 32 and 0.1 are the paper's."""
+
+        name: Literal["proxy_anchor"] = "proxy_anchor"
+        alpha: float = Field(32.0, gt=0, le=1024)
+        margin: float = Field(0.1, ge=0, le=2)
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.alpha: float | Tensor = config.alpha
+        self.margin: float | Tensor = config.margin
+        self.proxies = nn.Parameter(torch.empty(classes, dim))
+        nn.init.kaiming_normal_(self.proxies, mode="fan_out")
+        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.labels: Tensor
+
+    def references(self) -> References:
+        return References(self.proxies, self.labels)
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        attract = gathered(-self.alpha * (score - self.margin), pairs.pos)
+        repel = gathered(self.alpha * (score + self.margin), pairs.neg)
+        present = (pairs.pos.sum(-2) > 0).sum(-1).clamp_min(1)
+        return (attract.sum(-1) / present + repel.mean(-1)).mean()
+
+
+def gathered(exponent: Tensor, weights: Tensor) -> Tensor:
+    """log(1 + Σ_B w e^x) of exponent[..., B, R] and weights[..., B, R] → [..., R]."""
+    chosen = weights > 0
+    log_weights = torch.where(chosen, weights, torch.ones_like(weights)).log()
+    masked = torch.where(chosen, exponent + log_weights, torch.full_like(exponent, NOTHING))
+    return F.softplus(torch.logsumexp(masked, dim=-2))

@@ -1,0 +1,204 @@
+"""DDML: class-agnostic and class-specific bottlenecks beside any metric loss.
+
+Shape legend: B batch · F features · D embedding dimensions · P classes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Generator, Tensor, nn
+
+from trainables import streams
+from trainables.losses.base import Loss, ParamGroup, References, make_pairs
+from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
+from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.head import start_kaiming
+from trainables.methods.plain import Plain
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig
+
+# std = softplus(raw − 5): about 0.0067 at the start, when raw is near 0.
+STD_SHIFT = 5.0
+
+
+@dataclass(frozen=True)
+class DDMLState(State):
+    """All [..., B, D]. sample: z ~ p(z|x). specific_*: mean, std, log std of p(zˢ|z), the
+    sample of it and the standard-normal draw behind that sample."""
+
+    sample: Tensor
+    specific_mean: Tensor
+    specific_std: Tensor
+    specific_log_std: Tensor
+    specific_sample: Tensor
+    specific_noise: Tensor
+
+
+@METHODS.register("ddml")
+class DDML(Plain):
+    """Deep Disentangled Metric Learning (paper, Eq. 6), all terms meaned over the batch:
+
+        L = L_metric
+          + α · agnostic   cross-entropy of q(·|z) to the uniform distribution
+          + β · specific   −log q(y|zˢ)
+          + γ · split      KL(N(μˢ, σˢ²) ‖ N(0, I)), summed over dimensions
+
+    z ~ N(μ, σ²) with μ, raw linear in the features; zˢ ~ N(μˢ, σˢ²) with (μˢ, rawˢ) one linear
+    layer D → 2D on z; σ = softplus(raw − 5); one reparameterised sample of each.
+    q(·|z) = softmax(logit_scale · cos(z, proxies)), with the proxies of the metric loss, not
+    detached; a loss without references gets a NormSoftmax decoder. With several references per
+    class q(c|·) is the sum over those of class c. Retrieval uses μ.
+
+    Where paper and public code differ, both are options; Config says which is the default.
+    The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first
+    encoder with that of the `head`.
+    """
+
+    REVISION = 1
+    NEUTRAL: ClassVar[dict[str, object]] = {"alpha": 0.0, "beta": 0.0, "gamma": 0.0}
+
+    class Config(ComponentConfig):
+        """α, β, γ default to the public README's recipe for CUB.
+
+        alpha, beta, gamma: weights of the agnostic, specific and split terms.
+        logit_scale: factor of the decoder's cosines; 23 in the public code.
+        agnostic: "uniform_ce", −1/P Σ_j log q(j|z), which trains; or "printed",
+            −log Σ_j q(j|z)/P of Eq. 5 and 6, which is the constant log P, without gradient.
+        split: "closed" KL, or "sampled", log p(zˢ|z) − log r(zˢ) at the one sample.
+        metric_input: what the metric loss compares: "mean" μ, as the public code does, or
+            "sample" z, the expectation of Eq. 6.
+        specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain
+            X → Z → Zˢ has it, or "mean" μ.
+        """
+
+        name: Literal["ddml"] = "ddml"
+        alpha: float = Field(1.0, ge=0)
+        beta: float = Field(0.1, ge=0)
+        gamma: float = Field(1e-5, ge=0)
+        logit_scale: float = Field(23.0, gt=0, le=1024)
+        agnostic: Literal["uniform_ce", "printed"] = "uniform_ce"
+        split: Literal["closed", "sampled"] = "closed"
+        metric_input: Literal["mean", "sample"] = "mean"
+        specific_input: Literal["sample", "mean"] = "sample"
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__(
+            config, features=features, embedding=embedding, loss=loss, classes=classes
+        )
+        self.alpha: float | Tensor = config.alpha
+        self.beta: float | Tensor = config.beta
+        self.gamma: float | Tensor = config.gamma
+        self.logit_scale: float | Tensor = config.logit_scale
+        self.options = config
+        with streams.part("ddml.std"):
+            self.raw_std = nn.Linear(features, embedding.dim)
+            start_kaiming(self.raw_std)
+        with streams.part("ddml.specific"):
+            self.specific = nn.Linear(embedding.dim, 2 * embedding.dim)
+            start_kaiming(self.specific)
+        self.decoder: NormSoftmax | None = None
+        if loss.references() is None:
+            with streams.part("ddml.decoder"):
+                self.decoder = NormSoftmax(
+                    NormSoftmax.Config(), classes=classes, dim=embedding.dim
+                )
+
+    def forward(
+        self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
+    ) -> DDMLState:
+        mean: Tensor = self.head(features)
+        std = F.softplus(self.raw_std(features) - STD_SHIFT)
+        sample = mean + std * _noise_like(mean, generator)
+        of_specific = sample if self.options.specific_input == "sample" else mean
+        specific_mean, raw = self.specific(of_specific).chunk(2, dim=-1)
+        shifted = raw - STD_SHIFT
+        specific_std = F.softplus(shifted)
+        noise = _noise_like(specific_mean, generator)
+        return DDMLState(
+            query=mean if self.options.metric_input == "mean" else sample,
+            sample=sample,
+            specific_mean=specific_mean,
+            specific_std=specific_std,
+            specific_log_std=log_softplus(shifted),
+            specific_sample=specific_mean + specific_std * noise,
+            specific_noise=noise,
+        )
+
+    def terms(
+        self, state: State, labels: Tensor, progress: Progress, generator: Generator
+    ) -> dict[str, Term]:
+        assert isinstance(state, DDMLState)
+        found = super().terms(state, labels, progress, generator)
+        references = self._decoder_references()
+        agnostic = self._agnostic(self._logits(state.sample, references))
+        specific = soft_cross_entropy(
+            self._logits(state.specific_sample, references),
+            make_pairs(labels, torch.arange(self.classes, device=labels.device)).pos,
+        )
+        found["agnostic"] = Term(agnostic, self.alpha)
+        found["specific"] = Term(specific, self.beta)
+        found["split"] = Term(self._split(state), self.gamma)
+        return found
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        groups = [
+            *super().param_groups(phase),
+            ParamGroup("head", list(self.raw_std.parameters())),
+            ParamGroup("auxiliary", list(self.specific.parameters())),
+        ]
+        return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
+
+    def _decoder_references(self) -> References:
+        owner = self.loss if self.decoder is None else self.decoder
+        references = owner.references()
+        assert references is not None
+        return references
+
+    def _logits(self, z: Tensor, references: References) -> Tensor:
+        """[..., B, D] → [..., B, P]."""
+        cosine = F.normalize(z, dim=-1) @ F.normalize(references.vectors, dim=-1).mT
+        logits = self.logit_scale * cosine
+        if references.per_class > 1:
+            logits = logits.unflatten(-1, (self.classes, references.per_class)).logsumexp(-1)
+        return logits
+
+    def _agnostic(self, logits: Tensor) -> Tensor:
+        log_q = F.log_softmax(logits, dim=-1)
+        if self.options.agnostic == "uniform_ce":
+            return -log_q.mean()
+        return (math.log(self.classes) - log_q.logsumexp(-1)).mean()
+
+    def _split(self, state: DDMLState) -> Tensor:
+        log_std = state.specific_log_std
+        if self.options.split == "closed":
+            second = state.specific_mean.square() + state.specific_std.square()
+            return (0.5 * (second - 1) - log_std).sum(-1).mean()
+        squares = state.specific_sample.square() - state.specific_noise.square()
+        return (0.5 * squares - log_std).sum(-1).mean()
+
+
+def log_softplus(x: Tensor) -> Tensor:
+    """log softplus(x), equal to x far below zero, where softplus itself underflows to 0."""
+    far = x < -20
+    near = F.softplus(torch.where(far, torch.zeros_like(x), x)).log()
+    return torch.where(far, x, near)
+
+
+def _noise_like(x: Tensor, generator: Generator) -> Tensor:
+    return torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)

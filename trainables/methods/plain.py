@@ -1,0 +1,60 @@
+"""The base loss on a linear embedding head: what every other method is compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from trainables import streams
+from trainables.losses.base import Loss, ParamGroup
+from trainables.methods.base import METHODS, Method, Progress, State
+from trainables.methods.head import fit_pca, linear_head
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig
+
+
+@METHODS.register("plain")
+class Plain(Method):
+    """z = W f + b, [B, F] → [B, D]; retrieval uses z, L2-normalised where the geometry is."""
+
+    REVISION = 1
+    NEUTRAL: ClassVar[dict[str, object]] = {}
+
+    class Config(ComponentConfig):
+        """No options: embedding and loss say all."""
+
+        name: Literal["plain"] = "plain"
+
+    def __init__(
+        self,
+        config: ComponentConfig,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__(
+            config, features=features, embedding=embedding, loss=loss, classes=classes
+        )
+        with streams.part("head"):
+            self.head = linear_head(features, embedding)
+
+    def fit(self, features: Tensor) -> None:
+        fit_pca(self.head, features)
+
+    def forward(
+        self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
+    ) -> State:
+        return State(self.head(features))
+
+    def embed(self, features: Tensor) -> Tensor:
+        z: Tensor = self.head(features)
+        return F.normalize(z, dim=-1) if self.loss.geometry.normalize else z
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        return [ParamGroup("head", list(self.head.parameters())), *self.loss.param_groups()]
