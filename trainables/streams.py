@@ -36,7 +36,7 @@ def seeded(seed: int, *names: str | int) -> Iterator[None]:
     weights are the same whatever the device.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(derive(seed, *names))
+        torch.default_generator.manual_seed(derive(seed, *names))
         yield
 
 

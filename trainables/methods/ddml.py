@@ -175,7 +175,8 @@ class DDML(Plain):
         cosine = F.normalize(z, dim=-1) @ F.normalize(references.vectors, dim=-1).mT
         logits = self.logit_scale * cosine
         if references.per_class > 1:
-            logits = logits.unflatten(-1, (self.classes, references.per_class)).logsumexp(-1)
+            shape = (*logits.shape[:-1], self.classes, references.per_class)
+            logits = logits.reshape(shape).logsumexp(-1)
         return logits
 
     def _agnostic(self, logits: Tensor) -> Tensor:
