@@ -1,0 +1,188 @@
+"""Cropping, flipping, greying and normalising whole batches on the device.
+
+Shape legend: B batch · S side of the output · C channels · 4 corners of a pixel's square.
+
+Boxes, flips and greys are drawn on the CPU from the given generator, the same number of draws
+for every image, so a trial sees the same crops on any device. Pixels are then read straight
+from the flat uint8 array of `Images` at the four neighbours of each sampling point.
+
+Deviations from torchvision, on purpose:
+- bilinear without antialiasing (torchvision's `antialias=False`, equal to it to rounding), since
+  photographs are stored at the short side the evaluation needs, and crops shrink little;
+- the box is sampled by the same rule as RandomResizedCrop, but the ten attempts are drawn for
+  all images at once, so the sequence of draws differs;
+- `crop_scale: [1, 1]` means the evaluation crop, not the whole image squeezed to a square.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from trainables.data.images import Images
+
+if TYPE_CHECKING:
+    from trainables.config import AugmentConfig
+
+ATTEMPTS = 10  # RandomResizedCrop's
+LUMA = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow converts
+
+
+def train_images(
+    images: Images,
+    index: Tensor,
+    *,
+    config: AugmentConfig,
+    size: int,
+    mean: tuple[float, float, float],
+    std: tuple[float, float, float],
+    generator: torch.Generator,
+    device: torch.device | str,
+) -> Tensor:
+    """Augmented, normalised images `index` ([B] rows): [B, 3, S, S] float32 on `device`.
+
+    Args:
+        mean, std: of pixels in [0, 1], per channel, as the backbone wants them.
+        generator: a CPU generator.
+    """
+    heights, widths = images.heights[index], images.widths[index]
+    draws = torch.rand(len(index), ATTEMPTS, 2, generator=generator)
+    draws_once = torch.rand(len(index), 4, generator=generator)
+    place, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
+    if config.crop_scale == (1.0, 1.0):
+        boxes = centre_boxes(heights, widths, images.frame)
+    else:
+        boxes = random_boxes(heights, widths, config, draws, place)
+    pixels = crops(
+        images, index, boxes, size=size, flip=flip < config.flip, device=device
+    )
+    greyed = (grey < config.grey).to(pixels.device)
+    if images.channels == 3 and config.grey > 0:
+        pixels = torch.where(greyed[:, None, None, None], _luma(pixels), pixels)
+    return normalised(pixels, mean, std)
+
+
+def eval_images(
+    images: Images,
+    index: Tensor,
+    *,
+    size: int,
+    mean: tuple[float, float, float],
+    std: tuple[float, float, float],
+    device: torch.device | str,
+) -> Tensor:
+    """Centre crop (`Images.frame` of the short side) resized to S: [B, 3, S, S] float32.
+
+    For photographs this is resize of the short side to S·256/224 and centre crop of S: they are
+    stored at that size, so their pixels are taken as they are.
+    """
+    boxes = centre_boxes(images.heights[index], images.widths[index], images.frame)
+    unflipped = torch.zeros(len(index), dtype=torch.bool)
+    pixels = crops(images, index, boxes, size=size, flip=unflipped, device=device)
+    return normalised(pixels, mean, std)
+
+
+def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
+    """[B, 4] int64 (top, left, height, width): the centred square of frame · short side."""
+    side = torch.round(torch.minimum(heights, widths) * frame).long().clamp(min=1)
+    top = torch.round((heights - side) / 2).long()
+    left = torch.round((widths - side) / 2).long()
+    return torch.stack([top, left, side, side], 1)
+
+
+def random_boxes(
+    heights: Tensor, widths: Tensor, config: AugmentConfig, draws: Tensor, place: Tensor
+) -> Tensor:
+    """RandomResizedCrop's boxes: [B, 4] int64 (top, left, height, width).
+
+    Area share uniform in `crop_scale`, log aspect (width/height) uniform in `crop_ratio`; the
+    first of the attempts that fits is taken, else the largest centred box within the ratios.
+
+    Args:
+        draws: [B, attempts, 2] uniform in [0, 1), for area and aspect.
+        place: [B, 2] uniform in [0, 1), for top and left.
+    """
+    low, high = config.crop_scale
+    area = (heights * widths)[:, None] * (low + (high - low) * draws[..., 0])
+    logs = torch.log(torch.tensor(config.crop_ratio, dtype=torch.float64))
+    aspect = torch.exp(logs[0] + (logs[1] - logs[0]) * draws[..., 1])
+    width = torch.round(torch.sqrt(area * aspect)).long()
+    height = torch.round(torch.sqrt(area / aspect)).long()
+    fits = (width > 0) & (width <= widths[:, None]) & (height > 0) & (height <= heights[:, None])
+    first = fits.to(torch.uint8).argmax(1, keepdim=True)
+    width, height = width.gather(1, first)[:, 0], height.gather(1, first)[:, 0]
+    top = (place[:, 0].double() * (heights - height + 1)).long()
+    left = (place[:, 1].double() * (widths - width + 1)).long()
+    drawn = torch.stack([top, left, height, width], 1)
+    return torch.where(fits.any(1, keepdim=True), drawn, _fallback(heights, widths, config))
+
+
+def _fallback(heights: Tensor, widths: Tensor, config: AugmentConfig) -> Tensor:
+    low, high = config.crop_ratio
+    ratio = widths / heights
+    width = torch.where(ratio > high, torch.round(heights * high).long(), widths)
+    height = torch.where(ratio < low, torch.round(widths / low).long(), heights)
+    width, height = torch.minimum(width, widths), torch.minimum(height, heights)
+    top, left = (heights - height) // 2, (widths - width) // 2
+    return torch.stack([top, left, height, width], 1)
+
+
+def crops(
+    images: Images, index: Tensor, boxes: Tensor, *, size: int, flip: Tensor,
+    device: torch.device | str,
+) -> Tensor:
+    """Boxes resized to S × S, bilinear: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
+
+    A sampling point's coordinate is (i + ½)·height/S − ½, clamped to the box, as in
+    `torch.nn.functional.interpolate(align_corners=False)` of the cropped image.
+    """
+    device = torch.device(device)
+    flat, starts = images.batch(index, device)
+    pixels = flat.view(-1, images.channels)
+    moved = torch.cat([
+        boxes, (starts // images.channels)[:, None], images.widths[index][:, None],
+        flip.long()[:, None],
+    ], 1).to(device)
+    top, left, height, width, start, stride, mirrored = moved.unbind(1)
+
+    low_y, high_y, share_y = _axis(top, height, size)
+    low_x, high_x, share_x = _axis(left, width, size)
+    mirrored = mirrored.bool()[:, None]
+    low_x, high_x, share_x = (
+        torch.where(mirrored, line.flip(1), line) for line in (low_x, high_x, share_x)
+    )
+    low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
+
+    def row(y: Tensor) -> Tensor:
+        left_pixel = pixels[y[:, :, None] + low_x[:, None, :]].float()
+        right_pixel = pixels[y[:, :, None] + high_x[:, None, :]].float()
+        return left_pixel.lerp_(right_pixel, share_x[:, None, :, None])
+
+    return row(low_y).lerp_(row(high_y), share_y[:, :, None, None]).permute(0, 3, 1, 2)
+
+
+def _axis(begin: Tensor, length: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Lower and upper neighbour and the upper's share along one axis: [B, S] each."""
+    steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
+    at = steps[None] * (length[:, None] / size) - 0.5
+    at = torch.minimum(at.clamp(min=0), (length[:, None] - 1).float())
+    low = at.floor()
+    high = torch.minimum(low + 1, (length[:, None] - 1).float())
+    share = at - low
+    return begin[:, None] + low.long(), begin[:, None] + high.long(), share
+
+
+def _luma(pixels: Tensor) -> Tensor:
+    weights = torch.tensor(LUMA, device=pixels.device)
+    return torch.einsum("bchw,c->bhw", pixels, weights)[:, None]
+
+
+def normalised(
+    pixels: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
+) -> Tensor:
+    """(x/255 − mean)/std; one channel becomes three."""
+    scale = torch.tensor([1 / (255 * s) for s in std], device=pixels.device)
+    shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=pixels.device)
+    return pixels * scale[:, None, None] + shift[:, None, None]

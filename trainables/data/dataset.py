@@ -1,0 +1,73 @@
+"""What a data set is, and the registry of them.
+
+A data set is one class in one file: it gives a fingerprint of its content, cheaply enough for
+planning, and loads images with their classes. Where the field fixes which classes are tested,
+it gives these as `official`; otherwise `data.split` deals them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from torch import Tensor
+
+from trainables.data.images import Images
+from trainables.registry import Registry
+
+if TYPE_CHECKING:
+    from trainables.config import DataConfig
+
+DATASETS: Registry[DataSource] = Registry(
+    "data", ("trainables.data.embedded.reader", "trainables.data.folder")
+)
+
+
+@dataclass(frozen=True)
+class Official:
+    """Row numbers of a data set's own division, class-disjoint (CUB, Cars, SOP, In-Shop)."""
+
+    train: Tensor
+    test: Tensor
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """All images of a data set, in an order that its content alone decides.
+
+    labels: [N] int64 into `classes`.
+    """
+
+    images: Images
+    labels: Tensor
+    classes: tuple[str, ...]
+    official: Official | None = None
+
+
+class DataSource(Protocol):
+    """One data set. REVISION is raised by hand when its pixels or labels change."""
+
+    REVISION: ClassVar[int]
+
+    @staticmethod
+    def fingerprint(config: DataConfig, cache: Path) -> str:
+        """SHA-256 (hex) of everything in the files that can change a trial's numbers."""
+
+    @staticmethod
+    def load(config: DataConfig, cache: Path) -> Dataset:
+        """Decoded images and labels; decodes into `cache` on the first call."""
+
+
+def fingerprint(config: DataConfig, cache: Path) -> str:
+    """Fingerprint of the configured data set; callable at plan time, decodes nothing.
+
+    Raises:
+        ConfigError: the data folder is missing, unreadable or no folder of class folders.
+    """
+    return DATASETS[config.name].fingerprint(config, cache)
+
+
+def load_dataset(config: DataConfig, cache: Path) -> Dataset:
+    """The configured data set, unsplit."""
+    return DATASETS[config.name].load(config, cache)

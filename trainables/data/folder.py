@@ -1,0 +1,202 @@
+"""Any folder of class folders: `data.root`/<class>/**/<image>.
+
+Every file is decoded once, its short side resized to round(image_size·256/224), and kept as
+uint8 in one memory-mapped run of bytes with a table of sizes; evaluation then takes the centre
+`image_size` square as it lies, as the papers' Resize(256) + CenterCrop(224) does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+
+from trainables.data.cache import explained, published
+from trainables.data.dataset import DATASETS, Dataset
+from trainables.data.decode import decoded
+from trainables.data.images import Images, mapped_bytes
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trainables.config import DataConfig
+
+LOG = logging.getLogger(__name__)
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+AHEAD = 256  # images in flight: bounds memory while the threads stay busy
+
+
+@DATASETS.register("folder")
+class Folder:
+    """Class folders of JPEG, PNG, WebP, BMP, TIFF or GIF images; other files are passed over."""
+
+    REVISION: ClassVar[int] = 1
+
+    @classmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
+        """SHA-256 over class names, file names and file contents.
+
+        Contents are read once; later calls trust a file whose size and time are unchanged.
+        """
+        root = _root(config)
+        files = listing(root)
+        hashes = _hashes(root, files, Path(cache) / "folder")
+        digest = hashlib.sha256(f"folder {cls.REVISION}".encode())
+        for file in files:
+            digest.update(f"\x1e{file.as_posix()}\x1f{hashes[file.as_posix()]}".encode())
+        return digest.hexdigest()
+
+    @classmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        root = _root(config)
+        short = round(config.image_size * 256 / 224)
+        digest = cls.fingerprint(config, cache)
+        folder = published(
+            Path(cache) / "folder" / f"{digest[:16]}-{short}",
+            lambda fresh: _decode(root, short, fresh),
+        )
+        table = torch.from_numpy(np.load(folder / "table.npy", allow_pickle=False))
+        images = Images(
+            flat=mapped_bytes(folder / "pixels.bin"),
+            offsets=table[:, 0].contiguous(),
+            heights=table[:, 1].contiguous(),
+            widths=table[:, 2].contiguous(),
+            channels=3,
+            frame=config.image_size / short,
+        )
+        classes = tuple(json.loads((folder / "classes.json").read_text()))
+        return Dataset(images, table[:, 3].contiguous(), classes)
+
+
+def listing(root: Path) -> list[Path]:
+    """All image files relative to `root`, sorted; the first part of each is its class.
+
+    Raises:
+        ConfigError: no such folder, not readable, fewer than two class folders, an empty one.
+    """
+    try:
+        classes = sorted(
+            entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        )
+        if len(classes) < 2:
+            raise ConfigError(
+                "data.root", f"{len(classes)} class folders in {root}", "at least 2",
+                "Give the folder that holds one folder of images per class",
+            )
+        files: list[Path] = []
+        for folder in classes:
+            # os.walk passes unreadable folders over unless told to raise.
+            inside = [
+                (Path(base) / name).relative_to(root)
+                for base, _, names in os.walk(folder, onerror=_raise)
+                for name in names
+                if name.lower().endswith(SUFFIXES) and not name.startswith(".")
+            ]
+            if not inside:
+                raise ConfigError(
+                    str(folder), "no images", f"files ending in {' '.join(SUFFIXES)}",
+                    "Remove the folder, or put its images there",
+                )
+            files += inside
+    except OSError as error:
+        raise ConfigError(
+            "data.root", f"{root}: {error.strerror}", "a readable folder of class folders",
+            "Check the path and its permissions",
+        ) from error
+    # By parts, so that a class's files stand together whatever characters names hold.
+    return sorted(files, key=lambda file: file.parts)
+
+
+def _root(config: DataConfig) -> Path:
+    if config.root is None:
+        raise ConfigError(
+            "data.root", "nothing", "a folder of class folders", "Give --data-root DIR"
+        )
+    return Path(config.root).expanduser().resolve()
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _hashes(root: Path, files: list[Path], cache: Path) -> dict[str, str]:
+    """SHA-256 of each file; known ones (same size and time) are not read again."""
+    index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
+    try:
+        known: dict[str, list[str]] = json.loads(index.read_text())
+    except (OSError, ValueError):
+        known = {}
+
+    def one(file: Path) -> tuple[str, list[str]]:
+        path, name = root / file, file.as_posix()
+        try:
+            stat = path.stat()
+            stamp = f"{stat.st_size} {stat.st_mtime_ns}"
+            if name in known and known[name][0] == stamp:
+                return name, known[name]
+            return name, [stamp, hashlib.sha256(path.read_bytes()).hexdigest()]
+        except OSError as error:
+            raise ConfigError(
+                str(path), f"{error.strerror}", "a readable image", "Check its permissions"
+            ) from error
+
+    with ThreadPoolExecutor(_workers()) as pool:
+        found = dict(pool.map(one, files))
+    if found != known:
+        with explained(cache):
+            cache.mkdir(parents=True, exist_ok=True)
+            handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
+            with os.fdopen(handle, "w") as out:
+                json.dump(found, out)
+            Path(fresh).replace(index)
+    return {name: digest for name, (_, digest) in found.items()}
+
+
+def _decode(root: Path, short: int, folder: Path) -> None:
+    files = listing(root)
+    classes = sorted({file.parts[0] for file in files})
+    number = {name: place for place, name in enumerate(classes)}
+    LOG.info("decoding %d images of %s", len(files), root)
+    table = np.zeros((len(files), 4), np.int64)
+    offset = 0
+    with (folder / "pixels.bin").open("wb") as out:
+        for row, pixels in enumerate(_ahead(root, files, short)):
+            height, width = pixels.shape[:2]
+            table[row] = offset, height, width, number[files[row].parts[0]]
+            # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+            out.write(np.ascontiguousarray(pixels).data)
+            offset += pixels.size
+            if (row + 1) % 5000 == 0:
+                LOG.info("decoded %d of %d images", row + 1, len(files))
+    np.save(folder / "table.npy", table, allow_pickle=False)
+    (folder / "classes.json").write_text(json.dumps(classes))
+
+
+def _ahead(root: Path, files: list[Path], short: int) -> Iterator[np.ndarray]:
+    """Decoded images in order, a bounded number of them ahead of the reader."""
+    with ThreadPoolExecutor(_workers()) as pool:
+        rest = iter(files)
+        waiting = deque(pool.submit(decoded, root / file, short) for file in islice(rest, AHEAD))
+        try:
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(
+                    pool.submit(decoded, root / file, short) for file in islice(rest, 1)
+                )
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _workers() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4

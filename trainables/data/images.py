@@ -1,0 +1,99 @@
+"""Images as one run of bytes, whatever their sizes, on disk or on the device.
+
+Shape legend: N images · B of a batch · H, W rows and columns of one image · C channels, 1 or 3.
+
+One layout serves square drawings and ragged photographs: all pixels one after the other in a
+flat uint8 array, and per image where it starts and its H and W. A memory-mapped file gives the
+array on the CPU, so that all trials of a machine share its pages; where the device has room it
+holds the same array whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Images:
+    """N uint8 images.
+
+    flat: [total bytes] uint8, image after image, each H·W·C row-major.
+    offsets, heights, widths: [N] int64, on the CPU.
+    frame: side of the evaluation crop, as a share of the short side (1: the whole square;
+        224/256 for photographs, as the papers crop them).
+    """
+
+    flat: Tensor
+    offsets: Tensor
+    heights: Tensor
+    widths: Tensor
+    channels: int
+    frame: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, row: int) -> Tensor:
+        """[H, W, C] uint8, a view."""
+        start, h, w = int(self.offsets[row]), int(self.heights[row]), int(self.widths[row])
+        return self.flat[start : start + h * w * self.channels].view(h, w, self.channels)
+
+    def to(self, device: torch.device | str, share: float = 0.3) -> Images:
+        """Resident on `device` if all pixels take at most `share` of its free memory."""
+        device = torch.device(device)
+        if device.type != "cuda" or self.flat.is_cuda:
+            return self
+        free, _ = torch.cuda.mem_get_info(device)
+        if self.flat.numel() > share * free:
+            return self
+        return replace(self, flat=self.flat.to(device))
+
+    def batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
+        """Pixels that contain the images `index`, on `device`, and where each starts: [B].
+
+        Resident pixels are used where they are; otherwise the batch alone is moved.
+        """
+        device = torch.device(device)
+        offsets = self.offsets[index]
+        if self.flat.device.type == device.type:
+            return self.flat, offsets
+        sizes = self.heights[index] * self.widths[index] * self.channels
+        starts = torch.cumsum(sizes, 0) - sizes
+        packed = torch.cat([
+            self.flat[offset : offset + size]
+            for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+        ])
+        return packed.to(device, non_blocking=True), starts
+
+    @staticmethod
+    def same_size(pixels: Tensor, frame: float = 1.0) -> Images:
+        """From [N, H, W] or [N, H, W, C] uint8."""
+        n, h, w = pixels.shape[:3]
+        channels = pixels.shape[3] if pixels.dim() == 4 else 1
+        return Images(
+            flat=pixels.reshape(-1),
+            offsets=torch.arange(n) * (h * w * channels),
+            heights=torch.full((n,), h),
+            widths=torch.full((n,), w),
+            channels=channels,
+            frame=frame,
+        )
+
+
+def mapped(path: Path) -> Tensor:
+    """The array of an .npy file as a tensor over shared pages.
+
+    Mapped copy-on-write: torch knows no read-only tensors, and this way a stray write could
+    change neither the file nor another trial's pixels.
+    """
+    return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
+
+
+def mapped_bytes(path: Path) -> Tensor:
+    """A file's bytes as a flat uint8 tensor over shared pages; copy-on-write like `mapped`."""
+    return torch.from_numpy(np.memmap(path, np.uint8, mode="c"))

@@ -1,0 +1,109 @@
+"""Batches of M images of each of K classes, from nothing but (seed, epoch).
+
+No state is kept: a resumed trial asks for epoch e again and gets the same batches.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.errors import ConfigError
+
+
+def steps_per_epoch(images: int, batch_size: int) -> int:
+    """⌈images / batch_size⌉, at least 1."""
+    return max(1, -(-images // batch_size))
+
+
+def epoch_batches(  # noqa: PLR0917
+    labels: Tensor,
+    batch_size: int,
+    per_class: int,
+    seed: int,
+    epoch: int,
+    layout: Literal["any", "class_major"] = "any",
+) -> Tensor:
+    """Positions into `labels` for one epoch: [steps, batch_size] int64.
+
+    per_class M > 1: every batch holds K = batch_size / M different classes. Classes take turns,
+    each once in a permutation of all before any comes again, so that small classes are not
+    forgotten; within a class, images take turns likewise (visit t of a class takes the places
+    t·M … t·M + M − 1, cyclically, of its images in this epoch's order). An image stands twice in
+    a batch only where its class has fewer than M.
+    per_class 1: all images in random order; the last batch is filled from the order's start.
+
+    Args:
+        labels: [n] int64 class of each training image, 0 … C − 1, each class present.
+        layout: "class_major" keeps the M images of a class together, "any" mixes the batch.
+
+    Raises:
+        ConfigError: batch_size is no multiple of M, or asks for more classes than there are.
+    """
+    if len(labels) == 0:
+        raise ConfigError("data", "no training images", "at least one", "Look at data.split")
+    if batch_size % per_class:
+        raise ConfigError(
+            "training.batch_size", str(batch_size), f"a multiple of per_class {per_class}"
+        )
+    generator = streams.generator(seed, "sampler", epoch)
+    steps = steps_per_epoch(len(labels), batch_size)
+    if per_class == 1:
+        order = torch.randperm(len(labels), generator=generator)
+        return order[torch.arange(steps * batch_size) % len(labels)].view(steps, batch_size)
+
+    sizes = torch.bincount(labels)
+    wanted = batch_size // per_class
+    if wanted > len(sizes):
+        raise ConfigError(
+            "training.batch_size",
+            f"{batch_size}, which at per_class {per_class} takes {wanted} classes a batch",
+            f"at most the {len(sizes)} training classes",
+            f"Lower batch_size to {len(sizes) * per_class} or raise per_class",
+        )
+    classes = _turns(len(sizes), steps, wanted, generator)
+    visit = torch.arange(steps * wanted) // len(sizes)
+    by_class, starts = _shuffled_within(labels, sizes, generator)
+    turn = visit[:, None] * per_class + torch.arange(per_class)
+    place = starts[classes, None] + turn % sizes[classes, None]
+    batches = by_class[place].view(steps, batch_size)
+    if layout == "any":
+        mixed = torch.rand(steps, batch_size, generator=generator).argsort(1)
+        batches = batches.gather(1, mixed)
+    return batches
+
+
+def _turns(classes: int, steps: int, wanted: int, generator: torch.Generator) -> Tensor:
+    """[steps · wanted] classes: permutation after permutation, no class twice in a batch."""
+    turns: list[Tensor] = []
+    filled = 0
+    while filled < steps * wanted:
+        order = torch.randperm(classes, generator=generator)
+        begun = filled % wanted
+        if begun:
+            # This batch holds the end of the last permutation: what it has already goes behind
+            # the classes that it still takes from this one.
+            clash = torch.isin(order, turns[-1][-begun:])
+            fresh = order[~clash]
+            need = wanted - begun
+            order = torch.cat([fresh[:need], _merge(fresh[need:], order[clash], generator)])
+        turns.append(order)
+        filled += classes
+    return torch.cat(turns)[: steps * wanted]
+
+
+def _merge(first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
+    both = torch.cat([first, second])
+    return both[torch.randperm(len(both), generator=generator)]
+
+
+def _shuffled_within(
+    labels: Tensor, sizes: Tensor, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Positions class after class, each class in random order, and where each class starts."""
+    order = torch.randperm(len(labels), generator=generator)
+    order = order[torch.argsort(labels[order], stable=True)]
+    return order, torch.cumsum(sizes, 0) - sizes

@@ -1,0 +1,139 @@
+"""Class-disjoint training, validation and test splits.
+
+Classes are taken in the order of their names, so that the order of files or folders cannot
+matter. "shuffled" permutes them by `streams.derive(seed, "data.split")`; "sorted" leaves them.
+The last round(test·C) are test classes, the last round(validation·rest) of the others
+validation classes: changing the validation share leaves the test classes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.data.dataset import Dataset, fingerprint, load_dataset
+from trainables.data.images import Images
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trainables.config import DataConfig, SplitConfig
+
+SplitName = Literal["train", "val", "test"]
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Images of one split.
+
+    images: all images of the data set; shared by the splits.
+    index: [n] int64, rows of `images`, class after class.
+    labels: [n] int64, contiguous 0 … len(classes) − 1.
+    classes: their names, sorted.
+    """
+
+    images: Images
+    index: Tensor
+    labels: Tensor
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """val is None under protocol "paper", which selects on test."""
+
+    train: Subset
+    val: Subset | None
+    test: Subset
+    fingerprint: str
+
+    def __getitem__(self, name: str) -> Subset:
+        found = {"train": self.train, "val": self.val, "test": self.test}.get(name)
+        if found is None:
+            known = "train, test" if self.val is None else "train, val, test"
+            raise ConfigError(
+                "evaluate", repr(name), f"one of {known}",
+                'Protocol "paper" trains on all training classes: there is no validation split'
+                if name == "val" else "",
+            )
+        return found
+
+    @property
+    def selection(self) -> SplitName:
+        """The split on which the epoch is chosen."""
+        return "test" if self.val is None else "val"
+
+
+def load_splits(config: DataConfig, cache: Path) -> Splits:
+    """Load the configured data set and deal its classes.
+
+    Raises:
+        ConfigError: unreadable data, or too few classes for the splits.
+    """
+    dataset = load_dataset(config, cache)
+    return split(dataset, config.split, fingerprint(config, cache))
+
+
+def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
+    """Deal the classes of `dataset`; its official test classes win over `config.test`."""
+    train, test = _train_and_test(dataset, config)
+    val: list[str] = []
+    if config.protocol == "held_out":
+        held = _share(config.validation, len(train), "data.split.validation")
+        train, val = train[:-held], train[-held:]
+    return Splits(
+        train=_subset(dataset, train),
+        val=_subset(dataset, val) if val else None,
+        test=_subset(dataset, test),
+        fingerprint=fingerprint,
+    )
+
+
+def _train_and_test(dataset: Dataset, config: SplitConfig) -> tuple[list[str], list[str]]:
+    if dataset.official is None:
+        names = _dealt(sorted(dataset.classes), config)
+        tested = _share(config.test, len(names), "data.split.test")
+        return names[:-tested], names[-tested:]
+    train, test = (
+        {dataset.classes[label] for label in set(dataset.labels[rows].tolist())}
+        for rows in (dataset.official.train, dataset.official.test)
+    )
+    if train & test:
+        raise ValueError(f"official splits share classes: {sorted(train & test)[:3]}")
+    return _dealt(sorted(train), config), sorted(test)
+
+
+def _dealt(names: list[str], config: SplitConfig) -> list[str]:
+    if config.order == "sorted":
+        return names
+    order = torch.randperm(
+        len(names), generator=streams.generator(config.seed, "data.split")
+    )
+    return [names[place] for place in order.tolist()]
+
+
+def _share(share: float, classes: int, path: str) -> int:
+    """round(share · classes), at least one class on either side."""
+    if classes < 2:
+        raise ConfigError(
+            path, f"{classes} class to divide", "at least 2 (3 in all, with a validation split)",
+            "Add class folders, or use data.split.protocol: paper",
+        )
+    return min(max(round(share * classes), 1), classes - 1)
+
+
+def _subset(dataset: Dataset, names: list[str]) -> Subset:
+    classes = tuple(sorted(names))
+    number = {name: place for place, name in enumerate(classes)}
+    lookup = torch.tensor([number.get(name, -1) for name in dataset.classes])
+    labels = lookup[dataset.labels]
+    index = torch.nonzero(labels >= 0).squeeze(1)
+    index = index[torch.argsort(labels[index], stable=True)]
+    return Subset(dataset.images, index, labels[index], classes)
