@@ -1,0 +1,111 @@
+"""Features of all images from a frozen backbone: computed once, memory-mapped ever after.
+
+Shape legend: N images · F features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from trainables import backbones
+from trainables.data.augment import eval_images
+from trainables.data.cache import published
+from trainables.data.dataset import DATASETS, fingerprint, load_dataset
+from trainables.weights import weights_identity
+
+if TYPE_CHECKING:
+    from trainables.config import TrialConfig
+
+LOG = logging.getLogger(__name__)
+REVISION = 1  # raise by hand when evaluation crops or normalisation change numbers
+BATCH = 64
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def cached_features(
+    config: TrialConfig, cache: Path, device: torch.device | str = "cpu"
+) -> np.memmap:
+    """Pooled features of every image of the data set, in its order: [N, F] float32.
+
+    Images are taken as in evaluation (`eval_images`), the backbone as `frozen_backbone` builds
+    it, in float32. Whoever comes first computes, on all CPU threads it may use; others wait.
+    """
+    device = torch.device(device)
+    folder = published(
+        Path(cache) / "features" / features_key(config, cache, device),
+        lambda fresh: _compute(config, cache, device, fresh),
+    )
+    features: np.memmap = np.load(folder / "features.npy", mmap_mode="c", allow_pickle=False)
+    return features
+
+
+def features_key(config: TrialConfig, cache: Path, device: torch.device | str = "cpu") -> str:
+    """Name of the features in the cache: everything that changes them.
+
+    The kind of device is part of it, so that a CPU trial's numbers cannot depend on whether a
+    GPU trial came first.
+    """
+    parts = {
+        "data": fingerprint(config.data, cache),
+        "image_size": config.data.image_size,
+        "model": config.backbone.name,
+        "pool": config.backbone.pool,
+        "weights": weights_identity(config.backbone),
+        "device": torch.device(device).type,
+        "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
+    }
+    text = json.dumps(parts, sort_keys=True)
+    return f"{config.data.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+
+
+def _compute(config: TrialConfig, cache: Path, device: torch.device, folder: Path) -> None:
+    size = config.data.image_size
+    images = load_dataset(config.data, cache).images.to(device)
+    backbone = backbones.frozen_backbone(config.backbone, size).to(device)
+    total = len(images)
+    LOG.info(
+        "computing %s features of %d images at %d px, once", config.backbone.name, total, size
+    )
+    header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
+    begun = told = time.monotonic()
+    with _all_threads(), torch.no_grad(), (folder / "features.npy").open("wb") as out:
+        np.lib.format.write_array_header_1_0(out, header)
+        for first in range(0, total, BATCH):
+            rows = torch.arange(first, min(first + BATCH, total))
+            batch = eval_images(
+                images, rows, size=size, mean=backbone.mean, std=backbone.std, device=device
+            )
+            # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+            out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
+            now, done = time.monotonic(), int(rows[-1]) + 1
+            if now - told > SECONDS_BETWEEN_LINES:
+                told = now
+                left = (now - begun) / done * (total - done)
+                LOG.info("features of %d of %d images, %.0f s left", done, total, left)
+    LOG.info("features of %d images took %.1f s", total, time.monotonic() - begun)
+    (folder / "about.json").write_text(
+        json.dumps({"backbone": config.backbone.model_dump(), "data": config.data.model_dump()})
+    )
+
+
+@contextmanager
+def _all_threads() -> Iterator[None]:
+    """All CPUs this process may run on: the other trials wait for these features anyway."""
+    before = torch.get_num_threads()
+    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(before)
+    torch.set_num_threads(max(before, len(available)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
