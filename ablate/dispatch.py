@@ -1,0 +1,213 @@
+"""Which job is next, and what becomes of its events: the sweep's logic without Ray.
+
+`next_job` claims in the ledger before it hands out; `record` writes every event there
+before anyone else hears of it. A trial that another live driver has is waited for, then its
+result is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ablate.ledger import Ledger
+from ablate.owner import Owner
+from ablate.plan import Cell
+from ablate.progression import Progression
+
+WAIT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """What all jobs of a sweep have in common. device: "cpu", "cuda" or "cuda:N"."""
+
+    trials: Path
+    cache: Path
+    device: str
+    threads: int
+    runner: str
+    clean: bool = True
+    checkpoint_seconds: float = 10.0
+
+
+@dataclass
+class Dispatch:
+    """Hands out jobs and records what comes back.
+
+    notify: called with a trial's id after the ledger has something new of it.
+    deadline: time (monotonic seconds) after which nothing new is handed out.
+    """
+
+    progression: Progression
+    ledger: Ledger
+    owner: Owner
+    sweep_id: str
+    settings: JobSettings
+    notify: Callable[[str], None] = lambda _: None
+    deadline: float | None = None
+    retry_failed: bool = False
+
+    stopping: bool = False
+    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    trained: int = 0
+
+    def __post_init__(self) -> None:
+        self._cells: dict[str, list[Cell]] = {}
+        self._queue: deque[str] = deque()
+        self._waiting: dict[str, float] = {}
+        self._retried: set[str] = set()
+        self.unfold()
+
+    # -------------------------------------------------------------- handing out
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing will be handed out any more."""
+        if self.stopping or self.out_of_time:
+            return True
+        return not (self._queue or self.running or self._waiting)
+
+    def next_job(self) -> dict[str, Any] | None:
+        """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
+        if self.stopping or self.out_of_time:
+            return None
+        now = time.monotonic()
+        for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
+            del self._waiting[trial_id]
+            self._queue.append(trial_id)
+        while self._queue:
+            job = self._claim(self._queue.popleft())
+            if job is not None:
+                return job
+        return None
+
+    def _claim(self, trial_id: str) -> dict[str, Any] | None:
+        cells = self._cells[trial_id]
+        cell = cells[0]
+        fact = self.progression.facts[trial_id]
+        asked = {split for cell in cells for split in cell.evaluate}
+        mode = "evaluate" if fact.status == "done" else "train"
+        if mode == "evaluate":
+            asked -= set(fact.evaluations)
+            claim = self.ledger.claim_evaluation(trial_id, self.owner)
+        else:
+            claim = self.ledger.claim(
+                trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
+                retry_failed=self.retry_failed and trial_id not in self._retried,
+            )  # fmt: skip
+        self._retried.add(trial_id)
+        if claim == "busy":
+            self._waiting[trial_id] = time.monotonic()
+            return None
+        if claim != "mine":
+            self.settle(trial_id)
+            return None
+        self.notify(trial_id)
+        settings = self.settings
+        job = {
+            "trial_id": trial_id,
+            "config": cell.config,
+            "seed": cell.seed,
+            "runtime": {
+                "device": settings.device,
+                "threads": settings.threads,
+                "cache_dir": str(settings.cache),
+                "trial_dir": str(settings.trials / trial_id),
+                "checkpoint_seconds": settings.checkpoint_seconds,
+            },
+            "evaluate": [split for split in ("val", "test") if split in asked],
+            "mode": mode,
+        }
+        self.running[trial_id] = job
+        return job
+
+    # ---------------------------------------------------------------- recording
+
+    def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
+        """Events of a running job, in order; the last one may end it."""
+        if trial_id not in self.running:
+            return
+        epochs = [event for event in events if event["event"] == "epoch"]
+        if epochs:
+            self.ledger.record_epochs(trial_id, epochs)
+        last = events[-1]
+        if last["event"] == "final":
+            trained = self.running[trial_id]["mode"] == "train"
+            self.ledger.record_final(trial_id, last, trained=trained)
+            self.trained += trained
+        elif last["event"] == "failed":
+            self.ledger.release(trial_id, "failed", last["reason"])
+        self.notify(trial_id)
+        if last["event"] != "epoch":
+            asked = self.running.pop(trial_id)["evaluate"]
+            self.settle(trial_id)
+            missing = set(asked) - set(self.progression.facts[trial_id].evaluations)
+            if missing and last["event"] == "final":
+                self.lost[trial_id] = f"its evaluation has no split {', '.join(sorted(missing))}"
+            elif last["event"] == "failed" and trained_before(self.progression, trial_id):
+                self.lost[trial_id] = str(last["reason"])
+
+    def lose(self, trial_id: str, reason: str) -> None:
+        """A job ended by the machine more often than is retried: resumable, not this run."""
+        if self.running.pop(trial_id, None) is not None:
+            self.ledger.release(trial_id, "interrupted", reason)
+            self.lost[trial_id] = reason
+            self.notify(trial_id)
+
+    def interrupt(self, reason: str) -> None:
+        """The driver stops: every running trial becomes resumable."""
+        for trial_id in list(self.running):
+            del self.running[trial_id]
+            self.ledger.release(trial_id, "interrupted", reason)
+            self.notify(trial_id)
+
+    def settle(self, trial_id: str) -> None:
+        """Read what the ledger now says of a trial, and go on from there."""
+        self.progression.facts.refresh(trial_id)
+        self.unfold()
+        if trial_id not in self.running:
+            self._enqueue(self._cells.get(trial_id, []))
+
+    def unfold(self) -> None:
+        """Cells that have become known: into the ledger, and into the queue if need be."""
+        while fresh := self.progression.advance():
+            self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
+            for cell in fresh:
+                self._cells.setdefault(cell.trial_id, []).append(cell)
+                if cell.error is not None:
+                    self._fail(cell)
+            self._enqueue(fresh)
+            for trial_id in dict.fromkeys(cell.trial_id for cell in fresh):
+                if self.progression.facts[trial_id].status is not None:
+                    self.notify(trial_id)
+
+    def _enqueue(self, cells: Sequence[Cell]) -> None:
+        for cell in cells:
+            trial_id = cell.trial_id
+            known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
+            if not known and trial_id not in self._waiting and not self.progression.settled(cell):
+                self._queue.append(trial_id)
+
+    def _fail(self, cell: Cell) -> None:
+        """A configuration that cannot be is a fact too."""
+        claim = self.ledger.claim(
+            cell.trial_id, cell.config_hash, cell.seed, cell.config, self.owner
+        )
+        if claim == "mine":
+            self.ledger.release(cell.trial_id, "failed", cell.error)
+            self.progression.facts.refresh(cell.trial_id)
+
+
+def trained_before(progression: Progression, trial_id: str) -> bool:
+    """Whether a failure hit only the evaluation of a trial that is done."""
+    return progression.facts[trial_id].status == "done"

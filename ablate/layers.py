@@ -1,0 +1,150 @@
+"""A trial's configuration from layers: later ones win, and a fault names the layer at fault.
+
+A layer is a partial TrialConfig as nested mappings; keys may be dotted paths
+(`optimizer.lr: 0.1`). Where a layer names another method or loss than the layers before it, the
+options of the earlier one are dropped with it: they belong to that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from ablate.messages import explain, fields_at, listed, nearest
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError
+from trainables.registry import FromRegistry
+
+Locate = Callable[[str], str]  # dotted place in the spec → the same with file and line
+
+NAMED = frozenset(
+    name
+    for name, info in TrialConfig.model_fields.items()
+    if any(isinstance(mark, FromRegistry) for mark in info.metadata)
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`where` is the dotted place of the values in the spec, or an option as `--set`."""
+
+    where: str
+    values: Mapping[str, Any]
+
+    def place(self, path: str) -> str:
+        return f"{self.where} {path}" if self.where.startswith("-") else f"{self.where}.{path}"
+
+
+def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Nested mapping of one whose keys may be dotted, at any depth.
+
+    Raises:
+        ConfigError: a path is given twice, or both a value and something below it.
+    """
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = expand(value, f"{where}.{key}") if isinstance(value, Mapping) else value
+        for part in reversed(key.split(".")[1:]):
+            inner = {part: inner}
+        _put(nested, key.split(".")[0], inner, where)
+    return nested
+
+
+def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
+    if key not in nested:
+        nested[key] = value
+    elif isinstance(nested[key], dict) and isinstance(value, dict):
+        for inner, below in value.items():
+            _put(nested[key], inner, below, f"{where}.{key}")
+    else:
+        raise ConfigError(f"{where}.{key}", "it twice", "one value", "Remove one of the two")
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`."""
+    merged = dict(base)
+    for key, value in top.items():
+        old = merged.get(key)
+        if not isinstance(value, Mapping) or not isinstance(old, Mapping):
+            merged[key] = value
+        elif key in NAMED and value.get("name", old.get("name")) != old.get("name"):
+            merged[key] = dict(value)
+        else:
+            merged[key] = overlay(old, value)
+    return merged
+
+
+def lookup(values: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path. KeyError if there is none."""
+    found: Any = values
+    for part in path.split("."):
+        if not isinstance(found, Mapping) or part not in found:
+            raise KeyError(path)
+        found = found[part]
+    return found
+
+
+def has(values: Mapping[str, Any], path: str) -> bool:
+    try:
+        lookup(values, path)
+    except KeyError:
+        return False
+    return True
+
+
+def merge(layers: Iterable[Layer]) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged = overlay(merged, expand(layer.values, layer.where))
+    return merged
+
+
+def resolve(layers: Sequence[Layer], locate: Locate) -> TrialConfig:
+    """The validated configuration of these layers, first to last.
+
+    Raises:
+        ConfigError: its path is the place in the spec of the layer that holds the fault.
+    """
+    merged = merge(layers)
+    try:
+        return TrialConfig.model_validate(merged)
+    except ValidationError as error:
+        path, fault = explain(error, TrialConfig, merged)
+        place = locate(origin(layers, ".".join(path) if path else "", fault.path))
+        raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
+
+
+def origin(layers: Sequence[Layer], path: str, reported: str) -> str:
+    """The place of the last layer that holds `path`, or the nearest thing above it."""
+    parts = path.split(".") if path else []
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        for layer in reversed(layers):
+            if has(expand(layer.values, layer.where), prefix):
+                return layer.place(reported or path)
+    return layers[-1].place(reported) if reported and layers else (reported or "trial")
+
+
+def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
+    """That `path` names a field of TrialConfig, for the method and loss of `merged`.
+
+    Raises:
+        ConfigError: no such field, with the close matches of that level.
+    """
+    parts = path.split(".")
+    complete = {"loss": {"name": "proxy_anchor"}, "method": {"name": "plain"}}
+    data = overlay(complete, merged)
+    for length in range(len(parts)):
+        names = [i.alias or n for n, i in fields_at(TrialConfig, parts[:length], data).items()]
+        if parts[length] not in names:
+            level = ".".join(parts[:length])
+            kind = f"a field of {level}" if level else "a field of a trial"
+            if parts[0] in NAMED and length == 1:
+                kind += f" ({data[parts[0]]['name']})"
+            expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
+            raise ConfigError(
+                place, f"the unknown path {path!r}", expected, nearest(parts[length], names)
+            )

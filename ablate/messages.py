@@ -1,0 +1,174 @@
+"""Pydantic's validation errors → one line: path, found, expected, remedy."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from trainables.errors import ConfigError
+from trainables.registry import FromRegistry
+
+_TAGS = ("design", "name")  # the fields by which tagged unions are told
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A remedy: the closest known word, or what is known."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"Did you mean {close[0]!r}?" if close else "Choose one of those"
+
+
+def listed(words: Iterable[str]) -> str:
+    return ", ".join(str(word) for word in words) or "nothing"
+
+
+def shown(value: object) -> str:
+    """A value as it would stand in YAML, cut to a line."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except ValueError:
+        text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def untagged(parts: Sequence[str | int], data: Any) -> list[str]:
+    """The location without the tags that pydantic puts in for tagged unions.
+
+    `("method", "ddml", "alpha")` → `["method", "alpha"]` where `data["method"]["name"]` is
+    "ddml". A tag appears at most once a level, before any key of that level.
+    """
+    clean: list[str] = []
+    level, fresh = data, True
+    for part in parts:
+        if fresh and clean and isinstance(level, Mapping):
+            fresh = False
+            if any(level.get(tag) == part for tag in _TAGS):
+                continue
+        if isinstance(level, list) and isinstance(part, str):
+            continue  # pydantic's name for a member of a plain union
+        if clean and not isinstance(level, Mapping | list):
+            break
+        clean.append(str(part))
+        level, fresh = _child(level, part), True
+    return clean
+
+
+def _child(level: Any, part: str | int) -> Any:
+    if isinstance(level, Mapping):
+        return level.get(part)
+    if isinstance(level, Sequence) and isinstance(part, int) and part < len(level):
+        return level[part]
+    return None
+
+
+def fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
+    """Fields of the model at `path` below `model`; empty where there is no model.
+
+    The members of tagged unions are told by `data`, which may be partial.
+    """
+    found: Any = model
+    for part in path:
+        fields = found.model_fields if _is_model(found) else {}
+        data = _child(data, int(part) if isinstance(data, list) and part.isdigit() else part)
+        if fields:
+            names = {info.alias or name: info for name, info in fields.items()}
+            if part not in names:
+                return {}
+            found = _model_of(names[part].annotation, names[part].metadata, data)
+        else:
+            found = _model_of(found, (), data) if found is not None else None
+        if found is None:
+            return {}
+    return dict(found.model_fields) if _is_model(found) else {}
+
+
+def _is_model(found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, BaseModel)
+
+
+def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> Any:
+    """The model class inside an annotation; for `dict[str, M]` and `tuple[M, ...]` it is M's."""
+    for mark in metadata:
+        if isinstance(mark, FromRegistry):
+            name = data.get("name") if isinstance(data, Mapping) else None
+            known = isinstance(name, str) and name in mark.registry
+            return mark.registry[str(name)].Config if known else None
+    if _is_model(annotation):
+        return annotation
+    members = [arg for arg in get_args(annotation) if arg is not type(None)]
+    if get_origin(annotation) in (dict, tuple, list):
+        return _Items(members[-1] if get_origin(annotation) is dict else members[0])
+    if isinstance(annotation, _Items):
+        return _model_of(annotation.member, (), data)
+    found = [m for m in (_model_of(member, (), data) for member in members) if m is not None]
+    for model in found:
+        if _is_model(model) and isinstance(data, Mapping) and "design" in model.model_fields:
+            choices = get_args(model.model_fields["design"].annotation)
+            if data.get("design") in choices:
+                return model
+    return found[0] if len(found) == 1 else None
+
+
+class _Items:
+    """Stands for a mapping or a list whose members are of one annotation."""
+
+    def __init__(self, member: Any) -> None:
+        self.member = member
+
+
+def explain(
+    error: ValidationError, model: type[BaseModel], data: Any
+) -> tuple[list[str], ConfigError]:
+    """The first fault of a validation: its path below `model`, and the message (path dotted).
+
+    Unknown keys come first: a misspelt key often is why another one is missing.
+    """
+    faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
+    fault = faults[0]
+    path = untagged(fault["loc"], data)
+    kind, context = fault["type"], fault.get("ctx", {})
+    dotted = ".".join(path)
+    inner = context.get("error")
+    if isinstance(inner, ConfigError):
+        return path, ConfigError(dotted, inner.found, inner.expected, inner.remedy)
+    if kind == "extra_forbidden":
+        names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
+        expected = f"one of {listed(names)}" if names else "no such key"
+        return path, ConfigError(
+            dotted, f"the unknown key {path[-1]!r}", expected, nearest(path[-1], names)
+        )
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        known = [tag.strip(" '") for tag in str(context.get("expected_tags", "")).split(",")]
+        tag = str(context["discriminator"]).strip("'")
+        if kind == "union_tag_not_found":
+            known = _tags(model, path, data)
+            return path, ConfigError(
+                dotted, f"no {tag}", f"{tag}: one of {listed(known)}" if known else f"a {tag}",
+                f"Say which {dotted.rsplit('.', 1)[-1]} is meant",
+            )  # fmt: skip
+        given = str(context["tag"])
+        return path, ConfigError(
+            f"{dotted}.{tag}", repr(given), f"one of {listed(known)}", nearest(given, known)
+        )
+    if kind == "missing":
+        return path, ConfigError(dotted, "nothing", "a value: it is required", "Add it")
+    message = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    more = f" ({len(faults) - 1} more to follow)" if len(faults) > 1 else ""
+    return path, ConfigError(dotted, shown(fault["input"]), message, f"Correct it{more}")
+
+
+def _tags(model: type[BaseModel], path: Sequence[str], data: Any) -> list[str]:
+    """The names that a tagged union at `path` knows."""
+    if path[:-1] == ["studies"]:
+        from ablate.designs import DESIGNS
+
+        return list(DESIGNS)
+    info = fields_at(model, path[:-1], data).get(path[-1]) if path else None
+    for mark in info.metadata if info else ():
+        if isinstance(mark, FromRegistry):
+            return list(mark.registry)
+    return []

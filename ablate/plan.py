@@ -1,0 +1,295 @@
+"""Spec → Plan: every study with its layers checked, and its cells as resolved trials.
+
+A plan knows no results. Where a study is centred on another, its cells follow once that
+one's best is known (`ablate/progression.py`); until then they are counted and checked
+around the centre as it stands without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate.designs import Compare, Grid, Point, Search, StudyBase, needs, seed_list
+from ablate.layers import Layer, check_path, expand, merge, resolve
+from ablate.spec import LoadedSpec
+from trainables import identity
+from trainables.config import DataConfig, TrialConfig
+from trainables.errors import ConfigError
+
+Fingerprint = Callable[[DataConfig, Path], str]
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line lays over a spec.
+
+    seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
+    settings: `--set`, by dotted path.
+    """
+
+    dataset: str | None = None
+    data_root: str | None = None
+    seeds: int | tuple[int, ...] | None = None
+    settings: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell at one seed: a trial under a study's name.
+
+    error: why its configuration cannot be (a proposal that breaks a rule between fields);
+    such a cell is a failure from the start.
+    """
+
+    study: str
+    cell: str
+    coords: dict[str, Any]
+    idx: int
+    seed: int
+    trial_id: str
+    config_hash: str
+    config: dict[str, Any]
+    evaluate: tuple[str, ...]
+    error: str | None = None
+
+
+def canonical_hash(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Plan:
+    """A checked sweep.
+
+    Args:
+        loaded: the spec.
+        overrides: the command line's.
+        fingerprint: of a data set (`trainables.data.fingerprint`).
+        cache: folder of decoded data.
+
+    Raises:
+        ConfigError: any layer, space, grid or component that no trial could have.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedSpec,
+        overrides: Overrides,
+        fingerprint: Fingerprint,
+        cache: Path,
+    ) -> None:
+        self.loaded, self.spec, self.order = loaded, loaded.spec, loaded.order
+        self.overrides = overrides
+        self._fingerprint, self._cache = fingerprint, cache
+        self._fingerprints: dict[str, str] = {}
+        self._top = Layer("--set", dict(overrides.settings or {}))
+        for name in self.order:
+            self._check(name, self.spec.studies[name])
+        self.sweep_id = canonical_hash(self._identity())[:12]
+
+    # ------------------------------------------------------------------ layers
+
+    def layers(
+        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]
+    ) -> list[Layer]:
+        """The layers of a cell (without `point`: of the study's centre), lowest first."""
+        study, place = self.spec.studies[name], f"studies.{name}"
+        found = [Layer("trial", self.spec.trial), *self._dataset_layers()]
+        found.append(Layer(f"{place}.trial", study.trial))
+        found += [Layer(f"{place}.around", values) for values in taken]
+        if point is not None and point.variant is not None and isinstance(study, Compare):
+            variant = study.variants[point.variant]
+            found.append(Layer(f"{place}.variants.{point.variant}.trial", variant.trial))
+        if point is not None:
+            found.append(Layer(f"{place}.{point.where}", point.values))
+        return [*found, self._top]
+
+    def _dataset_layers(self) -> list[Layer]:
+        dataset, root = self.overrides.dataset, self.overrides.data_root
+        found = []
+        if dataset is not None:
+            found.append(Layer("--dataset", {"data": {"name": dataset}}))
+            if dataset in self.spec.datasets:
+                found.append(Layer(f"datasets.{dataset}", self.spec.datasets[dataset]))
+        if root is not None:
+            found.append(Layer("--data-root", {"data": {"root": root}}))
+        return found
+
+    def resolved(
+        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]] = ()
+    ) -> TrialConfig:
+        return resolve(self.layers(name, point, taken), self.loaded.source.locate)
+
+    def fingerprint(self, config: TrialConfig) -> str:
+        key = config.data.model_dump_json()
+        if key not in self._fingerprints:
+            self._fingerprints[key] = self._fingerprint(config.data, self._cache)
+        return self._fingerprints[key]
+
+    # ------------------------------------------------------------------- cells
+
+    def seeds(self, name: str) -> list[int]:
+        study = self.spec.studies[name]
+        if self.overrides.seeds is not None and not isinstance(study, Search):
+            return seed_list(self.overrides.seeds)
+        return seed_list(self.spec.seeds if study.seeds is None else study.seeds)
+
+    def evaluate(self, name: str) -> tuple[str, ...]:
+        """Splits a study's trials are read on: those it names and the objective's."""
+        asked = {*self.spec.studies[name].evaluate, self.spec.objective.split("/")[0]}
+        return tuple(split for split in ("val", "test") if split in asked)
+
+    def cells(
+        self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
+    ) -> list[Cell]:
+        """A point at every seed. A broken rule between fields makes cells with `error`."""
+        error = None
+        try:
+            config = self.resolved(name, point, taken)
+            dump = config.model_dump(mode="json")
+            key = identity.config_hash(config, self.fingerprint(config))
+        except ConfigError as fault:
+            dump, error = merge(self.layers(name, point, taken)), str(fault)
+            key = canonical_hash({"invalid": dump})
+        evaluate = self.evaluate(name)
+        return [
+            Cell(
+                name, point.cell, point.coords, idx, seed, identity.trial_id(key, seed), key,
+                dump, evaluate, error,
+            )
+            for seed in self.seeds(name)
+        ]  # fmt: skip
+
+    def proposal(
+        self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
+    ) -> list[Cell]:
+        """A search's proposal number `idx` at every seed."""
+        return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
+
+    def size(self, name: str) -> int:
+        """Cells × seeds of a study."""
+        study = self.spec.studies[name]
+        cells = study.trials if isinstance(study, Search) else len(study.points())
+        return cells * len(self.seeds(name))
+
+    def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
+        """Identifies a search's proposals: its base, space, sampler, objective and seeds; not its
+        number of trials, so that a larger budget goes on from a smaller one."""
+        study = self.spec.studies[name]
+        assert isinstance(study, Search)
+        config = self.resolved(name, None, taken)
+        space = {path: axis.model_dump(mode="json") for path, axis in study.space.items()}
+        return canonical_hash(
+            {
+                "base": identity.config_hash(config, self.fingerprint(config)),
+                "space": space,
+                "sampler": [study.sampler, study.round, study.startup],
+                "objective": self.spec.objective,
+                "seeds": self.seeds(name),
+            }
+        )[:16]
+
+    # ------------------------------------------------------------------ checks
+
+    def _check(self, name: str, study: StudyBase) -> None:
+        locate, place = self.loaded.source.locate, f"studies.{name}"
+        points: list[Point | None] = [None]
+        if isinstance(study, Compare):
+            points = list(study.points())
+        for point in points:
+            base = self.layers(name, point, ())
+            merged = merge(base)
+            for path in self._top.values:
+                check_path(path, merged, f"--set {path}")
+            for around in needs(study, point.variant if point else None):
+                for path in around.take or ():
+                    check_path(path, merged, locate(f"{place}.around.take"))
+            config = resolve(base, locate)
+            self._check_objective(config, place)
+            self.fingerprint(config)
+        merged = merge(self.layers(name, None, ()))
+        if isinstance(study, Search):
+            for path, axis in study.space.items():
+                where = f"{place}.space.{path}"
+                check_path(path, merged, locate(where))
+                others = [other for other in study.space if other != path]
+                for value in axis.ends():
+                    self._check_value(name, path, value, f"{where}", others)
+        elif not isinstance(study, Compare):
+            kind = "grid" if isinstance(study, Grid) else "components"
+            for path in study.paths():
+                check_path(path, merged, locate(f"{place}.{kind}"))
+            for point in study.points():
+                resolve(self.layers(name, point, ()), locate)
+
+    def _check_value(
+        self, name: str, path: str, value: Any, where: str, others: Sequence[str]
+    ) -> None:
+        """One end of an axis, with the others at the centre.
+
+        A rule between fields may hold only together with values that the other axes will set;
+        such a combination is left to the trial, which then fails by itself.
+        """
+        point = Point("", {}, {path: value}, "space")
+        try:
+            self.resolved(name, point)
+        except ConfigError as fault:
+            own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
+            if not own and others:
+                return
+            bad = fault.found if own else f"{value!r}, with which {fault.path} is {fault.found}"
+            raise ConfigError(
+                self.loaded.source.locate(where), bad, fault.expected, "Narrow the space"
+            ) from None
+
+    def _check_objective(self, config: TrialConfig, place: str) -> None:
+        split = self.spec.objective.split("/")[0]
+        paper = config.data.split.protocol == "paper"
+        if paper != (split == "test"):
+            expected = "a test metric under" if paper else "a val metric unless"
+            raise ConfigError(
+                self.loaded.source.locate("objective"),
+                f"{self.spec.objective!r} for {place}",
+                f"{expected} data.split.protocol: paper",
+                "Change the objective or the protocol",
+            )
+
+    # ---------------------------------------------------------------- identity
+
+    def _identity(self) -> dict[str, Any]:
+        """What makes two sweeps the same: all but titles, seeds, splits read, and the report."""
+        studies = {}
+        for name, study in self.spec.studies.items():
+            dump = study.model_dump(mode="json", by_alias=True)
+            studies[name] = {
+                k: v for k, v in dump.items() if k not in ("title", "seeds", "evaluate")
+            }
+        top = expand(self._top.values, "--set")
+        return {
+            "name": self.spec.name,
+            "objective": self.spec.objective,
+            "trial": merge(self._identity_layers()),
+            "studies": studies,
+            "set": top,
+            "data": sorted(set(self._fingerprints.values())),
+        }
+
+    def _identity_layers(self) -> list[Layer]:
+        layers = [Layer("trial", self.spec.trial), *self._dataset_layers()]
+        return [layer for layer in layers if layer.where != "--data-root"]
+
+    def resolved_spec(self) -> dict[str, Any]:
+        """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
+        `--set` laid over it, the seeds of each study, the report's recipe."""
+        dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
+        dump["trial"] = merge([Layer("trial", self.spec.trial), *self._dataset_layers()])
+        dump["set"] = dict(self._top.values)
+        for name in self.order:
+            dump["studies"][name]["seeds"] = self.seeds(name)
+            dump["studies"][name]["evaluate"] = list(self.evaluate(name))
+        return dump

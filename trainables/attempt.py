@@ -1,0 +1,177 @@
+"""One process's attempt at one job: the trial folder's lock, its log, and its events on disk.
+
+The runner (`trainables.core.run_job`) yields events; the driver records them. Between the two
+lies a network that may lose either side, so that every event is first appended to
+`events.jsonl` in the trial folder, and an attempt begins by repeating what stands there. A
+runner that checkpoints epoch e after yielding e therefore loses no epoch's report.
+
+No Ray in here: the foreground (`--cell`) and the Ray worker share it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from trainables.errors import TrialFailure
+
+Event = dict[str, Any]
+Runner = Callable[[dict[str, Any]], Iterator[Event]]
+
+LOCK_SECONDS = 120.0
+
+
+def load_runner(name: str) -> Runner:
+    """`module:function` → the function."""
+    module, _, function = name.partition(":")
+    runner: Runner = getattr(import_module(module), function)
+    return runner
+
+
+def limit_threads(threads: int | None) -> None:
+    """For libraries that are imported later; torch's own limit is set by the core."""
+    if threads:
+        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[variable] = str(threads)
+
+
+class Attempt:
+    """Runs a job in its trial folder, which no other process can enter meanwhile.
+
+    Args:
+        job: as `trainables.core.run_job` takes it; `runtime.trial_dir` is required.
+        runner: dotted name of the generator function that runs it.
+        clean: delete `checkpoints/` once the final event is on disk.
+        lock_seconds: how long to wait for another process to leave the folder.
+
+    Raises:
+        TimeoutError: the folder stayed locked; another process writes to it.
+    """
+
+    def __init__(
+        self,
+        job: dict[str, Any],
+        runner: str,
+        *,
+        clean: bool,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
+        self.job, self.clean = job, clean
+        self.folder = Path(job["runtime"]["trial_dir"])
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self.folder / ".lock")
+        try:
+            self._lock.acquire(timeout=lock_seconds)
+        except Timeout:
+            raise TimeoutError(
+                f"{self.folder}: found the trial's folder locked by another process for "
+                f"{lock_seconds:.0f} s; expected it free. End that process and start again"
+            ) from None
+        self._log = logging.FileHandler(self.folder / "trial.log", encoding="utf-8", delay=True)
+        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self._logger = logging.getLogger("trainables")
+        self._logger.addHandler(self._log)
+        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
+        self._events: Iterator[Event] | None = None
+        try:
+            self._journal = self.folder / "events.jsonl"
+            self._pending = self._replay() if job["mode"] == "train" else []
+            self._write_config()
+            self._runner = load_runner(runner)
+        except BaseException:
+            self.close()
+            raise
+
+    def events(self, patience: float) -> list[Event]:
+        """The next events: those of at most `patience` seconds, at least one.
+
+        The last one of a job is "final" or "failed" (reason, traceback). OSError passes: it is
+        the machine's fault, and the job may be tried again.
+        """
+        found, self._pending = self._pending, []
+        end = time.monotonic() + patience
+        try:
+            if self._events is None:
+                self._say("begins (%s), process %d", self.job["mode"], os.getpid())
+                self._events = iter(self._runner(self.job))
+            while True:
+                event = next(self._events, None)
+                if event is None:
+                    raise TrialFailure("the runner ended without a final event")
+                if self.job["mode"] == "train":
+                    self._append(event)
+                found.append(event)
+                if event["event"] == "final":
+                    self._say("final: %s", json.dumps(event["evaluations"]))
+                    if self.clean:
+                        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+                    return found
+                self._say("epoch %s: %s", event["epoch"], json.dumps(event["metrics"]))
+                if time.monotonic() >= end:
+                    return found
+        except OSError:
+            self._logger.exception("interrupted by the machine")
+            raise
+        except Exception as error:
+            self._logger.exception("failed")
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            trace = traceback.format_exc()
+            return [*found, {"event": "failed", "reason": reason, "traceback": trace}]
+
+    def close(self) -> None:
+        """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""
+        events, self._events = self._events, None
+        try:
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+        except Exception:
+            self._logger.exception("the runner's clean-up failed")
+        finally:
+            self._logger.removeHandler(self._log)
+            self._log.close()
+            self._lock.release()
+
+    def _say(self, message: str, *values: object) -> None:
+        self._logger.info("%s " + message, self.job["trial_id"], *values)
+
+    def _replay(self) -> list[Event]:
+        """The epochs reported by earlier attempts; a torn last line is cut off."""
+        try:
+            raw = self._journal.read_bytes()
+        except FileNotFoundError:
+            return []
+        whole = raw[: raw.rfind(b"\n") + 1]
+        if len(whole) < len(raw):
+            with self._journal.open("r+b") as stream:
+                stream.truncate(len(whole))
+        epochs: dict[int, Event] = {}
+        for line in whole.splitlines():
+            event = json.loads(line)
+            if event["event"] == "epoch":
+                epochs[event["epoch"]] = event
+        return [epochs[epoch] for epoch in sorted(epochs)]
+
+    def _append(self, event: Event) -> None:
+        with self._journal.open("ab") as stream:
+            stream.write(json.dumps(event).encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+    def _write_config(self) -> None:
+        target = self.folder / "config.json"
+        if not target.exists():
+            draft = target.with_suffix(".json.tmp")
+            content = {"config": self.job["config"], "seed": self.job["seed"]}
+            draft.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+            draft.replace(target)

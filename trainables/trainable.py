@@ -1,0 +1,87 @@
+"""The Ray side of a trial: a class Trainable whose actor runs one job after another.
+
+The only file of this package that imports Ray. A job arrives as JSON text in `config["envelope"]`:
+
+    {"job": …, "runner": "module:function", "clean": bool, "driver": {"host", "pid", "start"}}
+
+and each step returns `{"events": JSON text, "done": bool}`. JSON text, because Ray copies and
+flattens every mapping that it sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from typing import Any
+
+import psutil
+from ray import tune
+
+from trainables.attempt import Attempt, limit_threads
+
+STEP_SECONDS = 1.0
+DRIVER_SECONDS = 1.0
+
+_watched: list[tuple[int, float]] = []
+
+
+def watch_driver(host: str, pid: int, start: float) -> None:
+    """End this process as soon as the driver is gone: an orphan must not go on writing into a
+    trial folder that the next driver resumes. Ray's own clean-up takes seconds longer.
+    """
+    if host != socket.gethostname() or _watched:
+        return
+    _watched.append((pid, start))
+
+    def watch() -> None:
+        while True:
+            try:
+                alive = abs(psutil.Process(pid).create_time() - start) < 2.0
+            except psutil.NoSuchProcess:
+                alive = False
+            if not alive:
+                os._exit(1)
+            time.sleep(DRIVER_SECONDS)
+
+    threading.Thread(target=watch, daemon=True, name="driver watch").start()
+
+
+class JobTrainable(tune.Trainable):
+    """One job at a time; `reset_config` takes the next one in the same process."""
+
+    _attempt: Attempt | None = None
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._envelope: dict[str, Any] = json.loads(config["envelope"])
+        limit_threads(self._envelope["job"]["runtime"]["threads"])
+        watch_driver(**self._envelope["driver"])
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self.cleanup()
+        self._envelope = json.loads(new_config["envelope"])
+        return True
+
+    def step(self) -> dict[str, Any]:
+        if self._attempt is None:
+            self._attempt = Attempt(
+                self._envelope["job"], self._envelope["runner"], clean=self._envelope["clean"]
+            )
+        events = self._attempt.events(STEP_SECONDS)
+        done = events[-1]["event"] != "epoch"
+        if done:
+            self.cleanup()
+        return {"events": json.dumps(events), "done": done}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        """Nothing: the core keeps its checkpoints in the trial's folder."""
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        """Nothing: see `save_checkpoint`."""
+
+    def cleanup(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.close()
