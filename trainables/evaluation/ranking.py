@@ -31,7 +31,7 @@ class RecallAt:
 
     k: int
 
-    def depth(self, most_positives: int) -> int:  # noqa: ARG002
+    def depth(self, most_positives: int) -> int:
         return self.k
 
     def __call__(self, near: Neighbours) -> tuple[Tensor, Tensor]:
