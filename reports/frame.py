@@ -1,0 +1,261 @@
+"""A sweep's runs as tidy tables: the only reader of MLflow.
+
+Runs of several parents (one sweep on several machines, writing to one server) make one frame.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from reports.errors import ReportError
+from reports.recipe import Recipe
+
+PAGE = 1000
+FINAL = "final/"
+BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
+NO_RUN = "planned, no run in the store"
+KEYS = ["study", "cell", "idx", "seed", "coords", "status", "reason", "trial_id", "run_id"]
+
+
+@dataclass(frozen=True)
+class Parent:
+    """One parent run: its tags and the `sweep.json` that the tracker logged."""
+
+    run_id: str
+    experiment_id: str
+    status: str
+    tags: dict[str, str]
+    document: dict[str, Any]
+
+
+class Frame:
+    """Cells and trials of one sweep.
+
+    Attributes:
+        parents: the parent runs, oldest first; the first one's document names the sweep.
+        trials: one row a trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
+            params (dicts), and a column per final metric (`val/map_at_r`, `seconds`, …).
+        cells: one row per (study, cell, seed): `KEYS`, then the final metrics; NaN where there
+            are none. Cells that were planned and have no run have the status "missing".
+    """
+
+    def __init__(self, client: Any, parents: Sequence[Parent], trials: pd.DataFrame) -> None:
+        self._client = client
+        self.parents = tuple(parents)
+        self.trials = trials
+        self.metrics = [name for name in trials.columns if name not in TRIAL_KEYS]
+        self.cells = _cells(self.parents, trials, self.metrics)
+        self._histories: dict[tuple[str, str], list[tuple[int, float]]] = {}
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The sweep's `sweep.json`."""
+        return self.parents[0].document
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The sweep's `report:` section."""
+        return Recipe.model_validate(self.document.get("report") or {})
+
+    @cached_property
+    def study_order(self) -> list[str]:
+        """Studies in the spec's order, then any others."""
+        order = list(self.document.get("study_order") or self.document.get("studies") or [])
+        return order + sorted(set(self.cells["study"]) - set(order))
+
+    def study(self, name: str) -> pd.DataFrame:
+        """The cells of one study in plan order, with a column per coordinate.
+
+        Raises:
+            ReportError: no such study.
+        """
+        if name not in self.study_order:
+            known = ", ".join(self.study_order)
+            raise ReportError(f"report: found study {name!r}; the sweep has {known}")
+        rows = self.cells[self.cells["study"] == name].reset_index(drop=True)
+        coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
+        return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
+
+    def design(self, study: str) -> str:
+        """`search`, `grid`, `components` or `compare`; empty if the document does not say."""
+        found = (self.document.get("studies") or {}).get(study) or {}
+        return str(found.get("design", ""))
+
+    def curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
+        """Per-epoch values of `metric`: run_id, epoch, value; read from the store when asked.
+
+        An epoch that was logged twice (a resumed trial) counts once.
+        """
+        rows: list[tuple[str, int, float]] = []
+        for run_id in run_ids:
+            key = (run_id, metric)
+            if key not in self._histories:
+                points = self._client.get_metric_history(run_id, metric)
+                self._histories[key] = sorted({p.step: p.value for p in points}.items())
+            rows += [(run_id, epoch, value) for epoch, value in self._histories[key]]
+        return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
+
+
+TRIAL_KEYS = (
+    "trial_id", "run_id", "parent_run_id", "seed", "status", "reason", "tags", "params",
+)  # fmt: skip
+
+
+def open_client(tracking_uri: str) -> Any:
+    """A quiet client of an existing store.
+
+    Raises:
+        ReportError: a SQLite store whose file is not there (opening would make an empty one).
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    prefix = "sqlite:///"
+    if tracking_uri.startswith(prefix) and not Path(tracking_uri.removeprefix(prefix)).is_file():
+        raise ReportError(f"{tracking_uri}: found no such file; expected an MLflow store")
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=tracking_uri)
+
+
+def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
+    """Read a sweep from an MLflow store.
+
+    Args:
+        tracking_uri: any MLflow tracking URI.
+        sweep: a sweep id (all its parent runs are merged), the id of one parent run, or several.
+
+    Raises:
+        ReportError: no such sweep in the store.
+    """
+    client = open_client(tracking_uri)
+    wanted = [sweep] if isinstance(sweep, str) else list(sweep)
+    found = {run.info.run_id: run for name in wanted for run in _parent_runs(client, name)}
+    if not found:
+        raise ReportError(
+            f"{tracking_uri}: found no sweep {', '.join(wanted)}; expected a sweep id or the id "
+            "of a parent run"
+        )
+    runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
+    parents = [
+        Parent(
+            run.info.run_id, run.info.experiment_id, run.info.status, dict(run.data.tags),
+            _document(client, run.info.run_id),
+        )
+        for run in runs
+    ]  # fmt: skip
+    children = [
+        child
+        for parent in parents
+        for child in _search(
+            client, [parent.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.run_id}'"
+        )
+    ]
+    return Frame(client, parents, _trials(children))
+
+
+def _parent_runs(client: Any, name: str) -> list[Any]:
+    from mlflow.exceptions import MlflowException
+
+    if len(name) == 32:
+        try:
+            return [client.get_run(name)]
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return []
+    experiments = [found.experiment_id for found in client.search_experiments()]
+    condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{name}'"
+    return _search(client, experiments, condition) if experiments else []
+
+
+def _search(client: Any, experiments: list[str], condition: str) -> list[Any]:
+    runs: list[Any] = []
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            experiments, condition, max_results=PAGE, page_token=token,
+            order_by=["attributes.start_time ASC"],
+        )  # fmt: skip
+        runs += page
+        token = page.token
+        if not token:
+            return runs
+
+
+def _document(client: Any, run_id: str) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(client.download_artifacts(run_id, "sweep.json", folder))
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+
+def _joined(tags: dict[str, str], name: str) -> str:
+    """A tag that the tracker cut into `name`, `name.1`, …"""
+    pieces = [tags.get(name, "")]
+    while f"{name}.{len(pieces)}" in tags:
+        pieces.append(tags[f"{name}.{len(pieces)}"])
+    return "".join(pieces)
+
+
+def _trials(runs: Iterable[Any]) -> pd.DataFrame:
+    """One row a trial; of several runs of one trial the most finished, then the oldest."""
+    rows: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        tags = dict(run.data.tags)
+        if "ablate.trial_id" not in tags or "ablate.superseded_by" in tags:
+            continue
+        row = {
+            "trial_id": tags["ablate.trial_id"],
+            "run_id": run.info.run_id,
+            "parent_run_id": tags["mlflow.parentRunId"],
+            "seed": int(tags["ablate.seed"]),
+            "status": tags.get("ablate.status", "running"),
+            "reason": tags.get("ablate.reason", ""),
+            "tags": {**tags, "ablate.cells": _joined(tags, "ablate.cells")},
+            "params": dict(run.data.params),
+        }
+        for key, value in run.data.metrics.items():
+            if key.startswith(FINAL):
+                row[key.removeprefix(FINAL)] = value
+        old = rows.get(row["trial_id"])
+        if old is None or BETTER[row["status"]] < BETTER[old["status"]]:
+            rows[row["trial_id"]] = row
+    frame = pd.DataFrame(list(rows.values()), columns=None if rows else list(TRIAL_KEYS))
+    metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
+    return frame[[*TRIAL_KEYS, *metrics]]
+
+
+def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
+    planned: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for parent in parents:
+        for cell in parent.document.get("cells") or []:
+            planned.setdefault((cell["study"], cell["cell"], cell["seed"]), cell)
+    by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}
+    for row in by_trial.values():
+        for cell in json.loads(row["tags"]["ablate.cells"] or "[]"):
+            key = (cell["study"], cell["cell"], row["seed"])
+            planned.setdefault(key, {**cell, "seed": row["seed"], "trial_id": row["trial_id"]})
+    order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
+    rows = []
+    for cell in planned.values():
+        row = by_trial.get(cell["trial_id"])
+        status = {"status": "missing", "reason": NO_RUN, "run_id": ""} if row is None else {
+            "status": row["status"], "reason": row["reason"], "run_id": row["run_id"],
+            **{name: row[name] for name in metrics if row["status"] == "done"},
+        }  # fmt: skip
+        rows.append({**{key: cell[key] for key in KEYS if key in cell}, **status})
+    rows.sort(key=lambda r: (order.get(r["study"], len(order)), r["study"], r["idx"], r["seed"]))
+    return pd.DataFrame(rows, columns=[*KEYS, *metrics])
