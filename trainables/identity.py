@@ -16,13 +16,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from trainables import backbones
 from trainables.config import TrialConfig
+from trainables.data import DATASETS, features
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 
-# Of the parts that every trial uses: the loop with optimiser and schedule; decoding, splits,
-# sampling and augmentation; backbones with their pooling and weights.
-PLATFORM_REVISIONS = {"backbones": 1, "core": 1, "data": 1}
+# Of the loop with optimiser and schedule, splits, sampling and augmentation.
+CORE_REVISION = 1
 
 
 def identity_dump(config: BaseModel) -> dict[str, Any]:
@@ -45,7 +46,10 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
     return {
         f"loss.{loss}": LOSSES[loss].REVISION,
         f"method.{method}": METHODS[method].REVISION,
-        **PLATFORM_REVISIONS,
+        f"data.{config.data.name}": DATASETS[config.data.name].REVISION,
+        "backbones": backbones.REVISION,
+        "features": features.REVISION,
+        "core": CORE_REVISION,
     }
 
 

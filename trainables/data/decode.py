@@ -23,7 +23,7 @@ def decoded(path: Path, short: int) -> np.ndarray:
     """
     try:
         with Image.open(path) as opened:
-            image = _rgb(ImageOps.exif_transpose(opened))
+            image = rgb(ImageOps.exif_transpose(opened))
     except MemoryError:
         raise  # the machine's fault, not the file's
     except Exception as error:
@@ -40,7 +40,8 @@ def decoded(path: Path, short: int) -> np.ndarray:
     return np.asarray(image)
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def rgb(image: Image.Image) -> Image.Image:
+    """8-bit RGB, by the rules above."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")

@@ -1,0 +1,165 @@
+"""A trial as plain data: what an engine's worker calls, and nothing else.
+
+A job and its events are JSON-able dicts, so they cross any process border; the folder of the
+trial says how far it got, so the same job may be given again after anything that happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainables.config import TrialConfig
+from trainables.data import fingerprint
+from trainables.errors import ConfigError, TrialFailure
+from trainables.evaluation import EVALUATOR
+from trainables.files import write_json
+from trainables.identity import config_hash
+from trainables.results import EpochReport, FinalReport, Runtime
+
+LOG = logging.getLogger(__name__)
+FINAL = "final.json"
+
+
+def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Run or continue a trial; yields an "epoch" event per epoch and one "final" event.
+
+    A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
+    Mode "evaluate" trains nothing: it evaluates the asked splits with the trial's export.
+    "final" carries `history`, all epochs' events.
+
+    Args:
+        job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
+            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "mode": "train" or
+            "evaluate"}.
+
+    Raises:
+        ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
+            whole traceback.
+        OSError: the machine's fault; may be retried.
+    """
+    runtime = _runtime(job["runtime"])
+    with _trial_log(runtime.trial_dir):
+        try:
+            config = TrialConfig.model_validate(job["config"])
+            LOG.info("trial %s: %s", job.get("trial_id"), config.model_dump_json())
+            yield from _events(job, config, runtime)
+        except Exception:
+            LOG.exception("trial %s failed", job.get("trial_id"))
+            raise
+
+
+def _events(
+    job: dict[str, Any], config: TrialConfig, runtime: Runtime
+) -> Iterator[dict[str, Any]]:
+    from trainables.core import Trainer  # which offers run_job under its own name
+
+    seed, wanted = int(job["seed"]), tuple(job.get("evaluate", ("val",)))
+    folder = runtime.trial_dir
+    key = {
+        "config_hash": config_hash(config, fingerprint(config.data, runtime.cache_dir)),
+        "seed": seed,
+    }
+    final = _finished(folder, key)
+    if final is None and job.get("mode", "train") == "evaluate":
+        raise TrialFailure(f"{folder}: nothing to evaluate, for the trial has not finished here")
+    if final is None:
+        if folder is not None:
+            _write_config(folder, config, seed)
+        trainer = Trainer(config, seed, runtime)
+        for report in trainer.epochs():
+            LOG.info("%s", _line(report, config.training.epochs))
+            yield _epoch_event(report)
+        final = _final_event(trainer.finish(wanted))
+    else:
+        stale = final["evaluator"] != EVALUATOR
+        missing = [s for s in wanted if stale or s not in final["evaluations"]]
+        if missing:
+            trainer = Trainer(config, seed, runtime, resume=False)
+            trainer.load_export()
+            kept = {} if stale else final["evaluations"]
+            fresh = {split: trainer.evaluate(split) for split in missing}
+            final |= {"evaluations": kept | fresh, "evaluator": EVALUATOR}
+    if folder is not None:
+        write_json(folder / FINAL, {**final, **key})
+    LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
+    yield final
+
+
+def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
+    """The final event of a trial that ended in this folder with its export still there."""
+    if folder is None or not (folder / FINAL).exists():
+        return None
+    final: dict[str, Any] = json.loads((folder / FINAL).read_text())
+    found = {name: final.pop(name, None) for name in key}
+    if found != key:
+        raise ConfigError(
+            str(folder / FINAL), f"the result of {found}", f"that of {key}",
+            "Take another output folder, or remove this one",
+        )
+    return final if (folder / final["export"]).exists() else None
+
+
+def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:
+    path = folder / "config.json"
+    if not path.exists():  # the engine may have written it
+        write_json(path, {"config": config.model_dump(mode="json"), "seed": seed})
+
+
+def _runtime(given: dict[str, Any]) -> Runtime:
+    paths = {
+        name: Path(given[name]).expanduser()
+        for name in ("cache_dir", "trial_dir") if given.get(name) is not None
+    }
+    return Runtime(**{**given, **paths})
+
+
+def _epoch_event(report: EpochReport) -> dict[str, Any]:
+    return {"event": "epoch", **dataclasses.asdict(report)}
+
+
+def _final_event(report: FinalReport) -> dict[str, Any]:
+    history = [_epoch_event(epoch) for epoch in report.history]
+    return {"event": "final", **dataclasses.asdict(report), "history": history}
+
+
+def _line(report: EpochReport, epochs: int) -> str:
+    shown = [
+        f"{name} {value:.4g}" for name, value in report.metrics.items()
+        if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
+    ]
+    return f"epoch {report.epoch}/{epochs} · step {report.steps} · {' · '.join(shown)}"
+
+
+@contextmanager
+def _trial_log(folder: Path | None) -> Iterator[None]:
+    """All of `trainables`' log lines also go to trial.log while the trial runs here."""
+    logger = logging.getLogger("trainables")
+    if folder is None or _logs_to(logger, folder / "trial.log"):
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(folder / "trial.log", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()
+
+
+def _logs_to(logger: logging.Logger, path: Path) -> bool:
+    """Whether whoever called, the engine for one, has this trial's log open already."""
+    return any(
+        isinstance(handler, logging.FileHandler) and Path(handler.baseFilename) == path.absolute()
+        for handler in logger.handlers
+    )

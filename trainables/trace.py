@@ -1,0 +1,104 @@
+"""What the terms of one epoch were, without waiting for the device at each step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError, TrialFailure
+from trainables.methods.base import Term
+
+
+class Trace:
+    """Values and weights by term, as the device's tensors until the epoch is read.
+
+    Args:
+        epoch, first_step: of the epoch traced, for messages; epoch from 1, step from 0 over
+            the whole trial.
+    """
+
+    def __init__(self, epoch: int, first_step: int) -> None:
+        self.epoch, self.first_step = epoch, first_step
+        self.length = 0
+        self._steps: dict[str, list[int]] = {}
+        self._values: dict[str, list[Tensor]] = {}
+        self._weights: dict[str, list[float | Tensor]] = {}
+        self._checked = 0
+
+    def add(self, terms: dict[str, Term]) -> Tensor:
+        """Note one step's terms and return Σ weight · value, for `backward`.
+
+        A term whose weight is the number 0 stays out of the sum, and of its gradient, so that
+        not even the order of additions differs from a trial without the term.
+        """
+        total: Tensor | None = None
+        for name, (value, weight) in terms.items():
+            self._steps.setdefault(name, []).append(self.length)
+            self._values.setdefault(name, []).append(value.detach())
+            kept = weight.detach() if isinstance(weight, Tensor) else weight
+            self._weights.setdefault(name, []).append(kept)
+            if isinstance(weight, Tensor) or weight != 0:
+                part = value if isinstance(weight, float | int) and weight == 1 else weight * value
+                total = part if total is None else total + part
+        self.length += 1
+        if total is None:
+            raise ConfigError("method", "a weight of 0 for every term", "one that is not 0")
+        return total
+
+    def check(self) -> None:
+        """Raise TrialFailure, naming term and step, if a value since the last check is not finite.
+
+        Waits for the device; called at the end of the epoch, and now and then in a long one.
+        """
+        worst: tuple[int, str, float] | None = None
+        for name, steps in self._steps.items():
+            begin = next((i for i, step in enumerate(steps) if step >= self._checked), len(steps))
+            if begin == len(steps):
+                continue
+            values = torch.stack(self._values[name][begin:])
+            bad = ~values.isfinite()
+            if bool(bad.any()):
+                place = int(bad.int().argmax())
+                found = (steps[begin + place], name, float(values[place]))
+                worst = found if worst is None or found[0] < worst[0] else worst
+        self._checked = self.length
+        if worst is not None:
+            step, name, value = worst
+            raise TrialFailure(
+                f"term {name!r} is {value} at step {self.first_step + step} "
+                f"(epoch {self.epoch}, its step {step}): the loss is no longer finite"
+            )
+
+    def means(self) -> dict[str, float]:
+        """`train/loss`, and `term/<name>/value` and `…/weight` as means over the epoch."""
+        found: dict[str, float] = {}
+        loss = 0.0
+        for name, values in self._values.items():
+            value = torch.stack(values).double().cpu()
+            weight = torch.tensor([float(w) for w in self._weights[name]], dtype=torch.float64)
+            found[f"term/{name}/value"] = float(value.mean())
+            found[f"term/{name}/weight"] = float(weight.mean())
+            loss += float((value * weight).sum())
+        found["train/loss"] = loss / self.length if self.length else math.nan
+        return found
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "epoch": self.epoch, "first_step": self.first_step, "length": self.length,
+            "steps": self._steps,
+            "values": {name: torch.stack(v).cpu() for name, v in self._values.items()},
+            "weights": {name: [float(w) for w in v] for name, v in self._weights.items()},
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any], device: torch.device) -> Trace:
+        trace = Trace(state["epoch"], state["first_step"])
+        trace.length = state["length"]
+        trace._steps = {name: list(steps) for name, steps in state["steps"].items()}
+        trace._values = {name: list(v.to(device).unbind()) for name, v in state["values"].items()}
+        trace._weights = {name: list(w) for name, w in state["weights"].items()}
+        trace._checked = trace.length
+        return trace
