@@ -41,6 +41,7 @@ def decoded(path: Path, short: int) -> np.ndarray:
 
 
 def rgb(image: Image.Image) -> Image.Image:
+    """RGB; transparency over white, 16-bit greys by their upper byte."""
     """8-bit RGB, by the rules above."""
     if image.mode.startswith("I;16") or image.mode == "I":
         upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
