@@ -1,0 +1,152 @@
+"""Ranking metrics against naive loops and pytorch-metric-learning; protocol and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracles import retrieval
+from trainables.errors import ConfigError, TrialFailure
+from trainables.evaluation import METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.ranks import neighbours, order_keys
+
+
+def dot(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    return q @ r.T
+
+
+def oracle(x: torch.Tensor, y: torch.Tensor) -> dict[str, float]:
+    similarity, labels = (x.double() @ x.double().T).numpy(), y.numpy()
+    found = {f"recall_at_{k}": retrieval.recall_at(similarity, labels, k) for k in (1, 2, 4, 8)}
+    found["r_precision"] = retrieval.r_precision(similarity, labels)
+    found["map_at_r"] = retrieval.map_at_r(similarity, labels)
+    return found
+
+
+def quarters(n: int, d: int, generator: torch.Generator, levels: int = 9) -> torch.Tensor:
+    """Multiples of 1/4: their products and sums are exact in float32, so ties are true ties."""
+    return (torch.randint(levels, (n, d), generator=generator) - levels // 2) / 4
+
+
+CASES = {
+    "random": lambda g: (quarters(60, 16, g, 33), torch.randint(8, (60,), generator=g)),
+    "tied": lambda g: (quarters(60, 2, g, 3), torch.randint(6, (60,), generator=g)),
+    "all equal": lambda g: (torch.ones(30, 4), torch.randint(5, (30,), generator=g)),
+    "all zero, signed": lambda g: (
+        torch.zeros(20, 3) * (torch.randint(2, (20, 1), generator=g) * 2 - 1),
+        torch.randint(4, (20,), generator=g),
+    ),
+    "duplicates": lambda g: (
+        quarters(12, 6, g).repeat(5, 1), torch.randint(6, (60,), generator=g)
+    ),
+    "imbalanced": lambda g: (
+        quarters(60, 8, g), torch.cat([torch.zeros(45), torch.arange(15) // 3 + 1]).long()
+    ),
+    "one-image classes": lambda g: (
+        quarters(40, 8, g), torch.cat([torch.arange(20), torch.arange(20) // 4 + 20])
+    ),
+    "one class": lambda g: (quarters(20, 4, g), torch.zeros(20).long()),
+    "fewer items than k": lambda g: (quarters(5, 4, g), torch.tensor([0, 0, 1, 1, 0])),
+    "gaps in the labels": lambda g: (quarters(30, 4, g), torch.randint(4, (30,), generator=g) * 7),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("block", [None, 1, 7])
+def test_equals_naive_loops(case: str, block: int | None) -> None:
+    x, y = CASES[case](torch.Generator().manual_seed(3))
+    found = evaluate(x, y, score=dot, metrics=PER_EPOCH, block=block)
+    assert found == pytest.approx(oracle(x, y), abs=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_equals_naive_loops_on_any_small_set(data: st.DataObject) -> None:
+    n = data.draw(st.integers(2, 14))
+    numbers = data.draw(st.lists(st.integers(-2, 2), min_size=2 * n, max_size=2 * n))
+    labels = data.draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
+    y = torch.tensor([*labels[:-1], labels[0]])  # at least one pair
+    x = torch.tensor(numbers).view(n, 2).float()
+    found = evaluate(x, y, score=dot, metrics=PER_EPOCH, block=data.draw(st.integers(1, n)))
+    assert found == pytest.approx(oracle(x, y), abs=1e-12)
+
+
+@pytest.mark.parametrize("case", ["random", "imbalanced", "one-image classes"])
+def test_equals_pytorch_metric_learning(case: str) -> None:
+    calculator = pytest.importorskip("pytorch_metric_learning.utils.accuracy_calculator")
+    g = torch.Generator().manual_seed(5)
+    _, y = CASES[case](g)
+    x = torch.nn.functional.normalize(torch.randn(len(y), 24, generator=g), dim=1)
+    theirs = calculator.AccuracyCalculator(
+        include=("r_precision", "mean_average_precision_at_r"), k="max_bin_count",
+        device=torch.device("cpu"),
+    ).get_accuracy(x, y)
+    ours = evaluate(x, y, score=dot, metrics=("r_precision", "map_at_r"))
+    assert ours["r_precision"] == pytest.approx(theirs["r_precision"], abs=1e-6)
+    assert ours["map_at_r"] == pytest.approx(theirs["mean_average_precision_at_r"], abs=1e-6)
+
+
+def test_any_score_can_be_used() -> None:
+    g = torch.Generator().manual_seed(1)
+    x, y = quarters(40, 5, g), torch.randint(5, (40,), generator=g)
+
+    def negative_l2(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        return -((q[:, None] - r[None]) ** 2).sum(-1)
+
+    similarity = negative_l2(x, x).double().numpy()
+    found = evaluate(x, y, score=negative_l2, metrics=("map_at_r",))["map_at_r"]
+    assert found == pytest.approx(retrieval.map_at_r(similarity, y.numpy()), abs=1e-12)
+
+
+def test_keys_sort_by_score_then_first_index() -> None:
+    scores = torch.tensor([[0.0, -0.0, 1e-45, -1e-45, 3.5, -3.5, 3.5, float("inf"), -3.5]])
+    keys = order_keys(scores, torch.arange(8, -1, -1))
+    assert keys.argsort(descending=True)[0].tolist() == [7, 4, 6, 2, 0, 1, 3, 5, 8]
+
+
+def test_query_and_gallery() -> None:
+    g = torch.Generator().manual_seed(2)
+    q, r = quarters(9, 6, g), quarters(25, 6, g)
+    ql, rl = torch.arange(9) % 4, torch.arange(25) % 3  # class 3 is absent from the gallery
+    (near,) = neighbours(q, ql, r, rl, score=dot, depth=5)
+    similarity = (q.double() @ r.double().T).numpy()
+    for row in range(9):
+        order = np.lexsort((np.arange(25), -similarity[row]))[:5]
+        assert near.relevant[row].tolist() == (rl[order] == ql[row]).tolist()
+        assert near.positives[row] == (rl == ql[row]).sum()
+
+
+def test_only_what_is_asked_in_the_order_asked() -> None:
+    x, y = CASES["random"](torch.Generator().manual_seed(0))
+    found = evaluate(x, y, score=dot, metrics=("map_at_r", "recall_at_1"))
+    assert list(found) == ["map_at_r", "recall_at_1"]
+    everything = evaluate(x, y, score=dot)
+    assert set(everything) == set(METRICS)
+    assert all(0 <= value <= 1 for value in everything.values())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_non_finite_embeddings_are_an_error(bad: float) -> None:
+    x, y = CASES["random"](torch.Generator().manual_seed(0))
+    x[3, 1] = bad
+    with pytest.raises(TrialFailure, match="1 of 60 embeddings"):
+        evaluate(x, y, score=dot, metrics=("recall_at_1",))
+
+
+def test_scores_that_are_not_numbers_are_an_error() -> None:
+    x, y = CASES["random"](torch.Generator().manual_seed(0))
+    with pytest.raises(TrialFailure, match="not a number"):
+        evaluate(x, y, score=lambda q, r: dot(q, r) * float("nan"), metrics=("recall_at_1",))
+
+
+def test_bad_requests_are_one_line() -> None:
+    x, y = CASES["random"](torch.Generator().manual_seed(0))
+    with pytest.raises(ConfigError, match="recall_at_3"):
+        evaluate(x, y, score=dot, metrics=("recall_at_3",))
+    with pytest.raises(ConfigError, match="59 labels"):
+        evaluate(x, y[:-1], score=dot)
+    with pytest.raises(ConfigError, match="one image each"):
+        evaluate(x, torch.arange(60), score=dot, metrics=("map_at_r",))
