@@ -56,12 +56,14 @@ class Dispatch:
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     trained: int = 0
+    walls: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
         self._queue: deque[str] = deque()
         self._waiting: dict[str, float] = {}
         self._retried: set[str] = set()
+        self._began: dict[str, float] = {}
         self.unfold()
 
     # -------------------------------------------------------------- handing out
@@ -129,6 +131,7 @@ class Dispatch:
             "mode": mode,
         }
         self.running[trial_id] = job
+        self._began[trial_id] = time.monotonic()
         return job
 
     # ---------------------------------------------------------------- recording
@@ -150,6 +153,9 @@ class Dispatch:
         self.notify(trial_id)
         if last["event"] != "epoch":
             asked = self.running.pop(trial_id)["evaluate"]
+            wall = time.monotonic() - self._began.pop(trial_id)
+            for study in {cell.study for cell in self._cells[trial_id]}:
+                self.walls.setdefault(study, []).append(wall)
             self.settle(trial_id)
             missing = set(asked) - set(self.progression.facts[trial_id].evaluations)
             if missing and last["event"] == "final":

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
+import socket
+from collections.abc import Callable
 from typing import Any, cast
 
-from ray.tune import Callback
+from ray.tune import Callback, Stopper
 from ray.tune.search import Searcher
 
 from ablate.dispatch import Dispatch
 from ablate.owner import Owner
 
 
-class Feeder(Searcher):
+class DriverOnly:
+    """Tune pickles what it is given, for a restore that we never ask for; the ledger's open
+    database stays where it is."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(self, dispatch: Dispatch, owner: Owner, host: str) -> None:
+    def __init__(self, dispatch: Dispatch, owner: Owner) -> None:
         super().__init__()
         self.dispatch = dispatch
         self.trials: dict[str, str] = {}  # Tune's id → ours
-        self.driver = {"host": host, "pid": owner.pid, "start": owner.start}
+        self.driver = {"host": socket.gethostname(), "pid": owner.pid, "start": owner.start}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         job = self.dispatch.next_job()
@@ -51,11 +61,14 @@ class Feeder(Searcher):
         """Nothing: the ledger is the state."""
 
 
-class Recorder(Callback):
+class Recorder(DriverOnly, Callback):
     """Results into the ledger as they arrive."""
 
-    def __init__(self, feeder: Feeder, retries: int) -> None:
-        self.feeder, self.retries = feeder, retries
+    def __init__(self, feeder: Feeder, retries: int, tick: Callable[[], None]) -> None:
+        self.feeder, self.retries, self.tick = feeder, retries, tick
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        self.tick()
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
@@ -72,3 +85,16 @@ class Recorder(Callback):
             reason = str(last).strip().splitlines()[-1][:300]
             tries = f"given up after {self.retries + 1} attempts"
             self.feeder.dispatch.lose(ours, f"the machine: {reason} ({tries})")
+
+
+class StopWhenAsked(DriverOnly, Stopper):
+    """Ends the whole run after a signal; a budget ends it by handing out nothing more."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self.dispatch = dispatch
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.dispatch.stopping

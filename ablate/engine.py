@@ -1,0 +1,256 @@
+"""Plan → facts: one `Tuner.fit()` for the whole sweep, around the ledger.
+
+The driver owns the ledger and the tracker; workers know neither. If the ledger has everything,
+Ray is not even started.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from ablate.dispatch import Dispatch, JobSettings
+from ablate.ledger import Ledger
+from ablate.owner import HEARTBEAT_SECONDS, Owner
+from ablate.plan import Plan
+from ablate.progress import Board
+from ablate.progression import Facts, Progression
+from ablate.ray_session import ray_session
+from ablate.resources import Request
+
+RETRIES = 3
+log = logging.getLogger("ablate.engine")
+
+
+class Tracking(Protocol):
+    """What the engine wants of `ablate.tracking.Tracker`."""
+
+    def start(self) -> None: ...
+    def notify(self, trial_id: str) -> None: ...
+    def close(self, status: Any) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a plan is run. None of it is part of a trial's identity.
+
+    budget: seconds after which no new trial starts. evaluator: name of the evaluation code
+    whose results count; None: any. tracking_uri None: no MLflow.
+    """
+
+    out: Path
+    cache: Path
+    request: Request
+    runner: str = "trainables.core:run_job"
+    evaluator: str | None = None
+    address: str | None = None
+    budget: float | None = None
+    retry_failed: bool = False
+    tracking_uri: str | None = None
+    checkpoint_seconds: float = 10.0
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ledger(self) -> Path:
+        return self.out / "ledger.sqlite"
+
+    def jobs(self, plan: Plan) -> JobSettings:
+        return JobSettings(
+            trials=(self.out / "trials").resolve(),
+            cache=self.cache.resolve(),
+            device=self.request.device,
+            threads=self.request.threads,
+            runner=self.runner,
+            clean=plan.spec.checkpoints == "clean",
+            checkpoint_seconds=self.checkpoint_seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run of a sweep ended.
+
+    missing: cells × seeds without a result, by study. failed: likewise, with a failure as
+    their fact. lost: trial → why the machine could not finish it.
+    interrupted: the signal that stopped the run, if one did.
+    """
+
+    sweep_id: str
+    trained: int
+    missing: dict[str, int]
+    failed: dict[str, int]
+    lost: dict[str, str]
+    interrupted: int | None
+    out_of_time: bool
+
+    @property
+    def finished(self) -> bool:
+        return not self.missing
+
+
+def run_plan(plan: Plan, settings: Settings) -> Outcome:
+    """Run everything of a plan that the ledger lacks.
+
+    Raises:
+        ConfigError: the ledger is none, or the cluster is too small.
+        LedgerError: the ledger cannot be written; everything recorded is kept.
+    """
+    owner = Owner.me()
+    deadline = None if settings.budget is None else time.monotonic() + settings.budget
+    with Ledger(settings.ledger) as ledger:
+        ledger.release_dead()
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
+        tracker = _tracker(plan, settings)
+        interrupted: int | None = None
+        status = "FAILED"
+        try:
+            dispatch = Dispatch(
+                Progression(
+                    plan,
+                    Facts(ledger, settings.evaluator, retry_failed=settings.retry_failed),
+                    record=True,
+                ),
+                ledger, owner, plan.sweep_id, settings.jobs(plan),
+                notify=tracker.notify if tracker else lambda _: None,
+                deadline=deadline, retry_failed=settings.retry_failed,
+            )  # fmt: skip
+            if not dispatch.exhausted:
+                interrupted = _fit(plan, settings, dispatch, owner)
+            outcome = _outcome(plan, dispatch, interrupted)
+            status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
+        finally:
+            if tracker is not None:
+                tracker.close(status)
+    return outcome
+
+
+def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
+    if settings.tracking_uri is None:
+        return None
+    from ablate.tracking import Tracker
+
+    tracker: Tracking = Tracker(
+        settings.ledger, settings.tracking_uri, plan.sweep_id, plan.spec.name
+    )
+    tracker.start()
+    return tracker
+
+
+def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None) -> Outcome:
+    missing, failed = {}, {}
+    for name in plan.order:
+        state = dispatch.progression.studies[name]
+        settled = sum(map(dispatch.progression.settled, state.cells))
+        if settled < state.size:
+            missing[name] = state.size - settled
+        facts = dispatch.progression.facts
+        fails = sum(
+            c.error is not None or facts[c.trial_id].status == "failed" for c in state.cells
+        )
+        if fails:
+            failed[name] = fails
+    return Outcome(
+        plan.sweep_id, dispatch.trained, missing, failed, dict(dispatch.lost), interrupted,
+        dispatch.out_of_time and bool(missing),
+    )  # fmt: skip
+
+
+def _fit(plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner) -> int | None:
+    """The Tune run; returns the signal that stopped it, if one did."""
+    import os
+
+    name = f"{plan.spec.name}-{plan.sweep_id}"
+    scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
+    with stop_signals(dispatch) as caught, heartbeats(settings.ledger, owner):
+        try:
+            with ray_session(settings.address, settings.request) as parallel:
+                board = Board(dispatch, parallel, settings.out / "logs" / f"{name}.log")
+                try:
+                    _tune(settings, dispatch, owner, board, scratch)
+                finally:
+                    board.close()
+        finally:
+            # After Ray is down: no worker writes any more.
+            dispatch.interrupt("interrupted" if caught else "its driver stopped")
+            shutil.rmtree(scratch, ignore_errors=True)
+    return caught[0] if caught else None
+
+
+def _tune(
+    settings: Settings, dispatch: Dispatch, owner: Owner, board: Board, scratch: Path
+) -> None:
+    from ray import tune
+
+    from ablate.feeder import Feeder, Recorder, StopWhenAsked
+    from trainables.trainable import JobTrainable
+
+    feeder = Feeder(dispatch, owner)
+    resources = {"cpu": settings.request.cpus, "gpu": settings.request.gpus}
+    tuner = tune.Tuner(
+        tune.with_resources(JobTrainable, resources),
+        tune_config=tune.TuneConfig(search_alg=feeder, num_samples=-1, reuse_actors=True),
+        run_config=tune.RunConfig(
+            name=scratch.name,
+            storage_path=str(scratch.parent),
+            stop=StopWhenAsked(dispatch),
+            failure_config=tune.FailureConfig(max_failures=RETRIES),
+            callbacks=[Recorder(feeder, RETRIES, board.tick)],
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+
+
+@contextmanager
+def stop_signals(dispatch: Dispatch) -> Iterator[list[int]]:
+    """The first Ctrl-C or SIGTERM asks the sweep to stop; the second one breaks off."""
+    caught: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if caught:
+            raise KeyboardInterrupt
+        caught.append(number)
+        dispatch.stopping = True
+
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def heartbeats(path: Path, owner: Owner) -> Iterator[None]:
+    """A thread that gives this driver's claims a sign of life."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        with Ledger(path) as ledger:
+            while not ended.wait(HEARTBEAT_SECONDS):
+                try:
+                    ledger.heartbeat(owner)
+                except RuntimeError as error:  # the driver's own writes will tell it louder
+                    log.warning("no heartbeat: %s", error)
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

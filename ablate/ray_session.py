@@ -1,0 +1,88 @@
+"""Starting and ending Ray without its surprises.
+
+No usage statistics, no dashboard, no log stream, no token file in the home folder (a cluster of
+our own gets its token through the environment), and no stale cluster address.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ablate.resources import Request, check_nodes, cores
+from trainables.errors import ConfigError
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the old reporter is silent at verbose=0
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative data folders mean the driver's folder
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours marks trials interrupted
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # the ledger is the state
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
+    "TUNE_WARN_THRESHOLD_S": "60",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+}
+
+
+@contextmanager
+def ray_session(address: str | None, asked: Request) -> Iterator[float]:
+    """Ray started or joined; yields how many trials fit at once.
+
+    Raises:
+        ConfigError: the cluster cannot be reached, or no node is large enough.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    local = address in (None, "local")
+    if local:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    import ray
+
+    if ray.is_initialized():
+        yield check_nodes(asked, _alive())
+        return
+    try:
+        if local:
+            ray.init(
+                address="local",
+                num_cpus=cores(),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=100 * 2**20,
+            )
+        else:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            "--address", f"{address or 'local'} ({str(error).splitlines()[0]})",
+            "a running Ray cluster" if not local else "a machine on which Ray can start",
+            "Start it with `ray start --head`, or drop --address" if not local
+            else "See ablate doctor",
+        ) from error  # fmt: skip
+    try:
+        logging.getLogger("ray").setLevel(logging.CRITICAL)
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        yield check_nodes(asked, _alive())
+    finally:
+        ray.shutdown()
+
+
+def _alive() -> list[dict[str, float]]:
+    """What each living node has."""
+    import ray
+
+    nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node["Resources"] for node in nodes if node["Alive"]]

@@ -1,0 +1,101 @@
+"""A job runner that costs nothing: the engine's tests are built around it.
+
+Its metrics are a smooth function of configuration and seed. The environment tells it how to
+misbehave; workers inherit that of the driver:
+
+    SYN_STARTS   file to which each start appends `trial_id mode first_epoch`
+    SYN_SLEEP    seconds per epoch
+    SYN_JITTER   seconds, up to which each epoch sleeps at random besides
+    SYN_FAIL     a TrialFailure where optimizer.lr exceeds this
+    SYN_OSERROR  an OSError at the first start of every trial, if set
+    SYN_KILL     the worker kills itself at the first start of every trial, if set
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import TrialFailure
+
+EVALUATOR = "synthetic-1"
+
+
+def fingerprint(config: Any, cache: Path) -> str:
+    return f"synthetic-{config.name}"
+
+
+def score(config: dict[str, Any], seed: int) -> float:
+    lr = config["optimizer"]["lr"]
+    alpha = config["method"].get("alpha", 0.0)
+    dim = config["embedding"]["dim"]
+    peak = -((math.log10(lr) + 3) ** 2) / 10 - (alpha - 0.7) ** 2 / 5 + dim / 1e5
+    return round(0.5 + peak + 1e-3 * ((seed * 7919) % 13), 6)
+
+
+def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    config, seed = job["config"], job["seed"]
+    folder = Path(job["runtime"]["trial_dir"])
+    checkpoints = folder / "checkpoints"
+    checkpoints.mkdir(exist_ok=True)
+    saved = checkpoints / "epoch.json"
+    first = json.loads(saved.read_text())["epoch"] + 1 if saved.exists() else 1
+    starts = os.environ.get("SYN_STARTS")
+    if starts:
+        with Path(starts).open("a") as stream:
+            stream.write(f"{job['trial_id']} {job['mode']} {first}\n")
+    _misbehave(folder)
+    final = folder / "final.json"
+    if final.exists():
+        first = config["training"]["epochs"] + 1
+    best = score(config, seed)
+    if config["optimizer"]["lr"] > float(os.environ.get("SYN_FAIL", "inf")):
+        raise TrialFailure("metric: the loss is not finite\nat step 3")
+    epochs = config["training"]["epochs"] if job["mode"] == "train" else 0
+    for epoch in range(first, epochs + 1):
+        pause = float(os.environ.get("SYN_SLEEP", "0"))
+        pause += random.random() * float(os.environ.get("SYN_JITTER", "0"))
+        time.sleep(pause)
+        metrics = {"val/map_at_r": best * epoch / epochs, "train/loss": 1 / epoch}
+        yield {
+            "event": "epoch", "epoch": epoch, "steps": 10 * epoch, "seconds": 0.01,
+            "metrics": metrics,
+        }  # fmt: skip
+        draft = saved.with_suffix(".tmp")
+        draft.write_text(json.dumps({"epoch": epoch}))
+        draft.replace(saved)
+    (folder / "best.safetensors").write_bytes(b"weights")
+    final.write_text("{}")
+    yield {
+        "event": "final",
+        "best_epoch": config["training"]["epochs"],
+        "epochs": config["training"]["epochs"],
+        "steps": 10 * config["training"]["epochs"],
+        "seconds": 0.01 * config["training"]["epochs"],
+        "evaluations": {
+            split: {"map_at_r": best, "recall_at_1": best / 2} for split in job["evaluate"]
+        },
+        "evaluator": EVALUATOR,
+        "export": "best.safetensors",
+        "provenance": {"device": "cpu", "threads": 1, "data_fingerprint": "synthetic"},
+    }
+
+
+def _misbehave(folder: Path) -> None:
+    """Once per trial."""
+    mark = folder / "misbehaved"
+    if mark.exists():
+        return
+    if os.environ.get("SYN_OSERROR"):
+        mark.touch()
+        raise OSError(5, "the disk had a bad moment")
+    if os.environ.get("SYN_KILL"):
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
