@@ -251,11 +251,12 @@ def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) 
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
     rows = []
     for cell in planned.values():
-        row = by_trial.get(cell["trial_id"])
-        status = {"status": "missing", "reason": NO_RUN, "run_id": ""} if row is None else {
-            "status": row["status"], "reason": row["reason"], "run_id": row["run_id"],
-            **{name: row[name] for name in metrics if row["status"] == "done"},
-        }  # fmt: skip
-        rows.append({**{key: cell[key] for key in KEYS if key in cell}, **status})
+        told: dict[str, Any] = {"status": "missing", "reason": NO_RUN, "run_id": ""}
+        if cell["trial_id"] in by_trial:
+            trial = by_trial[cell["trial_id"]]
+            told = {key: trial[key] for key in ("status", "reason", "run_id")}
+            if trial["status"] == "done":
+                told |= {name: trial[name] for name in metrics}
+        rows.append({**{key: cell[key] for key in KEYS if key in cell}, **told})
     rows.sort(key=lambda r: (order.get(r["study"], len(order)), r["study"], r["idx"], r["seed"]))
     return pd.DataFrame(rows, columns=[*KEYS, *metrics])

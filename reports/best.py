@@ -1,0 +1,73 @@
+"""The best configuration of a study as a YAML that `ablate run` takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from reports import stats
+from reports.frame import Frame
+from reports.names import slug
+from reports.tables import by_seed
+
+
+def nested(params: dict[str, str]) -> dict[str, Any]:
+    """Flattened parameters, as the tracker wrote them, as the configuration they came from."""
+    tree: dict[str, Any] = {}
+    for path, text in sorted(params.items()):
+        *parents, last = path.split(".")
+        place = tree
+        for name in parents:
+            place = place.setdefault(name, {})
+        try:
+            place[last] = json.loads(text)
+        except ValueError:
+            place[last] = text
+    return tree
+
+
+def best_cell(frame: Frame, study: str, metric: str) -> tuple[str, stats.Summary] | None:
+    """The cell with the highest mean over its seeds, the earlier one on a tie; None without."""
+    cells = frame.study(study)
+    found: tuple[str, stats.Summary] | None = None
+    for cell in dict.fromkeys(cells["cell"]):
+        mine = stats.summary(list(by_seed(cells[cells["cell"] == cell], metric).values()))
+        if mine is not None and (found is None or mine.mean > found[1].mean):
+            found = (cell, mine)
+    return found
+
+
+def best_yaml(frame: Frame, study: str) -> str | None:
+    """A spec of one cell with the study's best configuration; None if nothing has finished."""
+    objective = str(frame.document.get("objective") or "val/map_at_r")
+    found = best_cell(frame, study, objective)
+    if found is None:
+        return None
+    cell, value = found
+    rows = frame.cells[(frame.cells["study"] == study) & (frame.cells["cell"] == cell)]
+    done = rows[rows["status"] == "done"].iloc[0]
+    trial = frame.trials[frame.trials["trial_id"] == done["trial_id"]].iloc[0]
+    name = slug(f"best_{study}")
+    spec = {
+        "name": name,
+        "seeds": 3,
+        "objective": objective,
+        "trial": nested(trial["params"]),
+        "studies": {
+            "best": {
+                "design": "compare",
+                "variants": {study: {}},
+                "evaluate": ["val", "test"],
+            }
+        },
+        "report": {
+            "tables": [{"kind": "compare", "study": "best", "metrics": [objective]}],
+        },
+    }
+    head = (
+        f"# The best configuration of study {study}, sweep {frame.document.get('sweep_id')}:\n"
+        f"# cell {cell}, {objective} = {value.mean:.6f} (mean of {value.n}), run {done['run_id']}\n"
+    )
+    return head + yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)

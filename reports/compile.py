@@ -1,0 +1,133 @@
+"""From a sweep's runs to files: tables, figures, the page, best configurations."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from reports import figures, html, render, tables
+from reports.best import best_yaml
+from reports.errors import ReportError
+from reports.frame import Frame, load, open_client
+from reports.names import slug
+
+CONTENT_TAG = "ablate.report_sha256"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A compiled report.
+
+    Attributes:
+        text: the tables as plain text, for a terminal.
+        html: the page.
+        paths: every file written, by its name.
+        frame: the runs it was made of.
+    """
+
+    text: str
+    html: Path
+    paths: dict[str, Path]
+    frame: Frame
+
+
+def compile_report(
+    tracking_uri: str, sweep_id: str, out_dir: str | Path, *, log_to_parent: bool = True
+) -> Report:
+    """Compile the report of a sweep from its MLflow runs alone.
+
+    Args:
+        tracking_uri: any MLflow tracking URI.
+        sweep_id: a sweep's id, or the id of one parent run.
+        out_dir: `<name>-<sweep_id>` is made in it.
+        log_to_parent: also log the files as artifacts `report/…` of the parent run; the same
+            content is logged once.
+
+    The same runs give the same files, byte for byte. A sweep that is not complete gives a
+    report in which what is missing is marked.
+
+    Raises:
+        ReportError: no such sweep, or a recipe that names what it does not have.
+    """
+    frame = load(tracking_uri, sweep_id)
+    recipe = frame.recipe
+    folder = Path(out_dir) / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
+    folder.mkdir(parents=True, exist_ok=True)
+    made = [tables.build(frame, table) for table in recipe.tables]
+    texts: dict[str, str] = {}
+    for i, table in enumerate(made):
+        key = table.key if table.key not in {t.key for t in made[:i]} else f"{table.key}_{i}"
+        texts[f"{key}.csv"] = render.to_csv(table)
+        texts[f"{key}.tex"] = render.latex(table)
+    best = {
+        f"best_{slug(study)}.yaml": text
+        for study in recipe.best
+        if (text := best_yaml(frame, study)) is not None
+    }
+    texts |= best
+    paths: dict[str, Path] = {}
+    drawn = [figures.heatmap(frame, part) for part in recipe.heatmaps]
+    drawn += [figures.curves(frame, part) for part in recipe.curves]
+    with_files = []
+    for figure in drawn:
+        saved = figure.save(folder)
+        paths |= {path.name: path for path in saved.values()}
+        with_files.append((figure, saved["svg"]))
+    texts["report.md"] = _markdown(frame, made, drawn, best)
+    texts["report.html"] = html.page(frame, tracking_uri, made, with_files, best)
+    for name, text in texts.items():
+        paths[name] = folder / name
+        _write(paths[name], text)
+    if log_to_parent:
+        _log(tracking_uri, frame.parents[0].run_id, paths)
+    plain = "\n".join(render.plain(table) for table in made)
+    return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never sees half a page."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def _markdown(
+    frame: Frame,
+    made: list[tables.TableData],
+    drawn: list[figures.Drawn],
+    best: dict[str, str],
+) -> str:
+    title = frame.document.get("title") or frame.document["name"]
+    lines = [f"# {title}", "", f"**{tables.protocol(frame)}**", ""]
+    lines += [f"- {name}: {value}" for name, value in html.facts(frame) + html.provenance(frame)]
+    lines += ["", "## Tables", ""] + [render.markdown(table) for table in made]
+    if drawn:
+        lines += ["## Figures", ""]
+    for figure in drawn:
+        lines += [
+            f"![{figure.title}]({figure.key}.png)",
+            "",
+            f"{figure.title}. {figure.caption}",
+            "",
+        ]
+    for name, text in best.items():
+        lines += [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
+    return "\n".join(lines)
+
+
+def _log(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:
+    client = open_client(tracking_uri)
+    content = hashlib.sha256()
+    for name, path in sorted(paths.items()):
+        content.update(name.encode() + b"\0" + path.read_bytes())
+    digest = content.hexdigest()
+    if client.get_run(run_id).data.tags.get(CONTENT_TAG) == digest:
+        return
+    for _, path in sorted(paths.items()):
+        client.log_artifact(run_id, str(path), "report")
+    client.set_tag(run_id, CONTENT_TAG, digest)
+
+
+__all__ = ["Report", "ReportError", "compile_report"]

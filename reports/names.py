@@ -1,0 +1,87 @@
+"""How metrics and coordinates are called and written for readers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+PERCENT = 100.0
+METRICS = {
+    "map_at_r": "MAP@R", "r_precision": "R-Precision", "nmi": "NMI", "ami": "AMI", "f1": "F1",
+}  # fmt: skip
+SPLITS = {"val": "validation", "test": "test", "train": "training", "best": "best so far"}
+GREEK = {
+    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "omega": "ω",
+    "epsilon": "ε", "tau": "τ",
+}  # fmt: skip
+
+
+def is_share(metric: str) -> bool:
+    """Whether a metric lies in [0, 1] and is shown in per cent."""
+    return metric.split("/", maxsplit=1)[0] in ("val", "test", "best")
+
+
+def scale(metric: str) -> float:
+    return PERCENT if is_share(metric) else 1.0
+
+
+def metric_name(metric: str) -> str:
+    """`test/recall_at_1` → `Recall@1`."""
+    last = metric.rsplit("/", 1)[-1]
+    if last.startswith("recall_at_"):
+        return f"Recall@{last.removeprefix('recall_at_')}"
+    return METRICS.get(last, last.replace("_", " "))
+
+
+def metric_label(metric: str) -> str:
+    """`test/recall_at_1` → `Recall@1, test (%)`."""
+    split, _, rest = metric.partition("/")
+    unit = " (%)" if is_share(metric) else ""
+    return f"{metric_name(metric)}, {SPLITS.get(split, split)}{unit}" if rest else metric
+
+
+def coordinate_name(path: str) -> str:
+    """`method.alpha` → `α`; a path without a Greek name keeps its last two parts."""
+    last = path.rsplit(".", 1)[-1]
+    if last in GREEK:
+        return GREEK[last]
+    return ".".join(path.split(".")[-2:])
+
+
+def number(value: float, digits: int) -> str:
+    """Fixed digits; minus as a true minus sign, never `-0.00`."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
+
+
+def level(value: Any) -> str:
+    """A coordinate's value, short: 1e-05 → `1e-5`, 0.1 → `0.1`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if value and not 1e-3 <= abs(value) < 1e5:
+        mantissa, exponent = f"{value:.3e}".split("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{value:.4g}"
+
+
+def ticks(values: list[Any]) -> list[str]:
+    """Levels of one axis: powers of ten as such (mathtext) where any is far from one."""
+    powers = [_power(value) for value in values]
+    if any(power is None for power in powers) or all(abs(p or 0) < 2 for p in powers):
+        return [level(value) for value in values]
+    return [f"$10^{{{power}}}$" for power in powers]
+
+
+def _power(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        return None
+    power = math.log10(value)
+    return round(power) if abs(power - round(power)) < 1e-9 else None
+
+
+def slug(text: str) -> str:
+    """A file name and HTML id: lower case, digits and underscores."""
+    kept = "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
+    return "_".join(part for part in kept.split("_") if part) or "x"
