@@ -9,6 +9,7 @@ without it.
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -25,6 +26,7 @@ from trainables.weights import PACKAGED_MEAN_STD, load_weights
 if TYPE_CHECKING:
     from trainables.config import BackboneConfig
 
+LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers
 Triple = tuple[float, float, float]
 Pooling = Literal["avg", "avg_max", "timm"]
@@ -213,6 +215,7 @@ def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[i
     plain = maps.dim() == 4 and maps.shape[1] == own.shape[1]
     if plain and torch.allclose(maps.mean((2, 3)), own, rtol=1e-3, atol=1e-5):
         return own.shape[1], config.pool
+    LOG.info("%s pools in its own way; backbone.pool does not apply", config.name)
     return own.shape[1], "timm"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainables.config import AugmentConfig
 
 ATTEMPTS = 10  # RandomResizedCrop's
-LUMA = (0.299, 0.587, 0.114)  # ITU-R 601-2, as Pillow converts
+LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2
 
 
 def train_images(

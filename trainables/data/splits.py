@@ -99,7 +99,7 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
 def _train_and_test(dataset: Dataset, config: SplitConfig) -> tuple[list[str], list[str]]:
     if dataset.official is None:
         names = _dealt(sorted(dataset.classes), config)
-        tested = _share(config.test, len(names), "data.split.test")
+        tested = _share(config.test, len(names), "data.split.test", keep=2)
         return names[:-tested], names[-tested:]
     train, test = (
         {dataset.classes[label] for label in set(dataset.labels[rows].tolist())}
@@ -119,14 +119,17 @@ def _dealt(names: list[str], config: SplitConfig) -> list[str]:
     return [names[place] for place in order.tolist()]
 
 
-def _share(share: float, classes: int, path: str) -> int:
-    """round(share · classes), at least one class on either side."""
+def _share(share: float, classes: int, path: str, keep: int = 1) -> int:
+    """round(share · classes), at least 1, and at most what leaves `keep` where there are enough.
+
+    Two classes are kept from the test share, so that one can still be held out of them.
+    """
     if classes < 2:
         raise ConfigError(
             path, f"{classes} class to divide", "at least 2 (3 in all, with a validation split)",
             "Add class folders, or use data.split.protocol: paper",
         )
-    return min(max(round(share * classes), 1), classes - 1)
+    return max(1, min(round(share * classes), classes - keep))
 
 
 def _subset(dataset: Dataset, names: list[str]) -> Subset:

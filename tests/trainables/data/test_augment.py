@@ -1,0 +1,171 @@
+"""Crops against torchvision's, for the same boxes; draws; layouts of the pixels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms import functional as tv
+
+from trainables.config import AugmentConfig
+from trainables.data.augment import (
+    centre_boxes,
+    crops,
+    eval_images,
+    normalised,
+    random_boxes,
+    train_images,
+)
+from trainables.data.images import Images
+from trainables.streams import generator
+
+HALF = (0.5, 0.5, 0.5)
+
+
+def ragged(channels: int = 3) -> Images:
+    g = torch.Generator().manual_seed(0)
+    sizes = [(40, 30), (17, 53), (64, 64), (9, 9), (33, 80)]
+    pixels = [torch.randint(256, (h, w, channels), generator=g).byte() for h, w in sizes]
+    lengths = torch.tensor([p.numel() for p in pixels])
+    return Images(
+        torch.cat([p.flatten() for p in pixels]), lengths.cumsum(0) - lengths,
+        torch.tensor([h for h, _ in sizes]), torch.tensor([w for _, w in sizes]), channels,
+        frame=224 / 256,
+    )
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [8, 32, 70])
+def test_crops_equal_torchvision(channels: int, size: int) -> None:
+    images, index = ragged(channels), torch.tensor([4, 0, 1, 2, 3, 0])
+    boxes = torch.tensor(
+        [[3, 10, 20, 61], [0, 0, 40, 30], [5, 50, 12, 3], [10, 20, 1, 1], [0, 0, 9, 9],
+         [7, 2, 30, 28]]
+    )
+    flip = torch.tensor([False, True, False, True, True, False])
+    found = crops(images, index, boxes, size=size, flip=flip, device="cpu")
+    for row, (image, box) in enumerate(zip(index.tolist(), boxes.tolist(), strict=True)):
+        wanted = tv.resized_crop(
+            images[image].permute(2, 0, 1).float(), *box, [size, size], antialias=False
+        )
+        wanted = wanted.flip(-1) if flip[row] else wanted
+        torch.testing.assert_close(found[row], wanted, atol=2e-3, rtol=0)  # of 255
+
+
+def test_evaluation_of_stored_photographs_takes_pixels_as_they_lie() -> None:
+    # Short side 73 = round(64 · 256/224), odd margins: torchvision's centre crop, bit for bit.
+    g = torch.Generator().manual_seed(1)
+    picture = torch.randint(256, (73, 100, 3), generator=g).byte()
+    images = Images(
+        picture.flatten(), torch.tensor([0]), torch.tensor([73]), torch.tensor([100]), 3, 64 / 73
+    )
+    found = eval_images(
+        images, torch.tensor([0]), size=64, mean=(0, 0, 0), std=(1, 1, 1), device="cpu"
+    )
+    wanted = tv.center_crop(picture.permute(2, 0, 1), [64, 64]).float()
+    assert torch.equal((found[0] * 255).round(), wanted)
+    torch.testing.assert_close(found[0] * 255, wanted, atol=1e-4, rtol=0)
+
+
+def test_square_drawings_are_seen_whole() -> None:
+    pixels = torch.arange(2 * 16 * 16).remainder(256).byte().view(2, 16, 16)
+    images = Images.same_size(pixels)
+    found = eval_images(images, torch.tensor([1]), size=16, mean=HALF, std=HALF, device="cpu")
+    assert found.shape == (1, 3, 16, 16)
+    torch.testing.assert_close(found[0, 0], pixels[1] / 255 * 2 - 1)
+    assert torch.equal(found[0, 0], found[0, 2])
+
+
+def test_boxes_have_torchvisions_distribution() -> None:
+    config = AugmentConfig(crop_scale=(0.16, 1.0))
+    n, h, w = 4000, 64, 96
+    g = torch.Generator().manual_seed(2)
+    draws, place = torch.rand(n, 10, 2, generator=g), torch.rand(n, 2, generator=g)
+    ours = random_boxes(torch.full((n,), h), torch.full((n,), w), config, draws, place).double()
+    torch.manual_seed(3)
+    blank = torch.zeros(1, h, w)
+    theirs = torch.tensor(
+        [RandomResizedCrop.get_params(blank, [0.16, 1.0], [0.75, 4 / 3]) for _ in range(n)]
+    ).double()
+    for statistic in (torch.mean, torch.std):
+        torch.testing.assert_close(
+            statistic(ours, 0), statistic(theirs, 0), rtol=0.06, atol=0.6
+        )
+    top, left, height, width = ours.T
+    assert (top >= 0).all() and (left >= 0).all() and (height >= 1).all() and (width >= 1).all()
+    assert (top + height <= h).all() and (left + width <= w).all()
+    # Every border is reached.
+    assert (top == 0).any() and (top + height == h).any()
+    assert (left == 0).any() and (left + width == w).any()
+
+
+@pytest.mark.parametrize(("h", "w"), [(10, 100), (100, 10)])
+def test_the_fallback_is_torchvisions(h: int, w: int) -> None:
+    # An area share of 1 fits no ratio within [3/4, 4/3] in so long an image.
+    config = AugmentConfig(crop_scale=(0.999, 1.0))
+    draws, place = torch.rand(1, 10, 2), torch.rand(1, 2)
+    (box,) = random_boxes(torch.tensor([h]), torch.tensor([w]), config, draws, place).tolist()
+    wanted = RandomResizedCrop.get_params(torch.zeros(1, h, w), [0.999, 1.0], [0.75, 4 / 3])
+    assert tuple(box) == tuple(wanted)
+
+
+def test_draws_depend_on_the_generator_alone() -> None:
+    images, index = ragged(), torch.tensor([0, 2, 4])
+    config = AugmentConfig(grey=0.5)
+
+    def made(seed: int, rows: Images = images) -> torch.Tensor:
+        return train_images(
+            rows, index, config=config, size=24, mean=HALF, std=HALF,
+            generator=generator(seed, "augment"), device="cpu",
+        )
+
+    first = made(0)
+    torch.manual_seed(9)
+    assert torch.equal(made(0), first)
+    assert not torch.equal(made(1), first)
+    assert first.shape == (3, 3, 24, 24) and first.dtype == torch.float32
+
+
+def test_pixels_moved_in_batches_give_the_same() -> None:
+    # "meta" is a device the pixels are not on, so the batch is packed; compare the packing.
+    images, index = ragged(), torch.tensor([3, 1, 1, 4])
+    flat, starts = images.batch(index, "meta")
+    assert flat.device.type == "meta"
+    sizes = [images[int(row)].numel() for row in index]
+    assert starts.tolist() == [0, sizes[0], sizes[0] + sizes[1], sizes[0] + 2 * sizes[1]]
+    assert flat.numel() == sum(sizes)
+
+
+def test_switched_off_it_is_the_evaluation_crop() -> None:
+    images, index = ragged(), torch.tensor([0, 1, 2])
+    config = AugmentConfig(crop_scale=(1, 1), flip=0, grey=0)
+    found = train_images(
+        images, index, config=config, size=20, mean=HALF, std=HALF,
+        generator=generator(0, "x"), device="cpu",
+    )
+    wanted = eval_images(images, index, size=20, mean=HALF, std=HALF, device="cpu")
+    assert torch.equal(found, wanted)
+
+
+def test_flip_and_grey_always() -> None:
+    images, index = ragged(), torch.tensor([2])
+    config = AugmentConfig(crop_scale=(1, 1), flip=1, grey=1)
+    found = train_images(
+        images, index, config=config, size=56, mean=(0, 0, 0), std=(1, 1, 1),
+        generator=generator(0, "x"), device="cpu",
+    )
+    plain = eval_images(images, index, size=56, mean=(0, 0, 0), std=(1, 1, 1), device="cpu")
+    wanted = tv.rgb_to_grayscale(plain, 3).flip(-1)
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+
+
+def test_normalised_equals_torchvision() -> None:
+    x = torch.rand(2, 3, 4, 4) * 255
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    torch.testing.assert_close(normalised(x, mean, std), tv.normalize(x / 255, mean, std))
+
+
+def test_centre_boxes_round_as_torchvision() -> None:
+    boxes = centre_boxes(torch.tensor([73, 74]), torch.tensor([99, 73]), 64 / 73)
+    for box, (h, w) in zip(boxes.tolist(), [(73, 99), (74, 73)], strict=True):
+        assert box == [round((h - 64) / 2), round((w - 64) / 2), 64, 64]

@@ -1,0 +1,93 @@
+"""The sets that ship: what is in them, that damage is told, that the writer and reader agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from trainables.config import DataConfig
+from trainables.data import fingerprint
+from trainables.data.dataset import DATASETS, load_dataset
+from trainables.data.embedded import reader
+from trainables.data.embedded.reader import Emoji, Typefaces
+from trainables.data.embedded.writer import write_embedded
+from trainables.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "classes", "channels"),
+    [("typefaces", 6163, 200, 1), ("emoji", 7370, 1526, 3)],
+)
+def test_what_is_in_them(
+    tmp_path: Path, name: str, images: int, classes: int, channels: int
+) -> None:
+    data = load_dataset(DataConfig(name=name), tmp_path)
+    assert len(data.images) == images == len(data.labels)
+    assert len(data.classes) == classes == len(set(data.classes))
+    assert list(data.classes) == sorted(data.classes)
+    assert torch.equal(torch.unique(data.labels), torch.arange(classes))
+    assert torch.bincount(data.labels).min() >= (4 if name == "emoji" else 2)
+    assert data.images.channels == channels
+    pixels = data.images[images // 2]
+    assert pixels.shape == (64, 64, channels) and pixels.dtype == torch.uint8
+    assert pixels.min() < 128 < pixels.max()
+    again = load_dataset(DataConfig(name=name), tmp_path)
+    assert again.images.flat.data_ptr() != data.images.flat.data_ptr()  # mapped, not kept
+    assert torch.equal(again.labels, data.labels)
+
+
+def test_manifest_pins_the_files() -> None:
+    manifest = json.loads((reader.HERE / "manifest.json").read_text())
+    for name, entry in manifest.items():
+        raw = (reader.HERE / f"{name}.arrow").read_bytes()
+        assert hashlib.sha256(raw).hexdigest() == entry["file_sha256"]
+    assert "CC-BY-SA-4.0" in (reader.HERE / "ATTRIBUTION.md").read_text()
+
+
+def test_fingerprints_decode_nothing(tmp_path: Path) -> None:
+    found = {name: fingerprint(DataConfig(name=name), tmp_path) for name in ("typefaces", "emoji")}
+    assert len(set(found.values())) == 2
+    assert all(len(value) == 64 for value in found.values())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_stray_write_changes_neither_file_nor_neighbour(tmp_path: Path) -> None:
+    first = load_dataset(DataConfig(name="typefaces"), tmp_path)
+    value = int(first.images.flat[0])
+    first.images.flat[0] = 255 - value
+    second = load_dataset(DataConfig(name="typefaces"), tmp_path)
+    assert int(second.images.flat[0]) == value
+
+
+def test_writer_and_reader_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
+    write_embedded(
+        "emoji", pixels=pixels, labels=np.array([0, 0, 1, 1, 2, 2]), classes=["a", "b", "c"],
+        detail=("family", np.arange(6) % 2, ["x", "y"]), licence="none", folder=tmp_path,
+    )
+    monkeypatch.setattr(Emoji, "FOLDER", tmp_path)
+    data = Emoji.load(DataConfig(name="emoji"), tmp_path / "cache")
+    assert data.classes == ("a", "b", "c")
+    assert all(np.array_equal(data.images[row].numpy(), pixels[row]) for row in range(6))
+
+
+def test_a_damaged_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(reader.HERE / "manifest.json", tmp_path)
+    raw = bytearray((reader.HERE / "typefaces.arrow").read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (tmp_path / "typefaces.arrow").write_bytes(raw)
+    monkeypatch.setattr(Typefaces, "FOLDER", tmp_path)
+    with pytest.raises(ConfigError, match="damaged; reinstall"):
+        Typefaces.load(DataConfig(name="typefaces"), tmp_path / "cache")
+    assert not list((tmp_path / "cache").rglob("*.npy"))
+
+
+def test_the_registry_knows_every_configurable_set() -> None:
+    assert set(DATASETS) == {"typefaces", "emoji", "folder"}
+    assert all(DATASETS[name].REVISION >= 1 for name in DATASETS)

@@ -1,0 +1,110 @@
+"""Cached features: the backbone's outputs, once, under a key of everything that changes them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from trainables import backbones
+from trainables.backbones import frozen_backbone
+from trainables.config import TrialConfig
+from trainables.data import features
+from trainables.data.augment import eval_images
+from trainables.data.dataset import load_dataset
+from trainables.data.features import cached_features, features_key
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TrialConfig:
+    for c in range(4):
+        (tmp_path / "data" / str(c)).mkdir(parents=True)
+        for i in range(3):
+            noise = np.random.default_rng([c, i]).integers(0, 256, (40, 30 + i, 3), dtype=np.uint8)
+            Image.fromarray(noise).save(tmp_path / "data" / str(c) / f"{i}.png")
+    return TrialConfig.model_validate({
+        "data": {"name": "folder", "root": str(tmp_path / "data"), "image_size": 32},
+        "backbone": {"name": "test_resnet", "weights": "none", "mode": "frozen"},
+    })
+
+
+def changed(config: TrialConfig, part: str, **values: object) -> TrialConfig:
+    return config.model_copy(update={part: getattr(config, part).model_copy(update=values)})
+
+
+def test_equal_the_backbones_outputs(
+    config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(features, "BATCH", 5)
+    threads = torch.get_num_threads()
+    found = cached_features(config, tmp_path / "cache")
+    assert torch.get_num_threads() == threads
+    assert isinstance(found, np.memmap)
+    assert found.dtype == np.float32
+    images = load_dataset(config.data, tmp_path / "cache").images
+    backbone = frozen_backbone(config.backbone, 32)
+    with torch.no_grad():
+        wanted = backbone(eval_images(
+            images, torch.arange(12), size=32, mean=backbone.mean, std=backbone.std, device="cpu"
+        ))
+    torch.testing.assert_close(torch.from_numpy(found), wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_computed_once(
+    config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = np.array(cached_features(config, tmp_path / "cache"))
+    monkeypatch.setattr(
+        backbones, "frozen_backbone", lambda *a, **k: pytest.fail("computed again")
+    )
+    # What trains nothing in a frozen backbone shares the features.
+    same = changed(config, "backbone", freeze_bn=False, hold=("conv1",))
+    assert np.array_equal(cached_features(same, tmp_path / "cache"), first)
+
+
+def test_key_changes_with_everything_that_changes_features(
+    config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [
+        features_key(other, tmp_path, device)
+        for other, device in [
+            (config, "cpu"),
+            (config, "cuda"),
+            (changed(config, "data", image_size=48), "cpu"),
+            (changed(config, "backbone", pool="avg"), "cpu"),
+            (changed(config, "backbone", name="test_resnet2"), "cpu"),
+            (changed(config, "backbone", weights="timm"), "cpu"),
+            (changed(config, "backbone", weights="a.pth", weights_sha256="1" * 64), "cpu"),
+            (changed(config, "backbone", weights="a.pth", weights_sha256="2" * 64), "cpu"),
+        ]
+    ]
+    monkeypatch.setattr(backbones, "REVISION", backbones.REVISION + 1)
+    keys.append(features_key(config, tmp_path))
+    Path(config.data.root or "", "0", "0.png").unlink()
+    keys.append(features_key(config, tmp_path))
+    assert len(set(keys)) == len(keys)
+    moved = changed(config, "backbone", weights="b.pth", weights_sha256="1" * 64)
+    again = changed(config, "backbone", weights="a.pth", weights_sha256="1" * 64)
+    assert features_key(moved, tmp_path) == features_key(again, tmp_path)
+
+
+def test_cached_features_need_no_timm(config: TrialConfig, tmp_path: Path) -> None:
+    cached_features(config, tmp_path / "cache")
+    code = (
+        "import sys; sys.modules['timm'] = None\n"
+        "from pathlib import Path\n"
+        "from trainables.config import TrialConfig\n"
+        "from trainables.data.features import cached_features\n"
+        f"config = TrialConfig.model_validate_json({config.model_dump_json()!r})\n"
+        f"print(cached_features(config, Path({str(tmp_path / 'cache')!r})).shape)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(12, ")

@@ -1,0 +1,165 @@
+"""Folders of class folders: content decides, bad input is one line that names the file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from trainables.config import DataConfig
+from trainables.data import fingerprint, load_splits
+from trainables.data.dataset import load_dataset
+from trainables.data.decode import decoded
+from trainables.errors import ConfigError
+
+
+def picture(path: Path, size: tuple[int, int], seed: int, mode: str = "RGB", **save) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(noise).convert(mode).save(path, **save)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "birds"
+    sizes = [(40, 30), (30, 50), (33, 33), (21, 60)]
+    for c in range(4):
+        for i, size in enumerate(sizes):
+            suffix = ("png", "jpg", "webp", "bmp")[i]
+            picture(root / f"class {c}" / f"{i}.{suffix}", size, seed=10 * c + i)
+    (root / "class 1" / "notes.txt").write_text("no image")
+    (root / ".hidden").mkdir()
+    return root
+
+
+def config(root: Path | None, size: int = 28) -> DataConfig:
+    return DataConfig(name="folder", root=None if root is None else str(root), image_size=size)
+
+
+def test_sizes_labels_and_pixels(root: Path, tmp_path: Path) -> None:
+    data = load_dataset(config(root), tmp_path / "cache")
+    assert data.classes == ("class 0", "class 1", "class 2", "class 3")
+    assert data.labels.tolist() == [c for c in range(4) for _ in range(4)]
+    assert (torch.minimum(data.images.heights, data.images.widths) == 32).all()
+    # 28 px: short side 32. PNG and BMP come back as Pillow resizes them.
+    whole = Image.open(root / "class 2" / "0.png").resize((42, 32), Image.Resampling.BILINEAR)
+    assert np.array_equal(data.images[8].numpy(), np.asarray(whole))
+    tall = Image.open(root / "class 3" / "3.bmp").resize((32, 91), Image.Resampling.BILINEAR)
+    assert np.array_equal(data.images[15].numpy(), np.asarray(tall))
+    assert data.images.frame == 28 / 32
+
+
+def test_splits_of_a_folder(root: Path, tmp_path: Path) -> None:
+    found = load_splits(config(root), tmp_path / "cache")
+    assert found.val is not None
+    assert len(found.train) + len(found.val) + len(found.test) == 16
+    assert found.fingerprint == fingerprint(config(root), tmp_path / "cache")
+
+
+def test_fingerprint_is_of_content(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first = fingerprint(config(root), cache)
+    moved = tmp_path / "elsewhere"
+    root.rename(moved)
+    for file in moved.rglob("*.*"):
+        os.utime(file, (1, 1))
+    assert fingerprint(config(moved), cache) == first
+    assert fingerprint(config(moved, 64), tmp_path / "other cache") == first
+    picture(moved / "class 0" / "0.png", (40, 30), seed=99)
+    changed = fingerprint(config(moved), cache)
+    assert changed != first
+    (moved / "class 0" / "0.png").rename(moved / "class 0" / "00.png")
+    assert fingerprint(config(moved), cache) not in (first, changed)
+
+
+def test_unchanged_files_are_not_read_again(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = fingerprint(config(root), tmp_path / "cache")
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"{self} was read"))
+    assert fingerprint(config(root), tmp_path / "cache") == first
+
+
+def test_changed_pixels_are_decoded_anew(root: Path, tmp_path: Path) -> None:
+    before = load_dataset(config(root), tmp_path / "cache").images[0].clone()
+    picture(root / "class 0" / "0.png", (40, 30), seed=99)
+    after = load_dataset(config(root), tmp_path / "cache").images[0]
+    assert not torch.equal(before, after)
+
+
+def said(action) -> str:
+    with pytest.raises(ConfigError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    assert "Give --data-root" in said(lambda: fingerprint(config(None), tmp_path))
+    message = said(lambda: fingerprint(config(tmp_path / "absent"), tmp_path))
+    assert "absent: No such file or directory" in message
+    (tmp_path / "file").write_text("")
+    assert "Not a directory" in said(lambda: fingerprint(config(tmp_path / "file"), tmp_path))
+    (tmp_path / "bare").mkdir()
+    assert "0 class folders" in said(lambda: fingerprint(config(tmp_path / "bare"), tmp_path))
+
+
+def test_one_class(root: Path, tmp_path: Path) -> None:
+    message = said(lambda: fingerprint(config(root / "class 0"), tmp_path))
+    assert "0 class folders" in message
+    picture(tmp_path / "one" / "only" / "a.png", (9, 9), 0)
+    assert "1 class folders" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
+
+
+def test_empty_class(root: Path, tmp_path: Path) -> None:
+    (root / "class 9").mkdir()
+    message = said(lambda: fingerprint(config(root), tmp_path))
+    assert "class 9: found no images" in message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_unreadable_folder(root: Path, tmp_path: Path) -> None:
+    (root / "class 1").chmod(0)
+    try:
+        assert "Permission denied" in said(lambda: fingerprint(config(root), tmp_path))
+    finally:
+        (root / "class 1").chmod(0o755)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "text", "empty"])
+def test_a_damaged_image_is_named(root: Path, tmp_path: Path, damage: str) -> None:
+    file = root / "class 2" / "1.jpg"
+    raw = file.read_bytes()
+    file.write_bytes({"truncated": raw[: len(raw) // 2], "text": b"hello", "empty": b""}[damage])
+    message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
+    assert message.startswith(str(file))
+    assert "Replace or remove the file" in message
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "CMYK", "I;16", "RGBA", "LA"])
+def test_every_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    if mode == "I;16":
+        Image.fromarray(np.full((20, 30), 204 * 256, np.uint16)).save(path)
+    else:
+        Image.new("RGB", (30, 20), (204, 204, 204)).convert(mode).save(path)
+    pixels = decoded(path, 20)
+    assert pixels.shape == (20, 30, 3) and pixels.dtype == np.uint8
+    if mode != "1":
+        assert (abs(pixels.astype(int) - 204) <= 2).all()
+
+
+def test_transparency_is_white(tmp_path: Path) -> None:
+    Image.new("RGBA", (8, 8), (10, 20, 30, 0)).save(tmp_path / "a.png")
+    assert (decoded(tmp_path / "a.png", 8) == 255).all()
+
+
+def test_exif_orientation_is_applied(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
+    assert decoded(tmp_path / "a.jpg", 20).shape == (40, 20, 3)

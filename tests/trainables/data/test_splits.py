@@ -1,0 +1,121 @@
+"""Splits are class-disjoint, cover everything, and depend on content and seed alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainables.config import SplitConfig
+from trainables.data.dataset import Dataset, Official
+from trainables.data.images import Images
+from trainables.data.splits import Splits, split
+from trainables.errors import ConfigError
+
+
+def dataset(labels: list[int], classes: int, official: Official | None = None) -> Dataset:
+    images = Images.same_size(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
+    return Dataset(
+        images, torch.tensor(labels), tuple(f"class {c:03d}" for c in range(classes)), official
+    )
+
+
+CONFIGS = st.builds(
+    SplitConfig,
+    protocol=st.sampled_from(["held_out", "paper"]),
+    order=st.sampled_from(["shuffled", "sorted"]),
+    test=st.floats(0.05, 0.95),
+    validation=st.floats(0.05, 0.95),
+    seed=st.integers(0, 5),
+)
+
+
+@st.composite
+def datasets(draw: st.DrawFn) -> Dataset:
+    classes = draw(st.integers(3, 20))
+    extra = draw(st.lists(st.integers(0, classes - 1), max_size=40))
+    labels = draw(st.permutations([*range(classes), *extra]))
+    return dataset(labels, classes)
+
+
+def parts(found: Splits) -> list[str]:
+    return ["train", "test"] if found.val is None else ["train", "val", "test"]
+
+
+@settings(deadline=None)
+@given(datasets(), CONFIGS)
+def test_disjoint_covering_contiguous(data: Dataset, config: SplitConfig) -> None:
+    found = split(data, config, "f")
+    names = [name for part in parts(found) for name in found[part].classes]
+    assert sorted(names) == sorted(data.classes)
+    rows = torch.cat([found[part].index for part in parts(found)])
+    assert sorted(rows.tolist()) == list(range(len(data.labels)))
+    for part in parts(found):
+        subset = found[part]
+        assert subset.labels.tolist() == sorted(subset.labels.tolist())
+        assert set(subset.labels.tolist()) == set(range(len(subset.classes)))
+        for row, label in zip(subset.index.tolist(), subset.labels.tolist(), strict=True):
+            assert data.classes[data.labels[row]] == subset.classes[label]
+    assert (found.val is None) == (config.protocol == "paper")
+    assert found.selection == ("test" if config.protocol == "paper" else "val")
+
+
+@settings(deadline=None)
+@given(datasets(), CONFIGS, st.randoms(use_true_random=False))
+def test_order_of_files_and_classes_does_not_matter(data: Dataset, config: SplitConfig, r) -> None:
+    rows = list(range(len(data.labels)))
+    r.shuffle(rows)
+    renumber = list(range(len(data.classes)))
+    r.shuffle(renumber)
+    names = [""] * len(renumber)
+    for old, new in enumerate(renumber):
+        names[new] = data.classes[old]
+    other = Dataset(
+        data.images, torch.tensor(renumber)[data.labels[rows]], tuple(names), data.official
+    )
+    a, b = split(data, config, "f"), split(other, config, "f")
+    for part in parts(a):
+        assert a[part].classes == b[part].classes
+        assert {rows[row] for row in b[part].index.tolist()} == set(a[part].index.tolist())
+
+
+def test_validation_share_and_protocol_leave_the_test_classes_alone() -> None:
+    data = dataset(list(range(40)), 40)
+    plain = split(data, SplitConfig(), "f")
+    for other in (SplitConfig(validation=0.1), SplitConfig(protocol="paper")):
+        assert split(data, other, "f").test.classes == plain.test.classes
+    assert split(data, SplitConfig(seed=1), "f").test.classes != plain.test.classes
+
+
+def test_sorted_takes_the_first_classes_for_training() -> None:
+    found = split(dataset(list(range(10)), 10), SplitConfig(order="sorted"), "f")
+    assert [len(found[p].classes) for p in ("train", "val", "test")] == [3, 2, 5]
+    assert found.train.classes[0] == "class 000"
+    assert found.test.classes == tuple(f"class {c:03d}" for c in range(5, 10))
+
+
+def test_official_classes_are_kept_whatever_the_share() -> None:
+    official = Official(train=torch.tensor([0, 1, 2, 6]), test=torch.tensor([3, 4, 5]))
+    data = dataset([0, 1, 2, 3, 3, 4, 0], 5, official)
+    found = split(data, SplitConfig(test=0.9, protocol="paper"), "f")
+    assert found.test.classes == ("class 003", "class 004")
+    assert sorted(found.train.index.tolist()) == [0, 1, 2, 6]
+
+
+def test_official_splits_must_be_class_disjoint() -> None:
+    official = Official(train=torch.tensor([0, 1]), test=torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match="share classes"):
+        split(dataset([0, 1, 1], 2, official), SplitConfig(), "f")
+
+
+def test_too_few_classes() -> None:
+    with pytest.raises(ConfigError, match="1 class to divide"):
+        split(dataset([0, 1, 0], 2), SplitConfig(), "f")
+    assert split(dataset([0, 1, 0], 2), SplitConfig(protocol="paper"), "f").val is None
+
+
+def test_asking_for_validation_under_the_paper_protocol() -> None:
+    found = split(dataset([0, 1], 2), SplitConfig(protocol="paper"), "f")
+    with pytest.raises(ConfigError, match="there is no validation split"):
+        found["val"]
