@@ -18,6 +18,7 @@ from ablate.ledger import Ledger
 from ablate.owner import Owner
 from ablate.plan import Cell
 from ablate.progression import Progression
+from trainables.errors import ConfigError
 
 WAIT_SECONDS = 1.0
 
@@ -134,6 +135,23 @@ class Dispatch:
         self._began[trial_id] = time.monotonic()
         return job
 
+    def job_of(self, trial_id: str) -> dict[str, Any] | None:
+        """One trial's job out of turn; None where nothing is left to do.
+
+        Raises:
+            ConfigError: another live driver has it.
+        """
+        if trial_id not in self._queue:
+            return None
+        self._queue.remove(trial_id)
+        job = self._claim(trial_id)
+        if job is None and trial_id in self._waiting:
+            raise ConfigError(
+                trial_id, "a trial that another process is running", "a free one",
+                "Wait for it, or end that process",
+            )  # fmt: skip
+        return job
+
     # ---------------------------------------------------------------- recording
 
     def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
@@ -141,6 +159,9 @@ class Dispatch:
         if trial_id not in self.running:
             return
         epochs = [event for event in events if event["event"] == "epoch"]
+        if events[-1]["event"] == "final":
+            # All of them once more: a killed driver or worker may have lost some on the way.
+            epochs += events[-1].get("history", [])
         if epochs:
             self.ledger.record_epochs(trial_id, epochs)
         last = events[-1]

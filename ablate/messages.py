@@ -22,7 +22,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {close[0]!r}?" if close else "Choose one of those"
 
 
-def listed(words: Iterable[str]) -> str:
+def listed(words: Iterable[object]) -> str:
     return ", ".join(str(word) for word in words) or "nothing"
 
 

@@ -1,16 +1,11 @@
-"""One process's attempt at one job: the trial folder's lock, its log, and its events on disk.
+"""One process's attempt at one job: the trial folder's lock, its log, and its events in batches.
 
-The runner (`trainables.core.run_job`) yields events; the driver records them. Between the two
-lies a network that may lose either side, so that every event is first appended to
-`events.jsonl` in the trial folder, and an attempt begins by repeating what stands there. A
-runner that checkpoints epoch e after yielding e therefore loses no epoch's report.
-
-No Ray in here: the foreground (`--cell`) and the Ray worker share it.
+No Ray in here: the foreground (`--cell`) and the Ray worker share it. An epoch's event that is
+lost on its way to the driver comes again with the final event, which holds all of them.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import shutil
@@ -84,9 +79,6 @@ class Attempt:
         self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
         self._events: Iterator[Event] | None = None
         try:
-            self._journal = self.folder / "events.jsonl"
-            self._pending = self._replay() if job["mode"] == "train" else []
-            self._write_config()
             self._runner = load_runner(runner)
         except BaseException:
             self.close()
@@ -98,33 +90,27 @@ class Attempt:
         The last one of a job is "final" or "failed" (reason, traceback). OSError passes: it is
         the machine's fault, and the job may be tried again.
         """
-        found, self._pending = self._pending, []
+        found: list[Event] = []
         end = time.monotonic() + patience
         try:
             if self._events is None:
                 self._say("begins (%s), process %d", self.job["mode"], os.getpid())
                 self._events = iter(self._runner(self.job))
-            while True:
-                event = next(self._events, None)
-                if event is None:
-                    raise TrialFailure("the runner ended without a final event")
-                if self.job["mode"] == "train":
-                    self._append(event)
+            for event in self._events:
                 found.append(event)
                 if event["event"] == "final":
-                    self._say("final: %s", json.dumps(event["evaluations"]))
                     if self.clean:
                         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
                     return found
-                self._say("epoch %s: %s", event["epoch"], json.dumps(event["metrics"]))
                 if time.monotonic() >= end:
                     return found
-        except OSError:
-            self._logger.exception("interrupted by the machine")
+            raise TrialFailure("the runner ended without a final event")
+        except OSError as error:
+            self._say("interrupted by the machine: %s", error)
             raise
         except Exception as error:
-            self._logger.exception("failed")
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            self._say("failed: %s", reason)
             trace = traceback.format_exc()
             return [*found, {"event": "failed", "reason": reason, "traceback": trace}]
 
@@ -144,34 +130,3 @@ class Attempt:
 
     def _say(self, message: str, *values: object) -> None:
         self._logger.info("%s " + message, self.job["trial_id"], *values)
-
-    def _replay(self) -> list[Event]:
-        """The epochs reported by earlier attempts; a torn last line is cut off."""
-        try:
-            raw = self._journal.read_bytes()
-        except FileNotFoundError:
-            return []
-        whole = raw[: raw.rfind(b"\n") + 1]
-        if len(whole) < len(raw):
-            with self._journal.open("r+b") as stream:
-                stream.truncate(len(whole))
-        epochs: dict[int, Event] = {}
-        for line in whole.splitlines():
-            event = json.loads(line)
-            if event["event"] == "epoch":
-                epochs[event["epoch"]] = event
-        return [epochs[epoch] for epoch in sorted(epochs)]
-
-    def _append(self, event: Event) -> None:
-        with self._journal.open("ab") as stream:
-            stream.write(json.dumps(event).encode() + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-
-    def _write_config(self) -> None:
-        target = self.folder / "config.json"
-        if not target.exists():
-            draft = target.with_suffix(".json.tmp")
-            content = {"config": self.job["config"], "seed": self.job["seed"]}
-            draft.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
-            draft.replace(target)

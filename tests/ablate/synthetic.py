@@ -40,6 +40,14 @@ def score(config: dict[str, Any], seed: int) -> float:
     return round(0.5 + peak + 1e-3 * ((seed * 7919) % 13), 6)
 
 
+def report(epoch: int, epochs: int, best: float) -> dict[str, Any]:
+    metrics = {"val/map_at_r": best * epoch / epochs, "train/loss": 1 / epoch}
+    return {
+        "event": "epoch", "epoch": epoch, "steps": 10 * epoch, "seconds": 0.01,
+        "metrics": metrics,
+    }  # fmt: skip
+
+
 def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     config, seed = job["config"], job["seed"]
     folder = Path(job["runtime"]["trial_dir"])
@@ -63,11 +71,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         pause = float(os.environ.get("SYN_SLEEP", "0"))
         pause += random.random() * float(os.environ.get("SYN_JITTER", "0"))
         time.sleep(pause)
-        metrics = {"val/map_at_r": best * epoch / epochs, "train/loss": 1 / epoch}
-        yield {
-            "event": "epoch", "epoch": epoch, "steps": 10 * epoch, "seconds": 0.01,
-            "metrics": metrics,
-        }  # fmt: skip
+        yield report(epoch, epochs, best)
         draft = saved.with_suffix(".tmp")
         draft.write_text(json.dumps({"epoch": epoch}))
         draft.replace(saved)
@@ -84,6 +88,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         },
         "evaluator": EVALUATOR,
         "export": "best.safetensors",
+        "history": [report(epoch, epochs, best) for epoch in range(1, epochs + 1)],
         "provenance": {"device": "cpu", "threads": 1, "data_fingerprint": "synthetic"},
     }
 

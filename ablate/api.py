@@ -1,0 +1,213 @@
+"""The sweep from Python: prepare a checked plan, run it, read its results."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from ablate.engine import Outcome, Settings, run_plan
+from ablate.ledger import Ledger
+from ablate.plan import Fingerprint, Overrides, Plan
+from ablate.resources import request
+from ablate.spec import read_spec
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PACKAGES = ("ablate", "torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
+RUNNER = "trainables.core:run_job"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a run, as the command line has them.
+
+    out: output folder. budget: seconds. tracking_uri: any MLflow URI; default: SQLite in `out`.
+    track, report: whether MLflow is written, and tables compiled from it at the end.
+    runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
+    """
+
+    out: str | Path = "runs"
+    dataset: str | None = None
+    data_root: str | None = None
+    device: str = "auto"
+    seeds: int | tuple[int, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    address: str | None = None
+    budget: float | None = None
+    retry_failed: bool = False
+    tracking_uri: str | None = None
+    track: bool = True
+    report: bool = True
+    runner: str = RUNNER
+    fingerprint: str = "trainables.data:fingerprint"
+    evaluator: str | None = None
+    checkpoint_seconds: float = 10.0
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.out).expanduser()
+
+    @property
+    def store(self) -> str:
+        return self.tracking_uri or f"sqlite:///{(self.folder / 'mlflow.db').resolve()}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """A sweep after a run.
+
+    frame: a pandas DataFrame with one row per (cell, seed): study, cell, seed, trial_id,
+        status, reason, its coordinates as `coords/…`, and `val/…`, `test/…` of the selected epoch.
+    paths: the report's files by kind; empty without a report.
+    text: the report's tables, for a terminal.
+    """
+
+    outcome: Outcome
+    ledger: Path
+    paths: dict[str, Path] = field(default_factory=dict)
+    text: str = ""
+
+    @property
+    def sweep_id(self) -> str:
+        return self.outcome.sweep_id
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        import pandas as pd
+
+        with Ledger(self.ledger) as ledger:
+            return pd.DataFrame(result_rows(ledger, self.sweep_id))
+
+
+def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
+    """The ledger's cells of a sweep with their metrics, in the order of studies and cells."""
+    found = []
+    for cell in ledger.cells(sweep_id):
+        trial = ledger.trial(cell["trial_id"])
+        row = {key: cell[key] for key in ("study", "cell", "idx", "seed", "trial_id")}
+        row["status"] = trial["status"] if trial else "missing"
+        row["reason"] = trial["reason"] if trial else None
+        row |= {f"coords/{name}": value for name, value in cell["coords"].items()}
+        for split, metrics in ledger.evaluations(cell["trial_id"]).items():
+            row |= {f"{split}/{name}": value for name, value in metrics.items()}
+        found.append(row)
+    return found
+
+
+def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Plan, Settings]:
+    """Check everything that can be checked before a trial starts.
+
+    Raises:
+        ConfigError: one line that says what is wrong with the spec, the data or the machine.
+    """
+    from trainables.data import default_cache
+
+    loaded = read_spec(spec)
+    dataset = options.dataset or ("folder" if options.data_root else None)
+    overrides = Overrides(dataset, options.data_root, options.seeds, options.settings)
+    cache = default_cache()
+    plan = Plan(loaded, overrides, cast(Fingerprint, _load(options.fingerprint)), cache)
+    clustered = options.address not in (None, "local")
+    asked = request(loaded.spec.resources, options.device, cluster=clustered)
+    settings = Settings(
+        out=options.folder,
+        cache=cache,
+        request=asked,
+        runner=options.runner,
+        evaluator=options.evaluator or _evaluator(options.runner),
+        address=options.address,
+        budget=options.budget,
+        retry_failed=options.retry_failed,
+        tracking_uri=options.store if options.track else None,
+        checkpoint_seconds=options.checkpoint_seconds,
+        provenance={**provenance(), "study_order": list(plan.spec.studies)},
+    )
+    return plan, settings
+
+
+def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
+    """Run a sweep and compile its report; what the ledger has is not run again.
+
+    Args:
+        spec: a YAML file, or the mapping it would hold.
+        options: fields of `Options`; `budget` in seconds, `settings` as `{dotted path: value}`.
+
+    Raises:
+        ConfigError: wrong input, before anything ran.
+        LedgerError: the ledger cannot be written; what was recorded is kept.
+    """
+    chosen = Options(**options)
+    plan, settings = prepare(spec, chosen)
+    return finish(plan, settings, chosen, run_plan(plan, settings))
+
+
+def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -> Results:
+    """Compile the report of a run that was tracked."""
+    if not (options.report and options.track):
+        return Results(outcome, settings.ledger)
+    paths, text = compile_report(options.store, plan.sweep_id, options.folder)
+    return Results(outcome, settings.ledger, paths, text)
+
+
+def compile_report(store: str, sweep_id: str, out: Path) -> tuple[dict[str, Path], str]:
+    """Paths and text of a sweep's report, from MLflow."""
+    import reports
+
+    report = reports.compile_report(store, sweep_id, out / "reports")
+    return {"page": report.html, **report.paths}, report.text
+
+
+def provenance() -> dict[str, Any]:
+    """Versions, and the commit of this package where it runs from a repository."""
+    found: dict[str, Any] = {"versions": {}}
+    for package in PACKAGES:
+        try:
+            found["versions"][package] = version(package)
+        except PackageNotFoundError:
+            continue
+    root = Path(__file__).resolve().parent.parent
+    if (root / ".git").exists():
+        commit = _git(root, "rev-parse", "HEAD")
+        if commit:
+            found["git_commit"] = commit
+            found["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
+    return found
+
+
+def _git(root: Path, *args: str) -> str:
+    """Output of a git command; empty where git is missing or refuses."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *args], capture_output=True, text=True, timeout=10,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _load(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            name, f"nothing importable ({error})", "module:function", "Check the name"
+        ) from error
+
+
+def _evaluator(runner: str) -> str | None:
+    """The evaluation code whose results count, if it is ours."""
+    if runner != RUNNER:
+        return None
+    from trainables.evaluation import EVALUATOR
+
+    return EVALUATOR

@@ -1,0 +1,165 @@
+"""The command line. Nothing heavy is imported before a command runs: `--help` is immediate.
+
+Exit codes: 0 all done; 1 something is missing or failed to be trained, or the ledger cannot be
+written; 2 wrong input, nothing was started; 130 stopped by Ctrl-C; 143 by SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.api import Options
+
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
+
+
+def seconds(text: str) -> float:
+    """`2h`, `90m`, `1h30m`, `45` (seconds)."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ConfigError("--budget", repr(text), "a duration such as 2h, 90m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def seed_option(text: str) -> int | tuple[int, ...]:
+    """`5` for 0…4, or `0,3,4`."""
+    if not re.fullmatch(r"\d+(,\d+)*,?", text) or text == "0":
+        raise ConfigError("--seeds", repr(text), "a number of seeds, or a list such as 0,1,5")
+    numbers = tuple(int(number) for number in text.strip(",").split(","))
+    if len(set(numbers)) != len(numbers):
+        raise ConfigError("--seeds", repr(text), "each seed once")
+    return numbers if "," in text else numbers[0]
+
+
+def settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """`--set optimizer.lr=1e-4`, typed as YAML types it."""
+    from ablate.yaml_loader import load_text
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError("--set", repr(pair), "key=value", "As in --set optimizer.lr=1e-4")
+        if key in found:
+            raise ConfigError(f"--set {key}", "it twice", "each key once", "Remove one")
+        found[key] = load_text(value, f"--set {key}").data
+    return found
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="ablate",
+        description="Tune, ablate and compare deep-metric-learning methods from a YAML file.",
+        epilog="`python -m ablate.run SPEC …` is `ablate run SPEC …`.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="run a sweep; what is known already is not run again",
+        description="Run a sweep. Stop it with Ctrl-C; the same command goes on.",
+    )
+    _spec_options(run)
+    run.add_argument("--plan", action="store_true", help="show what would run; run nothing")
+    run.add_argument(
+        "--cell", metavar="STUDY/CELL[@SEED]",
+        help="run one cell in this process, without Ray, with its full traceback",
+    )  # fmt: skip
+    run.add_argument(
+        "--budget", metavar="TIME", help="start no new trial after this time: 2h, 90m, 1h30m"
+    )
+    run.add_argument(
+        "--retry-failed", action="store_true", help="run trials again whose failure is recorded"
+    )
+    run.add_argument("--no-report", action="store_true", help="compile no tables at the end")
+    plan = commands.add_parser("plan", help="show what a spec would run; run nothing")
+    _spec_options(plan, optional=True)
+    plan.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
+    ledger = commands.add_parser("ledger", help="what an output folder's ledger knows")
+    ledger.add_argument("trial", nargs="?", help="show one trial (or the first with this prefix)")
+    _out(ledger)
+    data = commands.add_parser("data", help="list the data sets; fill the cache")
+    data.add_argument("name", nargs="?", help="load this one and describe its splits")
+    data.add_argument("--data-root", metavar="DIR", help="folder of class folders")
+    report = commands.add_parser("report", help="compile a sweep's tables and figures again")
+    report.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    report.add_argument("--tracking-uri", metavar="URI", help="MLflow; default: that of --out")
+    _out(report)
+    doctor = commands.add_parser("doctor", help="versions, GPU, disk, and what to repair")
+    _out(doctor)
+    return top
+
+
+def _out(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--out", default="runs", metavar="DIR", help="output folder (default: ./runs)"
+    )
+
+
+def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    command.add_argument(
+        "spec", metavar="SPEC", nargs="?" if optional else None, help="the sweep's YAML file"
+    )
+    command.add_argument("--dataset", metavar="NAME", help="typefaces, emoji or folder")
+    command.add_argument(
+        "--data-root", metavar="DIR", help="folder of class folders (implies --dataset folder)"
+    )
+    command.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+        help="override a field of every trial, as optimizer.lr=1e-4; repeatable",
+    )  # fmt: skip
+    command.add_argument(
+        "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
+    )
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
+    command.add_argument("--tracking-uri", metavar="URI", help="MLflow; default: SQLite in --out")
+    _out(command)
+
+
+def options(args: argparse.Namespace) -> Options:
+    from ablate.api import Options
+
+    budget = getattr(args, "budget", None)
+    return Options(
+        out=args.out,
+        dataset=args.dataset,
+        data_root=args.data_root,
+        device=args.device,
+        seeds=None if args.seeds is None else seed_option(args.seeds),
+        settings=settings(args.settings),
+        address=args.address,
+        budget=None if budget is None else seconds(budget),
+        retry_failed=getattr(args, "retry_failed", False),
+        tracking_uri=args.tracking_uri,
+        report=not getattr(args, "no_report", False),
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    args = parser().parse_args(argv)
+    from ablate import commands
+    from ablate.schema import LedgerError
+
+    try:
+        code: int = getattr(commands, args.command)(args)
+    except ConfigError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 2
+    except LedgerError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("stopped before anything ran; the same command starts again", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # `ablate … | head` is no error
+        return 0
+    return code

@@ -1,0 +1,178 @@
+"""What each command of the command line does. Heavy imports happen inside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ablate import cli
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.engine import Outcome
+
+
+def run(args: argparse.Namespace) -> int:
+    from ablate import api
+
+    options = cli.options(args)
+    chosen, settings = api.prepare(args.spec, options)
+    if args.plan:
+        from ablate.preview import preview
+
+        print(preview(chosen, settings))
+        return 0
+    if args.cell:
+        from ablate.foreground import run_cell
+
+        return run_cell(chosen, settings, args.cell)
+    from ablate.engine import run_plan
+
+    outcome = run_plan(chosen, settings)
+    print(ending(outcome, settings.out))
+    if outcome.interrupted is not None:
+        return 128 + outcome.interrupted
+    results = api.finish(chosen, settings, options, outcome)
+    _print_report(results.text, results.paths)
+    return 0 if outcome.finished else 1
+
+
+def _print_report(text: str, paths: dict[str, Path]) -> None:
+    if text:
+        print(f"\n{text}\n")
+    if "page" in paths:
+        page = paths["page"]
+        print(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
+
+
+def ending(outcome: Outcome, out: Path) -> str:
+    """How a run ended, and how to go on."""
+    lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
+    for name, count in outcome.failed.items():
+        lines.append(f"  {name}: {count} failed (facts: `ablate ledger`, or --retry-failed)")
+    for trial_id, reason in outcome.lost.items():
+        lines.append(f"  {trial_id}: {reason}")
+    for name, count in outcome.missing.items():
+        lines.append(f"  {name}: {count} missing")
+    if outcome.missing:
+        if outcome.interrupted == signal.SIGINT:
+            why = "Stopped by Ctrl-C"
+        elif outcome.interrupted is not None:
+            why = f"Stopped by signal {outcome.interrupted}"
+        elif outcome.out_of_time:
+            why = "The budget is used up"
+        else:
+            why = "Not all of it could be run"
+        command = shlex.join(["ablate", *sys.argv[1:]]) if len(sys.argv) > 1 else "the same call"
+        lines.append(
+            f"{why}; everything finished is kept in {out}, what was running resumes from its "
+            f"checkpoints. Go on with: {command}"
+        )
+    return "\n".join(lines)
+
+
+def plan(args: argparse.Namespace) -> int:
+    if args.schema:
+        from ablate.spec import json_schema
+
+        print(json.dumps(json_schema(), indent=1, sort_keys=True))
+        return 0
+    if args.spec is None:
+        raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")
+    args.plan, args.cell = True, None
+    return run(args)
+
+
+def _ledger_path(out: str) -> Path:
+    path = Path(out) / "ledger.sqlite"
+    if not path.is_file():
+        raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
+    return path
+
+
+def ledger(args: argparse.Namespace) -> int:
+    from ablate.ledger import Ledger
+
+    with Ledger(_ledger_path(args.out)) as facts:
+        if args.trial:
+            found = facts.rows(
+                "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id",
+                [args.trial],
+            )
+            if not found:
+                raise ConfigError(
+                    args.trial, "no such trial", "a trial id or its beginning", "See ablate ledger"
+                )
+            trial_id = found[0]["trial_id"]
+            shown = {**(facts.trial(trial_id) or {}), "evaluations": facts.evaluations(trial_id)}
+            print(json.dumps(shown, indent=1, default=str))
+            return 0
+        for row in facts.rows(
+            "SELECT status, count(*) AS n, sum(seconds) AS s FROM trials GROUP BY status"
+        ):
+            print(f"{row['status']}: {row['n']} trials, {row['s'] or 0:.0f} s of training")
+        for row in facts.rows(
+            "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
+            "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created"
+        ):
+            print(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+        for row in facts.rows(
+            "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
+        ):
+            print(f"{row['status']} {row['trial_id']}: {row['reason']}")
+    return 0
+
+
+def data(args: argparse.Namespace) -> int:
+    from pydantic import ValidationError
+
+    from trainables.config import DataConfig
+    from trainables.data import DATASETS, default_cache, fingerprint, load_splits
+
+    cache = default_cache()
+    name = args.name or ("folder" if args.data_root else None)
+    if name is None:
+        print(f"data sets: {', '.join(DATASETS)}; cache: {cache}")
+        return 0
+    try:
+        config = DataConfig.model_validate({"name": name, "root": args.data_root})
+    except ValidationError:
+        raise ConfigError(
+            "name", repr(name), f"one of {', '.join(DATASETS)}", "Choose one of those"
+        ) from None
+    print(f"{name}: fingerprint {fingerprint(config, cache)[:16]}")
+    splits = load_splits(config, cache)
+    for split in ("train", "val", "test"):
+        subset = getattr(splits, split)
+        print(f"{split}: {len(subset.index)} images, {len(subset.classes)} classes")
+    return 0
+
+
+def report(args: argparse.Namespace) -> int:
+    from ablate.api import Options, compile_report
+    from ablate.ledger import Ledger
+
+    options = Options(out=args.out, tracking_uri=args.tracking_uri)
+    with Ledger(_ledger_path(args.out)) as facts:
+        sweeps = facts.rows("SELECT sweep_id, name FROM sweeps ORDER BY created DESC")
+    chosen = [s for s in sweeps if args.sweep in (None, s["sweep_id"], s["name"])]
+    if not chosen:
+        known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in sweeps) or "none"
+        raise ConfigError("sweep", repr(args.sweep), f"one of: {known}", "Choose one of those")
+    paths, text = compile_report(options.store, chosen[0]["sweep_id"], options.folder)
+    _print_report(text, paths)
+    return 0
+
+
+def doctor(args: argparse.Namespace) -> int:
+    from ablate.doctor import examine
+
+    findings = examine(Path(args.out))
+    for finding in findings:
+        print(finding)
+    return 0 if all(finding.ok for finding in findings) else 1

@@ -1,0 +1,126 @@
+"""`--cell STUDY/CELL[@seed]`: one cell in this process, without Ray, with its full traceback."""
+
+from __future__ import annotations
+
+import re
+
+from ablate.designs import Compare, Components
+from ablate.dispatch import Dispatch
+from ablate.engine import Settings, heartbeats
+from ablate.ledger import Ledger
+from ablate.messages import listed, nearest, shown
+from ablate.owner import Owner
+from ablate.plan import Cell, Plan
+from ablate.progression import Facts, Progression
+from trainables.attempt import Attempt, limit_threads
+from trainables.errors import ConfigError
+
+OPTION = "--cell"
+
+
+def find_cell(progression: Progression, wanted: str) -> Cell:
+    """The cell that `STUDY/CELL[@seed]` names.
+
+    CELL is a cell's name, the number of a search's proposal, or some of its coordinates
+    (`agnostic=off`); components left out are on.
+
+    Raises:
+        ConfigError: no such cell, several, or one whose centre is not known yet.
+    """
+    plan = progression.plan
+    study, _, rest = wanted.partition("/")
+    if study not in plan.spec.studies:
+        names = list(plan.spec.studies)
+        raise ConfigError(OPTION, f"the unknown study {study!r}", f"one of {listed(names)}",
+                          nearest(study, names))  # fmt: skip
+    match = re.fullmatch(r"(.*?)(?:@(\d+))?", rest)
+    assert match is not None
+    name, seed = match.group(1), int(match.group(2) or plan.seeds(study)[0])
+    cells = [cell for cell in progression.studies[study].cells if cell.seed == seed]
+    if not cells and seed not in plan.seeds(study):
+        raise ConfigError(OPTION, f"seed {seed}", f"one of {listed(plan.seeds(study))}",
+                          "Give another seed or --seeds")  # fmt: skip
+    if not cells:
+        raise ConfigError(
+            OPTION, f"{study}, whose centre is not known yet", "finished studies before it",
+            "Run the sweep first",
+        )  # fmt: skip
+    found = [cell for cell in cells if cell.cell == name] or _by_coords(plan, study, cells, name)
+    if len(found) != 1:
+        names = [cell.cell for cell in (found or cells)]
+        several = f"{len(found)} cells called" if found else "no cell"
+        raise ConfigError(
+            OPTION, f"{several} {name!r} in {study}", f"one of {listed(names[:16])}",
+            "Quote it: names may hold spaces",
+        )  # fmt: skip
+    return found[0]
+
+
+def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:
+    given = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
+    if not given:
+        return []
+    design = plan.spec.studies[study]
+    if isinstance(design, Compare):
+        return []
+    if isinstance(design, Components):
+        given = dict.fromkeys(design.components, "on") | given
+    return [
+        cell
+        for cell in cells
+        if all(
+            key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
+            for key, value in given.items()
+        )
+    ]
+
+
+def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
+    """Run one cell here and record it; returns the exit code: 0, or 1 if the trial failed."""
+    owner = Owner.me()
+    with Ledger(settings.ledger) as ledger, heartbeats(settings.ledger, owner):
+        ledger.release_dead()
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
+        # A failure is looked at again: this is what the option is for.
+        facts = Facts(ledger, settings.evaluator, retry_failed=True)
+        progression = Progression(plan, facts, record=True)
+        dispatch = Dispatch(
+            progression, ledger, owner, plan.sweep_id, settings.jobs(plan), retry_failed=True
+        )
+        cell = find_cell(progression, wanted)
+        if cell.error is not None:
+            print(cell.error)
+            return 1
+        job = dispatch.job_of(cell.trial_id)
+        if job is None:
+            state = ledger.trial(cell.trial_id) or {}
+            print(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
+            return 0
+        print(f"{wanted} is trial {cell.trial_id}, folder {settings.jobs(plan).trials}")
+        try:
+            return _attend(dispatch, job, settings)
+        finally:
+            dispatch.interrupt("stopped in the foreground")
+
+
+def _attend(dispatch: Dispatch, job: dict[str, object], settings: Settings) -> int:
+    limit_threads(settings.request.threads)
+    attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
+    try:
+        while True:
+            events = attempt.events(0.0)
+            dispatch.record(str(job["trial_id"]), events)
+            for event in events:
+                if event["event"] == "epoch":
+                    metrics = ", ".join(f"{k} {v:.4g}" for k, v in event["metrics"].items())
+                    print(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
+            last = events[-1]
+            if last["event"] == "failed":
+                print(last["traceback"], end="")
+                return 1
+            if last["event"] == "final":
+                for split, metrics in last["evaluations"].items():
+                    print(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
+                return 0
+    finally:
+        attempt.close()
