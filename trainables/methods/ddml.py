@@ -135,7 +135,7 @@ class DDML(Plain):
             sample=sample,
             specific_mean=specific_mean,
             specific_std=specific_std,
-            specific_log_std=log_softplus(shifted),
+            specific_log_std=log_softplus(shifted, specific_std),
             specific_sample=specific_mean + specific_std * noise,
             specific_noise=noise,
         )
@@ -194,11 +194,10 @@ class DDML(Plain):
         return (0.5 * squares - log_std).sum(-1).mean()
 
 
-def log_softplus(x: Tensor) -> Tensor:
-    """log softplus(x), equal to x far below zero, where softplus itself underflows to 0."""
+def log_softplus(x: Tensor, softplus: Tensor) -> Tensor:
+    """log softplus(x), given both; equal to x far below zero, where softplus underflows to 0."""
     far = x < -20
-    near = F.softplus(torch.where(far, torch.zeros_like(x), x)).log()
-    return torch.where(far, x, near)
+    return torch.where(far, x, torch.where(far, torch.ones_like(x), softplus).log())
 
 
 def _noise_like(x: Tensor, generator: Generator) -> Tensor:

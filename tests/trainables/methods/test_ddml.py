@@ -1,0 +1,245 @@
+"""DDML's terms against loops over the paper's equation; its options; its neutral form."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.oracles import ddml as oracle
+from trainables import streams
+from trainables.config import EmbeddingConfig
+from trainables.losses import geometry
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.ddml import DDML, DDMLState, log_softplus
+from trainables.methods.plain import Plain
+from trainables.registry import ComponentConfig
+
+B, FEATURES, D, C = 6, 7, 4, 5
+LABELS = [0, 0, 1, 3, 3, 2]
+SCALE = 23.0
+
+
+class PairLoss(Loss):
+    """A loss without references, as HypViT's is."""
+
+    geometry = Geometry("cosine")
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score * (pairs.neg - pairs.pos)).mean()
+
+
+class TwoCentres(Loss):
+    """Two references per class."""
+
+    def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.centres = torch.nn.Parameter(torch.randn(2 * classes, dim))
+
+    def references(self) -> References:
+        return References(self.centres, torch.arange(self.classes).repeat_interleave(2), 2)
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score * (pairs.neg - pairs.pos)).mean()
+
+
+def loss_of(name: str) -> Loss:
+    with streams.seeded(0, "init", "loss"):
+        if name == "pair":
+            return PairLoss(ComponentConfig(), classes=C, dim=D)
+        if name == "centres":
+            return TwoCentres(ComponentConfig(), classes=C, dim=D)
+        return LOSSES[name](LOSSES[name].Config(), classes=C, dim=D)
+
+
+def built(method: str = "ddml", loss: str = "normsoftmax", **options: Any) -> Any:
+    base = loss_of(loss)
+    with streams.seeded(0, "init", "method"):
+        return METHODS[method](
+            METHODS[method].Config(**options), features=FEATURES,
+            embedding=EmbeddingConfig(dim=D), loss=base, classes=C,
+        ).double()
+
+
+def step(method: Any) -> tuple[Any, dict[str, Term]]:
+    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    labels = torch.tensor(LABELS)[:, None]
+    state = method(3 * x, labels, Progress(), streams.generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+
+
+def proxies_of(method: DDML) -> Tensor:
+    return method._decoder_references().vectors
+
+
+def compare(method: DDML, found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    leaves = [p for p in method.parameters() if p.requires_grad]
+    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
+    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
+    reached = 0
+    for mine, loops in zip(ours, theirs, strict=True):
+        assert (mine is None) == (loops is None)
+        if mine is not None:
+            reached += 1
+            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
+    assert reached >= 2
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pair"])
+def test_terms_by_loops(loss: str) -> None:
+    method = built(loss=loss)
+    state, terms = step(method)
+    proxies = proxies_of(method)
+    compare(method, terms["agnostic"].value, oracle.agnostic(state.sample, proxies, SCALE))
+    compare(
+        method, terms["specific"].value,
+        oracle.specific(state.specific_sample, LABELS, proxies, SCALE),
+    )
+    compare(
+        method, terms["split"].value,
+        oracle.split_closed(state.specific_mean, state.specific_std),
+    )
+
+
+def test_encoders_by_hand() -> None:
+    """z = μ + σ ε with σ = softplus(raw − 5), and the same again from z."""
+    method = built()
+    x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    state, _ = step(method)
+    draw = streams.generator(0, "method")
+    first, second = (torch.randn(B, D, generator=draw, dtype=torch.float64) for _ in range(2))
+    mean = x @ method.head.weight.T + method.head.bias
+    sample = mean + oracle.std(x @ method.raw_std.weight.T + method.raw_std.bias) * first
+    both = sample @ method.specific.weight.T + method.specific.bias
+    specific = both[:, :D] + oracle.std(both[:, D:]) * second
+    torch.testing.assert_close(state.query, mean)
+    torch.testing.assert_close(state.sample, sample)
+    torch.testing.assert_close(state.specific_mean, both[:, :D])
+    torch.testing.assert_close(state.specific_std, oracle.std(both[:, D:]))
+    torch.testing.assert_close(state.specific_sample, specific)
+
+
+def test_sampled_split_by_loops_and_its_mean_is_the_closed_form() -> None:
+    method = built(split="sampled")
+    state, terms = step(method)
+    expected = oracle.split_sampled(
+        state.specific_mean, state.specific_std, state.specific_sample
+    )
+    compare(method, terms["split"].value, expected)
+
+    state = DDMLState(*(getattr(state, f.name).detach() for f in dataclasses.fields(state)))
+    noise = torch.randn(40_000, B, D, dtype=torch.float64, generator=streams.generator(0, "many"))
+    many = dataclasses.replace(
+        state, specific_noise=noise,
+        specific_sample=state.specific_mean + state.specific_std * noise,
+    )
+    closed = built()._split(state)
+    torch.testing.assert_close(method._split(many), closed, rtol=2e-3, atol=0)
+
+
+def test_the_printed_agnostic_term_is_constant_without_gradient() -> None:
+    method = built(agnostic="printed")
+    state, terms = step(method)
+    value = terms["agnostic"].value
+    expected = oracle.agnostic_printed(state.sample, proxies_of(method), SCALE)
+    torch.testing.assert_close(value, expected)
+    assert value.item() == pytest.approx(math.log(C), abs=1e-12)
+    leaves = [method.head.weight, method.raw_std.weight, proxies_of(method)]
+    for gradient in torch.autograd.grad(value, leaves):
+        assert gradient.abs().max() < 1e-12
+    other = built()
+    (gradient,) = torch.autograd.grad(step(other)[1]["agnostic"].value, [other.head.weight])
+    assert gradient.abs().max() > 1e-3
+
+
+def test_readings_are_options() -> None:
+    base, _ = step(built())
+    assert torch.equal(base.query, step(built(metric_input="mean"))[0].query)
+    sampled, _ = step(built(metric_input="sample"))
+    assert torch.equal(sampled.query, base.sample)
+    assert not torch.equal(sampled.query, base.query)
+    method = built(specific_input="mean")
+    from_mean, _ = step(method)
+    both = from_mean.query @ method.specific.weight.T + method.specific.bias
+    torch.testing.assert_close(from_mean.specific_mean, both[:, :D])
+    assert not torch.equal(from_mean.specific_mean, base.specific_mean)
+
+
+def test_retrieval_uses_the_mean() -> None:
+    method, x = built(), torch.randn(B, FEATURES, dtype=torch.float64)
+    expected = torch.nn.functional.normalize(method.head(x), dim=-1)
+    assert torch.equal(method.embed(x), expected)
+
+
+def test_several_references_per_class_are_summed() -> None:
+    method = built(loss="centres")
+    state, terms = step(method)
+    total = torch.zeros((), dtype=torch.float64)
+    for n, y in enumerate(LABELS):
+        q = oracle.posterior(state.specific_sample[n], proxies_of(method), SCALE)
+        total = total - torch.log(q[2 * y] + q[2 * y + 1]) / B
+    compare(method, terms["specific"].value, total)
+
+
+def test_a_pair_loss_gets_a_decoder_that_trains() -> None:
+    method = built(loss="pair")
+    assert method.decoder is not None
+    roles = {group.role: group.params for group in method.param_groups("main")}
+    assert any(p is method.decoder.weights for p in roles["proxies"])
+    assert built(loss="proxy_anchor").decoder is None
+
+
+def test_proxies_are_shared_and_not_detached() -> None:
+    method = built(loss="proxy_anchor")
+    _, terms = step(method)
+    for name in ("metric", "agnostic", "specific"):
+        (gradient,) = torch.autograd.grad(
+            terms[name].value, [method.loss.proxies], retain_graph=True
+        )
+        assert gradient.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])
+def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
+    plain, neutral = built("plain", loss), built("ddml", loss, **DDML.NEUTRAL)
+    assert isinstance(plain, Plain)
+    found = []
+    for method in (plain, neutral):
+        _, terms = step(method)
+        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
+        total = sum(torch.tensor(t.weight, dtype=torch.float64) * t.value for t in terms.values())
+        total.backward()
+        references = method.loss.references()
+        grads = [method.head.weight.grad, method.head.bias.grad, references.vectors.grad]
+        found.append([total, terms["metric"].value, method.head.weight, *grads])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_log_std_below_underflow() -> None:
+    x = torch.tensor([-1e4, -200.0, -20.5, -19.5, 0.0, 30.0], requires_grad=True)
+    found = log_softplus(x, torch.nn.functional.softplus(x))
+    expected = torch.log1p(torch.exp(x.double())).clamp_min(1e-300).log()
+    torch.testing.assert_close(found[2:], expected[2:].float())
+    assert found[:2].tolist() == [-1e4, -200.0]
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    assert gradient.isfinite().all()
+    assert gradient[:3].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_same_head_and_decoder_whatever_the_method() -> None:
+    assert torch.equal(built("plain").head.weight, built("ddml").head.weight)
+    assert torch.equal(built("ddml", "pair").specific.weight, built("ddml").specific.weight)
+
+
+def test_score_is_the_losses_geometry() -> None:
+    method = built()
+    q, r = torch.randn(3, D), torch.randn(4, D)
+    expected = geometry.score(q, r, method.loss.geometry)
+    assert torch.equal(method.score(q, r, method.loss.geometry), expected)
