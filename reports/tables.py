@@ -14,7 +14,7 @@ import pandas as pd
 from reports import published, stats
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.names import level, slug
+from reports.names import level, metric_label, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
 
@@ -162,7 +162,8 @@ def _search(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
             )
         )  # fmt: skip
     total = cells["cell"].nunique()
-    notes = [f"The best {len(rows)} of {total} configurations tried, by {recipe.metrics[0]}."]
+    by = metric_label(recipe.metrics[0])
+    notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
     lost = cells[cells["status"] != "done"]
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())

@@ -151,7 +151,10 @@ class Sweep:
                 cell = by_trial[trial_id]
                 made = config(cell)
                 ledger.claim(trial_id, trial_id[:16] * 4, cell["seed"], made, Owner.me())
-                level, noise = quality(made), np.random.default_rng(int(trial_id[:8], 16))
+                level, noise = (
+                    quality(made),
+                    np.random.default_rng([int(trial_id[:8], 16), cell["seed"]]),
+                )
                 events = []
                 for epoch in range(1, epochs + 1):
                     value = level * (1 - 0.5**epoch) + 0.004 * noise.standard_normal()

@@ -1,0 +1,364 @@
+"""The compiled report: right numbers, missing shown as missing, files that stand alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from ablate.ledger import Ledger
+from reports import Report, ReportError, compile_report, figures, render, tables
+from reports.best import nested
+from reports.frame import load
+from reports.recipe import Curves, Heatmap, Recipe, Table
+
+
+@pytest.fixture(scope="session")
+def report(finished: Any, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    folder = tmp_path_factory.mktemp("report")
+    return compile_report(finished.uri, finished.sweep_id, folder, log_to_parent=False)
+
+
+def facts(sweep: Any, study: str, cell: str, split: str, metric: str) -> dict[int, float]:
+    """{seed: value} straight from the ledger."""
+    with Ledger(sweep.ledger_path) as ledger:
+        return {
+            row["seed"]: ledger.evaluations(row["trial_id"])[split][metric]
+            for row in ledger.cells(sweep.sweep_id)
+            if (row["study"], row["cell"]) == (study, cell)
+        }
+
+
+def test_frame_has_every_cell_of_the_ledger(finished: Any, report: Report) -> None:
+    cells = report.frame.cells
+    with Ledger(finished.ledger_path) as ledger:
+        planned = ledger.cells(finished.sweep_id)
+        assert len(cells) == len(planned)
+        for row in planned:
+            mine = cells[
+                (cells["study"] == row["study"]) & (cells["cell"] == row["cell"])
+                & (cells["seed"] == row["seed"])
+            ].iloc[0]  # fmt: skip
+            trial = ledger.trial(row["trial_id"])
+            assert mine["status"] == (trial["status"] if trial else "missing")
+            assert mine["coords"] == row["coords"]
+            values = ledger.evaluations(row["trial_id"])
+            if trial and trial["status"] == "done":
+                assert mine["test/recall_at_1"] == values["test"]["recall_at_1"]
+            else:
+                assert np.isnan(mine["test/recall_at_1"]) and mine["reason"]
+    assert report.frame.study_order == ["tune", "table4", "tuned", "grid"]
+
+
+def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report) -> None:
+    recipe = report.frame.recipe.tables[0]
+    table = tables.build(report.frame, recipe)
+    assert table.headers == ("agnostic", "specific", "split")
+    assert ["".join(row.labels) for row in table.rows] == [
+        "–––", "✓––", "–✓–", "––✓", "✓✓–", "✓–✓", "–✓✓", "✓✓✓",
+    ]  # fmt: skip
+    assert [row.measured["test/recall_at_1"].printed.value for row in table.rows] == [  # type: ignore[union-attr]
+        64.7, 64.9, 64.8, 64.5, 65.1, 64.7, 65.0, 66.2,
+    ]  # fmt: skip
+    base = facts(finished, "table4", table.rows[0].cell, "test", "recall_at_1")
+    for row in table.rows:
+        values = facts(finished, "table4", row.cell, "test", "recall_at_1")
+        found = row.measured["test/recall_at_1"]
+        assert found.summary is not None and len(row.run_ids) == 3
+        assert found.summary.mean == pytest.approx(np.mean(list(values.values())))
+        assert found.summary.sd == pytest.approx(np.std(list(values.values()), ddof=1))
+        if row.baseline:
+            assert found.difference is None
+        else:
+            assert found.difference is not None
+            assert found.difference.mean == pytest.approx(
+                np.mean([values[s] - base[s] for s in base])
+            )
+    assert [row.baseline for row in table.rows] == [True] + [False] * 7
+
+
+def test_terminal_table(report: Report) -> None:
+    first = report.text.split("\n\n")[0]
+    assert "Components of DDML" in first and "published†" in first
+    assert first.count("✓") == 12 and "baseline" in first
+    assert "validation-selected" in first and "test-selected" in first
+    table = tables.build(report.frame, report.frame.recipe.tables[0])
+    m = table.rows[-1].measured["test/recall_at_1"].summary
+    assert m is not None and m.sd is not None
+    assert f"{100 * m.mean:.2f} ± {100 * m.sd:.2f}" in first
+    assert max(map(len, first.splitlines())) <= 120
+
+
+def test_csv_is_unrounded_and_names_its_runs(report: Report) -> None:
+    rows = list(csv.DictReader(io.StringIO(report.paths["table_tuned.csv"].read_text())))
+    assert {row["variant"] for row in rows} == {"NormSoftmax", "DDML (+NormSoftmax)"}
+    known = set(report.frame.trials["run_id"])
+    for row in rows:
+        assert set(row["run_ids"].split()) <= known and int(row["n"]) == 3
+        if row["metric"] == "test/recall_at_1":
+            assert row["published"] == ("64.65" if row["variant"] == "NormSoftmax" else "65.96")
+            assert row["published_unit"] == "percent"
+    deltas = [row for row in rows if row["delta"]]
+    assert {row["delta_method"] for row in deltas} == {"paired t"}
+    assert all(float(r["delta_low"]) < float(r["delta"]) < float(r["delta_high"]) for r in deltas)
+
+
+def test_latex_is_balanced_booktabs(report: Report) -> None:
+    text = report.paths["table_table4.tex"].read_text()
+    for rule in ("\\toprule", "\\midrule", "\\bottomrule", "\\checkmark"):
+        assert rule in text
+    assert text.count("{") == text.count("}")
+    body = text[text.index("\\midrule") : text.index("\\bottomrule")].strip().splitlines()[1:]
+    columns = re.search(r"begin\{tabular\}\{(\w+)\}", text)
+    assert columns and len(body) == 8
+    assert {line.count("&") + 1 for line in body} == {len(columns[1])}
+    assert render.latex_text("a_b & 5 %") == r"a\_b \& 5 \%"
+    assert not set("✓±−Δ†“") & set(text)
+
+
+def test_search_table_is_ranked_and_says_what_failed(report: Report) -> None:
+    table = tables.build(report.frame, report.frame.recipe.tables[2])
+    means = [row.measured["val/map_at_r"].summary.mean for row in table.rows]  # type: ignore[union-attr]
+    assert means == sorted(means, reverse=True) and len(means) == 4
+    assert "1 failed" in " ".join(table.notes)
+
+
+def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any) -> None:
+    text = report.html.read_text(encoding="utf-8")
+    script = re.compile(r"<script>.*?</script>", re.DOTALL)
+    root = ET.fromstring(script.sub("", text.replace("<!DOCTYPE html>", "")))
+    for element in root.iter():
+        for name in ("src", "href"):
+            value = element.get(name)
+            if value is not None:
+                assert value.startswith(("#", "data:image/svg+xml;base64,")), value
+    assert "http" not in re.sub(r'base64,[^"]+', "", text)
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    targets = {e.get("href", "")[1:] for e in root.iter("a") if e.get("href", "").startswith("#")}
+    assert {target for target in targets if not target.startswith("/")} <= set(ids)
+    for run in report.frame.trials["run_id"]:
+        assert f"#/experiments/{report.frame.parents[0].experiment_id}/runs/{run}" in text
+    told = "".join(root.itertext())
+    for words in (
+        "validation-selected",
+        "term `split` is not finite",
+        "planned, no run",
+        "c0ffee",
+        "torch 2.15.0",
+        "tpe, 6 trials",
+        "n = 3 seeds",
+        "best_tune.yaml",
+    ):
+        assert words in told, words
+
+
+def test_page_escapes_what_users_write(sweep: Any, tmp_path: Path) -> None:
+    trials = sweep.plan(seeds=1, report={"tables": [{
+        "kind": "search", "study": "tune", "title": "<img src=x onerror=alert(1)>"}]})  # fmt: skip
+    sweep.fail(trials[0], "</td><script>alert(1)</script>")
+    sweep.track()
+    page = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False).html
+    text = page.read_text()
+    assert "<img src=x" not in text and "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+@pytest.mark.parametrize("kind", ["heatmap_grid_val_map_at_r", "curves_tuned_val_map_at_r"])
+def test_figures_are_written_and_parse(report: Report, kind: str) -> None:
+    from PIL import Image
+
+    with Image.open(report.paths[f"{kind}.png"]) as image:
+        image.load()
+        assert image.width > 700 and len(set(image.convert("L").tobytes())) > 20
+    root = ET.parse(report.paths[f"{kind}.svg"]).getroot()
+    assert root.tag.endswith("svg")
+    links = [e.get("{http://www.w3.org/1999/xlink}href", "#") for e in root.iter()]
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
+
+
+def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
+    drawn = figures.heatmap(report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha"))
+    axes = drawn.figure.axes[0]
+    image = np.asarray(axes.images[0].get_array())
+    assert image.shape == (3, 3)
+    for i, alpha in enumerate([0.001, 0.01, 0.1]):
+        for j, gamma in enumerate([1e-7, 1e-5, 1e-3]):
+            cell = f"method.alpha={alpha},method.gamma={gamma}"
+            with Ledger(finished.ledger_path) as ledger:
+                mine = [r for r in ledger.cells(finished.sweep_id) if r["cell"] == cell]
+                found = [ledger.evaluations(r["trial_id"]) for r in mine]
+            values = [100 * e["val"]["map_at_r"] for e in found if e]
+            assert image[i, j] == pytest.approx(np.mean(values))
+    assert "n = 1–2 seeds" in drawn.caption
+    by_cell = {text.get_position(): text.get_text() for text in axes.texts}
+    assert by_cell[0, 0].count("±") == 1 and "±" not in by_cell[2, 2]
+    empty = figures.heatmap(
+        report.frame, Heatmap(study="tune", x="optimizer.lr", y="method.alpha")
+    ).figure.axes[0]  # a diagonal: most pairs never ran, one failed
+    hatched = [patch for patch in empty.patches if patch.get_hatch()]
+    assert len(hatched) == 36 - 5
+    assert [text.get_text() for text in empty.texts].count("failed") == 1
+
+
+def test_curves_are_means_over_seeds(finished: Any, report: Report) -> None:
+    drawn = figures.curves(report.frame, Curves(studies=("tuned",)))
+    line = drawn.figure.axes[0].lines[0]
+    with Ledger(finished.ledger_path) as ledger:
+        mine = [r for r in ledger.cells(finished.sweep_id) if r["cell"] == "NormSoftmax"]
+        told = [[e["metrics"]["val/map_at_r"] for e in ledger.epochs(r["trial_id"])] for r in mine]
+    assert list(line.get_xdata()) == [1, 2, 3, 4]
+    assert list(line.get_ydata()) == pytest.approx(list(100 * np.mean(told, axis=0)))
+
+
+def test_best_configuration_is_the_best_trial_s(finished: Any, report: Report) -> None:
+    spec = yaml.safe_load(report.paths["best_tune.yaml"].read_text())
+    cells = report.frame.study("tune")
+    best = cells.loc[cells["val/map_at_r"].idxmax()]
+    with Ledger(finished.ledger_path) as ledger:
+        trial = ledger.trial(best["trial_id"])
+    assert trial is not None and spec["trial"] == trial["config"]
+    assert nested({"a.b": "1e-05", "a.c": "x", "d": "[1, 2]", "e": "null"}) == {
+        "a": {"b": 1e-5, "c": "x"}, "d": [1, 2], "e": None,
+    }  # fmt: skip
+
+
+def test_the_same_runs_give_the_same_bytes(report: Report, finished: Any, tmp_path: Path) -> None:
+    again = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
+    assert again.text == report.text
+    assert {name: path.read_bytes() for name, path in again.paths.items()} == {
+        name: path.read_bytes() for name, path in report.paths.items()
+    }
+
+
+def test_files_are_logged_to_the_parent_once(sweep: Any, tmp_path: Path) -> None:
+    sweep.finish(sweep.plan(seeds=1)[:8])
+    sweep.track()
+    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path / "out")
+    parent = report.frame.parents[0].run_id
+    logged = sweep.folder / "mlartifacts" / parent / "artifacts" / "report"
+    assert {path.name for path in logged.iterdir()} == set(report.paths)
+    before = {path: path.stat().st_mtime_ns for path in logged.iterdir()}
+    compile_report(sweep.uri, sweep.sweep_id, tmp_path / "out")
+    assert {path: path.stat().st_mtime_ns for path in logged.iterdir()} == before
+
+
+@pytest.mark.parametrize("finished_trials", [0, 1, 12])
+def test_an_incomplete_sweep_gives_a_report(
+    sweep: Any, tmp_path: Path, finished_trials: int
+) -> None:
+    sweep.finish(sweep.plan(seeds=2)[:finished_trials])
+    sweep.track()
+    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
+    assert "missing" in report.text
+    assert "incomplete" in report.html.read_text()
+
+
+def test_two_machines_on_one_server_make_one_table(
+    sweep: Any, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    other = type(sweep)(tmp_path_factory.mktemp("other machine"))
+    trials = sweep.plan(seeds=2)
+    assert other.plan(seeds=2) == trials
+    sweep.finish(trials[:20])
+    other.finish(trials[15:])
+    sweep.track()
+    other.track(sweep.uri)
+    frame = load(sweep.uri, sweep.sweep_id)
+    assert len(frame.parents) == 2
+    assert set(frame.cells["status"]) == {"done"}
+    assert len(frame.trials) == len(trials)
+    one = load(sweep.uri, frame.parents[0].run_id)
+    assert len(one.parents) == 1 and "missing" in set(one.cells["status"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        (Table(kind="compare", study="tunde"), "tuned"),
+        (Table(kind="compare", study="tuned", baseline="Softmax"), "NormSoftmax"),
+        (Table(kind="compare", study="tuned", published={  # type: ignore[arg-type]
+            "table": "ddml/table1", "column": "CUB", "rows": {"NormSoftmax": "NS"}}), "CUB/R@1"),
+        (Table(kind="compare", study="tuned", published={  # type: ignore[arg-type]
+            "table": "ddml/table1", "column": "CUB/R@1", "rows": {"NormSoftmax": "N"}}), "NS"),
+    ],
+)  # fmt: skip
+def test_a_wrong_recipe_is_answered_in_one_line(report: Report, recipe: Table, words: str) -> None:
+    with pytest.raises(ReportError, match=re.escape(words)) as error:
+        tables.build(report.frame, recipe)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_sweep_or_store_is_answered_in_one_line(finished: Any, tmp_path: Path) -> None:
+    for uri, sweep_id in [
+        (finished.uri, "nothing"),
+        (finished.uri, "f" * 32),
+        (f"sqlite:///{tmp_path}/no.db", finished.sweep_id),
+    ]:
+        with pytest.raises(ReportError):
+            load(uri, sweep_id)
+    assert not (tmp_path / "no.db").exists()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"tables": [{"kind": "compare", "study": "a", "metric": "x"}]},
+        {"tables": [{"kind": "bar", "study": "a"}]},
+        {"tables": [{"kind": "compare", "study": "a", "metrics": []}]},
+        {"tables": [{"kind": "compare", "study": "a", "published": {"table": "ddml/table1"}}]},
+        {"heatmaps": [{"study": "a", "x": "p", "y": "p"}]},
+        {"plots": []},
+    ],
+)
+def test_recipe_refuses(bad: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Recipe.model_validate(bad)
+
+
+def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
+    recipe = Recipe.model_validate(yaml.safe_load(
+        "tables: [{kind: components, study: t, baseline: {agnostic: off, split: on}}]"
+    ))  # fmt: skip
+    assert recipe.tables[0].baseline == {"agnostic": "off", "split": "on"}
+    assert recipe.studies() == {"t": "report.tables.0.study"}
+
+
+def test_reports_import_nothing_of_the_platform(finished: Any, tmp_path: Path) -> None:
+    code = f"""
+import sys
+import reports
+assert "mlflow" not in sys.modules and "matplotlib" not in sys.modules
+reports.compile_report(
+    {finished.uri!r}, {finished.sweep_id!r}, {str(tmp_path)!r}, log_to_parent=False)
+names = {{name.split(".")[0] for name in sys.modules}}
+assert not names & {{"torch", "ray", "ablate", "trainables"}}, names
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                            cwd=Path(__file__).parents[2], timeout=120, check=False)  # fmt: skip
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert result.stdout == ""
+
+
+def test_protocol_is_marked(sweep: Any, tmp_path: Path) -> None:
+    trial = sweep.plan(seeds=1)[0]
+    sweep.finish([trial])
+    with Ledger(sweep.ledger_path) as ledger, ledger.write() as db:
+        config = json.loads(db.execute("SELECT config_json FROM trials").fetchone()[0])
+        config["data"]["split"]["protocol"] = "paper"
+        db.execute("UPDATE trials SET config_json=?", [json.dumps(config)])
+    sweep.track()
+    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
+    assert "Measured: test-selected" in report.text
+    assert 'class="badge test-selected"' in report.html.read_text()
