@@ -1,0 +1,51 @@
+"""Small trials for the core's tests: a folder of drawn images and a small random backbone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from trainables.config import TrialConfig
+
+CLASSES, EACH, SIDE = 14, 6, 24
+
+
+def draw(root: Path) -> Path:
+    """14 classes of 6 noisy coloured stripes as PNG files."""
+    rng = np.random.default_rng(0)
+    for c in range(CLASSES):
+        folder = root / f"class{c:02d}"
+        folder.mkdir(parents=True)
+        base = rng.integers(0, 255, (SIDE, 1, 3))
+        for n in range(EACH):
+            noisy = base + rng.normal(0, 40, (SIDE, SIDE, 3))
+            Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / f"{n}.png")
+    return root
+
+
+def config(root: Path, **changes: Any) -> TrialConfig:
+    """`changes` are merged into a small trial, dict by dict."""
+    base: dict[str, Any] = {
+        "data": {"name": "folder", "root": str(root), "image_size": 32, "split": {"test": 0.3}},
+        "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+        "embedding": {"dim": 16},
+        "optimizer": {"lr": 1e-3},
+        "training": {"epochs": 4, "batch_size": 12, "per_class": 3},
+    }
+    return TrialConfig.model_validate(merged(base, changes))
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    result = dict(base)
+    for key, value in changes.items():
+        old = result.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        result[key] = merged(old, value) if both else value
+    return result
+
+
+def timeless(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if not name.startswith("time/")}
