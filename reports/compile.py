@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from reports import figures, html, render, tables
 from reports.best import best_yaml
@@ -55,12 +56,11 @@ def compile_report(
     recipe = frame.recipe
     folder = Path(out_dir) / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
-    made = [tables.build(frame, table) for table in recipe.tables]
+    made = _distinct([tables.build(frame, table) for table in recipe.tables])
     texts: dict[str, str] = {}
-    for i, table in enumerate(made):
-        key = table.key if table.key not in {t.key for t in made[:i]} else f"{table.key}_{i}"
-        texts[f"{key}.csv"] = render.to_csv(table)
-        texts[f"{key}.tex"] = render.latex(table)
+    for table in made:
+        texts[f"{table.key}.csv"] = render.to_csv(table)
+        texts[f"{table.key}.tex"] = render.latex(table)
     best = {
         f"best_{slug(study)}.yaml": text
         for study in recipe.best
@@ -70,6 +70,7 @@ def compile_report(
     paths: dict[str, Path] = {}
     drawn = [figures.heatmap(frame, part) for part in recipe.heatmaps]
     drawn += [figures.curves(frame, part) for part in recipe.curves]
+    drawn = _distinct(drawn)
     with_files = []
     for figure in drawn:
         saved = figure.save(folder)
@@ -84,6 +85,20 @@ def compile_report(
         _log(tracking_uri, frame.parents[0].run_id, paths)
     plain = "\n".join(render.plain(table) for table in made)
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
+
+
+Keyed = TypeVar("Keyed", tables.TableData, figures.Drawn)
+
+
+def _distinct(parts: list[Keyed]) -> list[Keyed]:
+    """The parts with keys made distinct: one study may stand in several tables or figures."""
+    seen: dict[str, int] = {}
+    found = []
+    for part in parts:
+        seen[part.key] = seen.get(part.key, 0) + 1
+        again = seen[part.key] > 1
+        found.append(replace(part, key=f"{part.key}_{seen[part.key]}") if again else part)
+    return found
 
 
 def _write(path: Path, text: str) -> None:

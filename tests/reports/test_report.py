@@ -362,3 +362,17 @@ def test_protocol_is_marked(sweep: Any, tmp_path: Path) -> None:
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
     assert "Measured: test-selected" in report.text
     assert 'class="badge test-selected"' in report.html.read_text()
+
+
+def test_one_study_may_stand_in_several_tables_and_figures(sweep: Any, tmp_path: Path) -> None:
+    table = {"kind": "compare", "study": "tuned"}
+    heatmap = {"study": "grid", "x": "method.alpha", "y": "method.gamma"}
+    turned = {"study": "grid", "x": "method.gamma", "y": "method.alpha"}
+    sweep.finish(sweep.plan(seeds=1, report={"tables": [table, table],
+                                             "heatmaps": [heatmap, turned]}))  # fmt: skip
+    sweep.track()
+    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
+    assert {"table_tuned.csv", "table_tuned_2.csv", "heatmap_grid_val_map_at_r.png",
+            "heatmap_grid_val_map_at_r_2.png"} <= set(report.paths)  # fmt: skip
+    ids = re.findall(r' id="([^"]+)"', report.html.read_text())
+    assert len(ids) == len(set(ids))
