@@ -83,9 +83,9 @@ class Writer:
         found = self._find(running)
         if thorough:
             present = {run.info.run_id for run in found}
-            for row in self.ledger.mlflow_runs(self.store, self.sweep_id):
-                if row["run_id"] not in present:
-                    self.forget(row["trial_id"])
+            for known in self.ledger.mlflow_runs(self.store, self.sweep_id):
+                if known["run_id"] not in present:
+                    self.forget(known["trial_id"])
             self._adopt(found)
         else:
             self._adopt([run for run in found if self._record(run) is None])
