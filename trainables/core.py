@@ -27,7 +27,7 @@ from trainables.data import load_splits
 from trainables.data.sampler import epoch_batches
 from trainables.devices import describe, resolve_device
 from trainables.evaluation import EVALUATOR, METRICS, PER_EPOCH, evaluate
-from trainables.export import read_weights, write_export
+from trainables.export import EXPORT, write_export
 from trainables.identity import config_hash
 from trainables.inputs import Features, Inputs, Pictures
 from trainables.job import run_job
@@ -41,7 +41,6 @@ __all__ = ["EpochReport", "FinalReport", "Runtime", "Trainer", "run_job", "train
 
 LOG = logging.getLogger(__name__)
 CHECK_EVERY = 256  # steps between looks at the loss within an epoch; each waits for the device
-EXPORT = "best.safetensors"
 
 
 def train(
@@ -254,11 +253,6 @@ class Trainer:
             export=EXPORT if folder is not None else None, provenance=self.provenance(),
             history=self.history,
         )
-
-    def load_export(self) -> None:
-        """Weights from this trial's own export, to evaluate without training."""
-        assert self.runtime.trial_dir is not None
-        self.network.load_state_dict(read_weights(self.runtime.trial_dir / EXPORT))
 
     def provenance(self) -> dict[str, Any]:
         return {

@@ -33,6 +33,7 @@ from trainables.errors import ConfigError
 from trainables.files import write_atomically
 from trainables.model import Network, build_method
 
+EXPORT = "best.safetensors"  # in a trial's folder
 FORMAT = "ablate-1"
 KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order
 

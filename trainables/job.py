@@ -18,6 +18,7 @@ from trainables.config import TrialConfig
 from trainables.data import fingerprint
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import EVALUATOR
+from trainables.export import read_weights
 from trainables.files import write_json
 from trainables.identity import config_hash
 from trainables.results import EpochReport, FinalReport, Runtime
@@ -79,9 +80,9 @@ def _events(
     else:
         stale = final["evaluator"] != EVALUATOR
         missing = [s for s in wanted if stale or s not in final["evaluations"]]
-        if missing:
+        if missing and folder is not None:
             trainer = Trainer(config, seed, runtime, resume=False)
-            trainer.load_export()
+            trainer.network.load_state_dict(read_weights(folder / final["export"]))
             kept = {} if stale else final["evaluations"]
             fresh = {split: trainer.evaluate(split) for split in missing}
             final |= {"evaluations": kept | fresh, "evaluator": EVALUATOR}

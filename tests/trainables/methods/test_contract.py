@@ -92,7 +92,7 @@ def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
     batch=st.integers(1, 5).map(lambda n: 2 * n), scale=st.sampled_from([0.0, 1e-4, 1.0, 1e4]),
     equal=st.booleans(), low_precision=st.booleans(),
 )
-def test_any_batch_is_finite(
+def test_any_batch_is_finite(  # noqa: PLR0917
     method: str, loss: str, batch: int, scale: float, equal: bool, low_precision: bool
 ) -> None:
     built_method = built(method, loss)
