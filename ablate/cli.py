@@ -147,13 +147,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     from ablate import commands
     from ablate.schema import LedgerError
+    from reports.errors import ReportError
 
     try:
         code: int = getattr(commands, args.command)(args)
     except ConfigError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2
-    except LedgerError as error:
+    except (LedgerError, ReportError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

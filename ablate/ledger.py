@@ -166,9 +166,7 @@ class Ledger:
     def heartbeat(self, owner: Owner) -> None:
         """A sign of life for everything this driver has claimed."""
         with self.write() as db:
-            db.execute(
-                "UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)]
-            )
+            db.execute("UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)])
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Epoch events (`trainables.core.run_job`); an epoch told twice is replaced."""

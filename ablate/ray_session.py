@@ -45,6 +45,8 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
         os.environ.setdefault(name, value)
     local = address in (None, "local")
     if local:
+        # On this machine a head node that is gone does not come back: its agents may end soon.
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -67,7 +67,9 @@ def explained(path: Path) -> Iterator[None]:
         text = str(error)
         if "not a database" in text or "malformed" in text:
             raise ConfigError(
-                str(path), f"a file that is no intact SQLite database ({text})", "a ledger",
+                str(path),
+                f"a file that is no intact SQLite database ({text})",
+                "a ledger",
                 "Move it away and start again, or restore it from a copy",
             ) from error
         if "full" in text:
@@ -76,8 +78,10 @@ def explained(path: Path) -> Iterator[None]:
             remedy = "Another process holds the ledger; end it or wait, and start again"
         elif "readonly" in text or "unable to open" in text:
             raise ConfigError(
-                str(path), f"a ledger that cannot be opened for writing ({text})",
-                "a writable file in a writable folder", "Give another --out",
+                str(path),
+                f"a ledger that cannot be opened for writing ({text})",
+                "a writable file in a writable folder",
+                "Give another --out",
             ) from error
         elif isinstance(error, sqlite3.OperationalError) and "I/O" in text:
             remedy = "Check the disk and start again: everything recorded is kept"
@@ -92,8 +96,10 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            str(path.parent), f"a folder that cannot be made ({error.strerror})",
-            "a writable output folder", "Give another --out",
+            str(path.parent),
+            f"a folder that cannot be made ({error.strerror})",
+            "a writable output folder",
+            "Give another --out",
         ) from error
     if path.is_dir():
         raise ConfigError(str(path), "a folder", "a ledger file", "Give another --out")
@@ -118,7 +124,8 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if version > VERSION or (version == 0 and tables):
                 raise ConfigError(
-                    str(path), f"a database of version {version} with {tables} tables",
+                    str(path),
+                    f"a database of version {version} with {tables} tables",
                     f"a ledger of version {VERSION}",
                     "It belongs to a newer ablate or to another program; give another --out",
                 )

@@ -1,0 +1,66 @@
+"""Small specs and plans that the tests of this folder share."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from ablate.plan import Overrides, Plan
+from ablate.spec import read_spec
+from tests.ablate import synthetic
+
+SPACE: dict[str, Any] = {
+    "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},
+    "method.alpha": {"low": 0, "high": 1},
+}
+SPEC: dict[str, Any] = {
+    "name": "small",
+    "seeds": 2,
+    "trial": {"training": {"epochs": 3}, "method": {"name": "ddml"}},
+    "studies": {
+        "tune": {"design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 1,
+                 "space": SPACE},
+        "parts": {
+            "design": "components",
+            "around": {"best_of": "tune"},
+            "components": {"agnostic": {"method.alpha": 0}, "specific": {"method.beta": 0}},
+            "evaluate": ["val", "test"],
+        },
+        "grid": {"design": "grid", "grid": {"method.beta": [0.1, 1], "method.gamma": [0, 1e-3]}},
+        "rows": {
+            "design": "compare",
+            "variants": {
+                "base": {
+                    "around": {"best_of": "tune", "take": ["optimizer.lr"]},
+                    "trial": {"method": {"name": "plain"}},
+                },
+                "ddml": {"around": {"best_of": "tune"}},
+            },
+        },
+    },
+}  # fmt: skip
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """SPEC with dotted changes; a change to None removes (`studies__tune__trials=3`)."""
+    made = copy.deepcopy(SPEC)
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        level = made
+        for parent in parents:
+            level = level.setdefault(parent, {})
+        if value is None:
+            level.pop(last, None)
+        else:
+            level[last] = value
+    return made
+
+
+def plan(given: dict[str, Any] | None = None, **overrides: Any) -> Plan:
+    return Plan(
+        read_spec(SPEC if given is None else given),
+        Overrides(**overrides),
+        synthetic.fingerprint,
+        Path("unused"),
+    )

@@ -1,0 +1,151 @@
+"""What a spec may not say: one line each, with the place and a remedy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.spec import json_schema, read_spec
+from tests.ablate.specs import plan, spec
+from trainables.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"sedes": 3}, ["sedes:", "unknown key 'sedes'", "Did you mean 'seeds'?"]),
+    ({"studies__tune__trails": 3}, ["studies.tune.trails:", "'trials'?"]),
+    ({"studies__tune__design": "serch"}, ["studies.tune.design:", "'search'?"]),
+    ({"studies__tune__design": None}, ["studies.tune:", "no design", "grid"]),
+    ({"studies__tune__space__optimizer.lr": {"low": 1, "high": 0.1}}, ["low < high"]),
+    ({"studies__tune__space__optimizer.lr": {"low": 0, "high": 1, "log": True}}, ["low > 0"]),
+    ({"studies__tune__space__optimizer.lr": {"low": 1e-3, "high": 11}},
+     ["studies.tune.space.optimizer.lr", "11", "less than or equal to 10", "Narrow"]),
+    ({"studies__tune__space__optimizer.name": {"choice": ["adam", "adamm"]}}, ["adamm", "sgd"]),
+    ({"studies__tune__space__training.epochs": {"low": 0, "high": 5, "int": True}}, ["found 0", "equal to 1"]),
+    ({"studies__tune__space__training.epochs": {"low": 1.5, "high": 5, "int": True}}, ["whole"]),
+    ({"studies__tune__space__optimizer.lrr": {"low": 0, "high": 1}}, ["optimizer.lrr", "'lr'?"]),
+    ({"studies__tune__space__method.alhpa": {"low": 0, "high": 1}}, ["method (ddml)", "'alpha'?"]),
+    ({"studies__grid__grid__method.alhpa": [1]}, ["studies.grid.grid", "'alpha'?"]),
+    ({"studies__grid__grid__method.beta": [0.1, -1]}, ["method.beta", "-1", "greater than"]),
+    ({"studies__grid__grid__method.beta": []}, ["studies.grid.grid.method.beta", "at least 1"]),
+    ({"studies__grid__grid__method.beta": [1, 1]}, ["each value of method.beta once"]),
+    ({"studies__parts__components__split": {"method.gama": 0}}, ["components", "'gamma'?"]),
+    ({"studies__parts__components__split": {"method.alpha": 1}}, ["method.alpha in one component"]),
+    ({"studies__parts__around": {"best_of": "tun"}}, ["parts.around.best_of", "'tune'?"]),
+    ({"studies__tune__around": {"best_of": "parts"}}, ["a cycle", "tune", "parts"]),
+    ({"studies__parts__around": {"best_of": "tune", "take": ["optimizer.l"]}}, ["take", "'lr'?"]),
+    ({"trial__method__name": "dddml"}, ["trial.method.name", "'dddml'", "plain", "'ddml'?"]),
+    ({"trial__method__alhpa": 1}, ["trial.method.alhpa", "one of name, alpha", "'alpha'?"]),
+    ({"trial__method__alpha": -1}, ["trial.method.alpha", "-1", "greater than or equal to 0"]),
+    ({"trial__method__alpha": "much"}, ["trial.method.alpha", '"much"', "number"]),
+    ({"trial__training__epochs": 1.5}, ["trial.training.epochs", "1.5", "integer"]),
+    ({"trial__optimzer": {"lr": 1}}, ["trial.optimzer", "'optimizer'?"]),
+    ({"trial__training__per_class": 3}, ["training", "128", "multiple"]),
+    ({"trial__method.alpha": 1, "trial__method__alpha": 2}, ["method.alpha", "twice"]),
+    ({"trial__data": {"split": {"protocol": "paper"}}}, ["objective", "test metric"]),
+    ({"objective": "test/map_at_r"}, ["objective", "val metric"]),
+    ({"objective": "val/map_at_k"}, ["objective", "'val/map_at_r'?"]),
+    ({"seeds": 0}, ["seeds:", "0", "1"]),
+    ({"seeds": [0, 0]}, ["seeds:", "once"]),
+    ({"seeds": -3}, ["seeds:"]),
+    ({"studies__parts__evaluate": ["vall"]}, ["studies.parts.evaluate.0", "'val'"]),
+    ({"resources": {"cpus": 0}}, ["resources.cpus"]),
+    ({"report": {"tables": [{"kind": "search", "study": "tun"}]}}, ["report.tables.0.study"]),
+    ({"report": {"tables": [{"kind": "search", "studdy": "tune"}]}}, ["'study'?"]),
+    ({"studies": None}, ["studies", "required"]),
+    ({"studies": {}}, ["studies"]),
+    ({"name": "a b"}, ["name"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "words"), CASES, ids=[str(c)[:60] for c, _ in CASES])
+def test_one_line_for_a_wrong_spec(changes: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        plan(spec(**changes))
+    message = str(caught.value)
+    assert "\n" not in message and ": found " in message and "; expected " in message
+    assert not [word for word in words if word not in message], message
+    assert ".ddml." not in message and ".search." not in message, "a tag is in the path"
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_extends_merges_and_names_the_file_at_fault(tmp_path: Path) -> None:
+    write(tmp_path / "base.yaml", json.dumps(spec()))
+    more = "extends: [base.yaml]\nname: more\ntrial:\n  training: {epochs: 4}\n"
+    loaded = read_spec(write(tmp_path / "more.yaml", more))
+    assert loaded.spec.name == "more" and loaded.spec.seeds == 2
+    assert loaded.spec.trial == {"training": {"epochs": 4}, "method": {"name": "ddml"}}
+    with pytest.raises(ConfigError, match=r"bad\.yaml line 3: sedes"):
+        read_spec(write(tmp_path / "bad.yaml", "extends: base.yaml\nname: x\nsedes: 1\n"))
+
+
+def test_extends_cycles_and_missing_files(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", "extends: b.yaml\nname: a\n")
+    write(tmp_path / "b.yaml", "extends: [a.yaml]\nname: b\n")
+    with pytest.raises(ConfigError, match=r"a cycle .a\.yaml → b\.yaml → a\.yaml"):
+        read_spec(tmp_path / "a.yaml")
+    with pytest.raises(ConfigError, match="no such file"):
+        read_spec(write(tmp_path / "c.yaml", "extends: nobody.yaml\nname: c\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "words"),
+    [
+        ("name: x\nsedes: 1\n", [], "line 2: sedes: found the unknown key"),
+        ("", [], "an empty file"),
+        ("- a\n", [], "expected a mapping"),
+        (None, ["--seeds", "x"], "--seeds: found 'x'"),
+        (None, ["--set", "optimizer.lr"], "--set: found 'optimizer.lr'; expected key=value"),
+        (None, ["--set", "optimizer.lrr=1"], "--set optimizer.lrr: found the unknown path"),
+        (None, ["--set", "optimizer.lr=-1"], "--set optimizer.lr: found -1"),
+        (None, ["--budget", "soon"], "--budget: found 'soon'"),
+        (None, ["--dataset", "birds"], "--dataset data.name: found \"birds\""),
+        (None, ["--data-root", "/nonexistent"], "/nonexistent"),
+        (None, ["--device", "tpu"], "--device: found 'tpu'"),
+    ],
+)  # fmt: skip
+def test_the_command_line_exits_with_2(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    text: str | None,
+    args: list[str],
+    words: str,
+) -> None:
+    from ablate.cli import main
+
+    path = write(tmp_path / "s.yaml", json.dumps(spec()) if text is None else text)
+    assert main(["run", str(path), "--out", str(tmp_path / "out"), *args]) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1, error
+    assert not (tmp_path / "out").exists(), "something was started"
+
+
+def test_a_process_of_its_own_says_one_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.yaml", "name: x\nstudies:\n\ta: 1\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ablate.run", str(path)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.count("\n") == 1 and "line 3: found a tab" in done.stderr
+
+
+def test_the_published_schema_is_current() -> None:
+    """`ablate plan --schema > search_spaces/schema.json` brings it up to date."""
+    published = json.loads((ROOT / "search_spaces" / "schema.json").read_text())
+    assert published == json.loads(json.dumps(json_schema()))
+
+
+def test_shipped_specs_are_valid() -> None:
+    found = sorted((ROOT / "search_spaces").glob("**/*.yaml"))
+    assert found
+    for path in found:
+        assert read_spec(path).order

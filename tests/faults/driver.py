@@ -1,0 +1,69 @@
+"""A sweep of synthetic trials as a process of its own: `python -m tests.faults.driver OUT [JSON]`.
+
+JSON: options as `ablate.api.Options` takes them. The spec has a search, a component ablation
+around its best, and a grid that shares a cell with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ablate import api
+from ablate.commands import ending
+from ablate.engine import run_plan
+
+SPEC: dict[str, Any] = {
+    "name": "faults",
+    "seeds": 2,
+    "resources": {"cpus": 0.5, "gpus": 0},
+    "trial": {"training.epochs": 3, "method": {"name": "ddml"}},
+    "studies": {
+        "tune": {
+            "design": "search",
+            "trials": 6,
+            "round": 3,
+            "startup": 3,
+            "seeds": 1,
+            "space": {
+                "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},
+                "method.alpha": {"low": 0, "high": 1},
+            },
+        },
+        "parts": {
+            "design": "components",
+            "around": {"best_of": "tune"},
+            "components": {"agnostic": {"method.alpha": 0}, "specific": {"method.beta": 0}},
+            "evaluate": ["val", "test"],
+        },
+        "grid": {
+            "design": "grid",
+            "around": {"best_of": "tune"},
+            "grid": {"method.beta": [0.0, 0.1]},
+        },
+    },
+}
+
+
+def options(out: str, **more: Any) -> api.Options:
+    chosen = {
+        "track": False,
+        "report": False,
+        "runner": "tests.ablate.synthetic:run_job",
+        "fingerprint": "tests.ablate.synthetic:fingerprint",
+    }
+    return api.Options(out=out, **(chosen | more))
+
+
+def main(out: str, more: dict[str, Any]) -> int:
+    plan, settings = api.prepare(SPEC, options(out, **more))
+    outcome = run_plan(plan, settings)
+    print(ending(outcome, settings.out), flush=True)
+    if outcome.interrupted is not None:
+        return 128 + outcome.interrupted
+    return 0 if outcome.finished else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}))

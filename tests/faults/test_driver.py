@@ -1,0 +1,239 @@
+"""What may happen to a sweep's driver and its workers, and what must be true afterwards."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ablate.api import result_rows
+from ablate.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Sweep:
+    """Starts drivers on one output folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.out, self.starts = folder / "out", folder / "starts"
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(
+        self, more: dict[str, Any] | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.driver", str(self.out), json.dumps(more or {})],
+            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "SYN_STARTS": str(self.starts), "OMP_NUM_THREADS": "1",
+                 **environment},
+        )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def finish(self, more: dict[str, Any] | None = None, **environment: str) -> tuple[int, str]:
+        process = self.start(more, **environment)
+        text, _ = process.communicate(timeout=200)
+        return process.returncode, text
+
+    def wait_for_starts(self, count: int) -> None:
+        end = time.monotonic() + 60
+        while len(self.started()) < count:
+            assert time.monotonic() < end, "no trial started"
+            time.sleep(0.02)
+
+    def started(self) -> list[tuple[str, str, int]]:
+        if not self.starts.exists():
+            return []
+        found = [line.split() for line in self.starts.read_text().splitlines()]
+        return [(trial, mode, int(first)) for trial, mode, first in found]
+
+    def rows(self) -> list[dict[str, Any]]:
+        with Ledger(self.out / "ledger.sqlite") as ledger:
+            sweep = ledger.rows("SELECT sweep_id FROM sweeps")[0]["sweep_id"]
+            return result_rows(ledger, sweep)
+
+    def trials(self) -> dict[str, dict[str, Any]]:
+        with Ledger(self.out / "ledger.sqlite") as ledger:
+            return {row["trial_id"]: row for row in ledger.rows("SELECT * FROM trials")}
+
+    def epochs(self) -> dict[str, list[int]]:
+        with Ledger(self.out / "ledger.sqlite") as ledger:
+            return {t: [e["epoch"] for e in ledger.epochs(t)] for t in self.trials()}
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator[Sweep]:
+    made = Sweep(tmp_path)
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The table of the same sweep, not interrupted."""
+    made = Sweep(tmp_path_factory.mktemp("whole"))
+    code, text = made.finish()
+    assert code == 0, text
+    return made.rows()
+
+
+def assert_whole(sweep: Sweep, table: list[dict[str, Any]]) -> None:
+    assert sweep.rows() == table
+    for row in sweep.trials().values():
+        assert (row["status"], row["owner"]) == ("done", None)
+    assert all(found == [1, 2, 3] for found in sweep.epochs().values())
+
+
+def test_second_run_trains_nothing_and_is_quick(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    assert sweep.finish()[0] == 0
+    assert_whole(sweep, whole)
+    before = sweep.started()
+    began = time.monotonic()
+    code, text = sweep.finish()
+    assert code == 0 and "0 trials trained" in text
+    assert time.monotonic() - began < 10
+    assert sweep.started() == before
+
+
+def test_result_does_not_depend_on_timing(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    assert sweep.finish(SYN_JITTER="0.4")[0] == 0
+    assert sweep.rows() == whole
+
+
+def kill_driver_somewhere(sweep: Sweep, chance: random.Random) -> None:
+    """One driver, killed at a random instant of its life; its orphans end by themselves."""
+    already = len(sweep.started())
+    process = sweep.start(SYN_SLEEP="0.15")
+    if chance.random() < 0.8:
+        sweep.wait_for_starts(already + 1)
+    time.sleep(chance.random() * 2.5)
+    workers = trial_workers(process)
+    process.kill()
+    process.wait()
+    # No orphan may go on writing: every worker is gone within seconds, without help.
+    _, alive = psutil.wait_procs(workers, timeout=5)
+    assert not alive, alive
+
+
+def trial_workers(driver: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes that run trials: what Ray forked from the driver and named after its class."""
+    if driver.poll() is not None:
+        return []
+    found = []
+    for child in psutil.Process(driver.pid).children(recursive=True):
+        try:
+            if "JobTrainable" in " ".join(child.cmdline()):
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param(1), pytest.param(5, marks=pytest.mark.slow)],
+)
+def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]], kills: int) -> None:
+    chance = random.Random(kills)
+    finished: collections.Counter[str] = collections.Counter()
+    for _ in range(kills):
+        done = (
+            {t for t, row in sweep.trials().items() if row["status"] == "done"}
+            if (sweep.out / "ledger.sqlite").exists()
+            else set()
+        )
+        before = len(sweep.started())
+        kill_driver_somewhere(sweep, chance)
+        finished.update(
+            t for t, mode, _ in sweep.started()[before:] if t in done and mode == "train"
+        )
+    done = {t for t, row in sweep.trials().items() if row["status"] == "done"}
+    before = len(sweep.started())
+    code, text = sweep.finish()
+    assert code == 0, text
+    finished.update(t for t, mode, _ in sweep.started()[before:] if t in done and mode == "train")
+    assert not finished, "a finished trial was trained again"
+    assert_whole(sweep, whole)
+
+
+def test_ctrl_c_stops_and_the_same_command_goes_on(
+    sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    process = sweep.start(SYN_SLEEP="0.5")
+    sweep.wait_for_starts(3)
+    time.sleep(0.8)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert process.returncode == 130, text
+    assert "Ctrl-C" in text and "Go on with" in text and "Traceback" not in text
+    states = {row["status"] for row in sweep.trials().values()}
+    assert "interrupted" in states and "running" not in states
+    assert all(row["owner"] is None for row in sweep.trials().values())
+    code, text = sweep.finish()
+    assert code == 0, text
+    assert_whole(sweep, whole)
+    resumed = [first for _, mode, first in sweep.started() if mode == "train" and first > 1]
+    assert resumed, "nothing resumed from a checkpoint"
+
+
+def test_killed_workers_are_retried(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    code, text = sweep.finish(SYN_KILL="1")
+    assert code == 0, text
+    assert_whole(sweep, whole)
+
+
+def test_an_oserror_is_the_machines_fault(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    code, text = sweep.finish(SYN_OSERROR="1")
+    assert code == 0, text
+    assert_whole(sweep, whole)
+
+
+def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
+    code, text = sweep.finish(SYN_FAIL="1e-3")
+    assert code == 0, text
+    failed = {t: row for t, row in sweep.trials().items() if row["status"] == "failed"}
+    assert failed and "failed" in text
+    for row in failed.values():
+        assert row["reason"] == "TrialFailure: metric: the loss is not finite at step 3"
+    starts = collections.Counter(t for t, _, _ in sweep.started())
+    assert all(starts[t] == 1 for t in failed), "a deterministic failure was retried"
+    assert sweep.finish()[0] == 0
+    assert collections.Counter(t for t, _, _ in sweep.started()) == starts
+    assert sweep.finish({"retry_failed": True})[0] == 0
+    assert not [row for row in sweep.trials().values() if row["status"] == "failed"]
+
+
+def test_budget_starts_nothing_new_and_says_what_is_missing(
+    sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    code, text = sweep.finish({"budget": 0.0})
+    assert code == 1 and "budget is used up" in text and "missing" in text
+    assert sweep.started() == []
+    assert sweep.finish()[0] == 0
+    assert_whole(sweep, whole)
+
+
+def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    first, second = sweep.start(SYN_SLEEP="0.1"), sweep.start(SYN_SLEEP="0.1")
+    texts = [process.communicate(timeout=200)[0] for process in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0), texts
+    trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
+    assert set(trained.values()) == {1}, "a trial was trained by both"
+    assert_whole(sweep, whole)
