@@ -25,7 +25,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"studies__tune__space__optimizer.lr": {"low": 1e-3, "high": 11}},
      ["studies.tune.space.optimizer.lr", "11", "less than or equal to 10", "Narrow"]),
     ({"studies__tune__space__optimizer.name": {"choice": ["adam", "adamm"]}}, ["adamm", "sgd"]),
-    ({"studies__tune__space__training.epochs": {"low": 0, "high": 5, "int": True}}, ["found 0", "equal to 1"]),
+    ({"studies__tune__space__training.epochs": {"low": 0, "high": 5, "int": True}}, ["found 0"]),
     ({"studies__tune__space__training.epochs": {"low": 1.5, "high": 5, "int": True}}, ["whole"]),
     ({"studies__tune__space__optimizer.lrr": {"low": 0, "high": 1}}, ["optimizer.lrr", "'lr'?"]),
     ({"studies__tune__space__method.alhpa": {"low": 0, "high": 1}}, ["method (ddml)", "'alpha'?"]),

@@ -1,0 +1,271 @@
+"""Designs, plans and the sweep's logic, driven without Ray."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.api import result_rows
+from ablate.designs import Components, Grid
+from ablate.dispatch import Dispatch, JobSettings
+from ablate.foreground import find_cell
+from ablate.ledger import Ledger
+from ablate.owner import Owner
+from ablate.plan import Plan
+from ablate.progression import Facts, Progression
+from ablate.search import Told, propose
+from tests.ablate import specs, synthetic
+from trainables.attempt import Attempt
+from trainables.errors import ConfigError
+
+Choose = Callable[[list[str]], str]
+
+
+def dispatch(plan: Plan, folder: Path, **more: Any) -> Dispatch:
+    ledger = Ledger(folder / "ledger.sqlite")
+    retry = bool(more.get("retry_failed"))
+    settings = JobSettings(folder / "trials", folder, "cpu", 1, "tests.ablate.synthetic:run_job")
+    ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), {})
+    return Dispatch(
+        Progression(plan, Facts(ledger, None, retry_failed=retry), record=True),
+        ledger, Owner.me(), plan.sweep_id, settings, **more,
+    )  # fmt: skip
+
+
+def drain(made: Dispatch, at_once: int = 1, choose: Choose = min) -> list[str]:
+    """Run everything here; `choose` picks which of the running trials ends next."""
+    order = []
+    while not made.exhausted:
+        while len(made.running) < at_once and (job := made.next_job()) is not None:
+            order.append(f"{job['trial_id']} {job['mode']}")
+        if made.running:
+            trial_id = choose(sorted(made.running))
+            attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
+            made.record(trial_id, attempt.events(60.0))
+            attempt.close()
+    return order
+
+
+def table(made: Dispatch) -> list[dict[str, Any]]:
+    return result_rows(made.ledger, made.sweep_id)
+
+
+# ----------------------------------------------------------------------- designs
+
+
+def test_component_cells_are_ordered_by_what_is_on() -> None:
+    study = Components.model_validate(
+        {"design": "components", "components": {n: {f"method.{n}": 0} for n in "abc"}}
+    )
+    cells = [point.cell for point in study.points()]
+    assert len(cells) == len(set(cells)) == 8
+    assert cells[0] == "a=off,b=off,c=off" and cells[1] == "a=on,b=off,c=off"
+    assert cells[-1] == "a=on,b=on,c=on" and study.points()[-1].values == {}
+
+
+def test_grid_cells_vary_the_last_path_fastest() -> None:
+    study = Grid.model_validate({"design": "grid", "grid": {"x": [1, 2], "y": [0.1, "b"]}})
+    assert [p.cell for p in study.points()] == ["x=1,y=0.1", "x=1,y=b", "x=2,y=0.1", "x=2,y=b"]
+
+
+# --------------------------------------------------------------------------- plan
+
+
+def test_layers_later_wins() -> None:
+    given = specs.spec(
+        trial__optimizer={"lr": 1e-3},
+        datasets={"emoji": {"optimizer": {"lr": 2e-3}, "training.per_class": 2}},
+        studies__grid__trial={"optimizer.lr": 3e-3},
+    )
+    assert specs.plan(given).resolved("tune", None).optimizer.lr == 1e-3
+    chosen = specs.plan(given, dataset="emoji")
+    assert chosen.resolved("tune", None).optimizer.lr == 2e-3
+    assert chosen.resolved("tune", None).training.per_class == 2
+    assert chosen.resolved("tune", None).data.name == "emoji"
+    assert chosen.resolved("grid", None).optimizer.lr == 3e-3
+    top = specs.plan(given, dataset="emoji", settings={"optimizer.lr": 4e-3})
+    assert top.resolved("grid", None).optimizer.lr == 4e-3
+
+
+def test_another_method_drops_the_options_of_the_one_before() -> None:
+    given = specs.spec(trial__method={"name": "ddml", "alpha": 0.3})
+    point = specs.plan(given).spec.studies["rows"].points()[0]
+    assert specs.plan(given).resolved("rows", point).method.name == "plain"  # type: ignore[attr-defined]
+
+
+def test_sweep_id_names_what_runs_not_how_often() -> None:
+    base = specs.plan().sweep_id
+    assert specs.plan(specs.spec(seeds=5, title="x")).sweep_id == base
+    assert specs.plan(specs.spec(studies__parts__evaluate=["val"])).sweep_id == base
+    assert specs.plan(seeds=7).sweep_id == base
+    assert specs.plan(specs.spec(studies__tune__trials=7)).sweep_id != base
+    assert specs.plan(dataset="emoji").sweep_id != base
+    assert specs.plan(settings={"optimizer.lr": 0.01}).sweep_id != base
+
+
+def test_seeds_option_leaves_the_search_budget() -> None:
+    plan = specs.plan(seeds=(3, 4, 5))
+    assert plan.seeds("tune") == [0] and plan.seeds("parts") == [3, 4, 5]
+
+
+# ------------------------------------------------------------------------- search
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_proposals_are_a_function_of_what_was_told(sampler: str) -> None:
+    study: Any = specs.plan(specs.spec(studies__tune__sampler=sampler)).spec.studies["tune"]
+    told: list[Told] = []
+    for i in range(12):
+        params = propose(study, "key", told)
+        assert params == propose(study, "key", told)
+        assert 1e-4 <= params["optimizer.lr"] <= 1e-2 and 0 <= params["method.alpha"] <= 1
+        told.append(Told(params, None if i == 4 else 1 - params["method.alpha"], running=i == 11))
+    assert len({tuple(t.params.values()) for t in told}) == 12
+    assert propose(study, "key", told) != propose(study, "another", told)
+
+
+def test_choices_may_be_any_values() -> None:
+    space = {"optimizer.betas": {"choice": [[0.9, 0.999], [0.8, 0.99]]},
+             "training.epochs": {"low": 2, "high": 9, "int": True}}  # fmt: skip
+    study: Any = specs.plan(specs.spec(studies__tune__space=space)).spec.studies["tune"]
+    told = [Told(propose(study, "k", ()), 0.5)]
+    params = propose(study, "k", told)
+    assert params["optimizer.betas"] in space["optimizer.betas"]["choice"]
+    assert isinstance(params["training.epochs"], int)
+
+
+# ------------------------------------------------------------------------ sweeping
+
+
+def test_the_table_depends_on_neither_order_nor_parallelism(tmp_path: Path) -> None:
+    first = dispatch(specs.plan(), tmp_path / "a")
+    drain(first)
+    second = dispatch(specs.plan(), tmp_path / "b")
+    drain(second, at_once=5, choose=random.Random(1).choice)
+    third = dispatch(specs.plan(), tmp_path / "c")
+    drain(third, at_once=3, choose=max)
+    assert table(first) == table(second) == table(third)
+    assert {row["study"] for row in table(first)} == {"tune", "parts", "grid", "rows"}
+
+
+def test_cells_centre_on_the_best_of_another_study(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    rows = table(made)
+    tuned = [row for row in rows if row["study"] == "tune"]
+    best = max(tuned, key=lambda row: row["val/map_at_r"])
+    whole = [r for r in rows if r["cell"] == "agnostic=on,specific=on" and r["seed"] == 0]
+    config = made.ledger.trial(whole[0]["trial_id"])["config"]  # type: ignore[index]
+    assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
+    assert config["method"]["alpha"] == best["coords/method.alpha"]
+    assert whole[0]["trial_id"] == best["trial_id"], "the best cell itself is trained once"
+    base = next(r for r in rows if r["cell"] == "base")
+    config = made.ledger.trial(base["trial_id"])["config"]  # type: ignore[index]
+    assert config["method"] == {"name": "plain"}
+    assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
+
+
+def test_shared_cells_train_once_and_a_new_split_trains_nothing(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    order = drain(made)
+    trained = [entry for entry in order if entry.endswith("train")]
+    assert len(trained) == len(set(trained)) == len({row["trial_id"] for row in table(made)})
+    # The search's best was trained on val alone; the components read test of it as well.
+    assert [entry for entry in order if entry.endswith("evaluate")]
+    again = dispatch(specs.plan(), tmp_path)
+    assert again.exhausted and drain(again) == []
+
+
+def test_a_larger_budget_goes_on_from_the_smaller_one(tmp_path: Path) -> None:
+    small = dispatch(specs.plan(), tmp_path)
+    drain(small)
+    large = dispatch(specs.plan(specs.spec(studies__tune__trials=9)), tmp_path)
+    before = {row["trial_id"] for row in table(small) if row["study"] == "tune"}
+    drain(large)
+    after = {row["trial_id"] for row in table(large) if row["study"] == "tune"}
+    assert before < after and len(after) == 9
+
+
+def test_more_seeds_top_up(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(), tmp_path))
+    order = drain(dispatch(specs.plan(seeds=3), tmp_path))
+    assert order and all(entry.split()[0].endswith("-s2") for entry in order)
+
+
+def test_a_study_without_any_result_blocks_what_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    states = made.progression.studies
+    assert states["tune"].complete and states["parts"].blocked == "no trial of tune succeeded"
+    assert made.exhausted
+
+
+def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
+    space = {"schedule.warmup_epochs": {"low": 0, "high": 2, "int": True},
+             "training.epochs": {"low": 1, "high": 3, "int": True}}  # fmt: skip
+    made = dispatch(specs.plan(specs.spec(studies__tune__space=space, studies__tune__trials=12,
+                                          studies__tune__startup=12)), tmp_path)  # fmt: skip
+    drain(made)
+    rows = [row for row in table(made) if row["study"] == "tune"]
+    failed = [row for row in rows if row["status"] == "failed"]
+    assert len(rows) == 12 and failed and "leaves nothing" in failed[0]["reason"]
+
+
+def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    with pytest.raises(ConfigError, match="not known yet"):
+        find_cell(made.progression, "parts/agnostic=off")
+    drain(made)
+    assert find_cell(made.progression, "tune/0003").idx == 3
+    found = find_cell(made.progression, "parts/agnostic=off@1")
+    assert (found.cell, found.seed) == ("agnostic=off,specific=on", 1)
+    assert find_cell(made.progression, "rows/base").seed == 0
+    for wrong, word in [("part/x", "'parts'"), ("grid/method.beta=0.1", "2 cells"),
+                        ("rows/x", "no cell"), ("rows/base@9", "seed 9")]:  # fmt: skip
+        with pytest.raises(ConfigError, match=word):
+            find_cell(made.progression, wrong)
+
+
+def test_a_folder_is_entered_by_one_process_at_a_time(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    job = made.next_job()
+    assert job is not None
+    with_lock = Attempt(job, made.settings.runner, clean=True)
+    with pytest.raises(TimeoutError, match="locked by another process"):
+        Attempt(job, made.settings.runner, clean=True, lock_seconds=0.1)
+    with_lock.close()
+    Attempt(job, made.settings.runner, clean=True).close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_checkpoints_of_finished_trials(tmp_path: Path, clean: bool) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    job = made.next_job()
+    assert job is not None
+    attempt = Attempt(job, made.settings.runner, clean=clean)
+    assert attempt.events(60)[-1]["event"] == "final"
+    attempt.close()
+    folder = Path(job["runtime"]["trial_dir"])
+    assert (folder / "checkpoints").exists() is not clean
+    assert (folder / "best.safetensors").exists() and (folder / "trial.log").exists()
+
+
+def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    job = made.next_job()
+    assert job is not None
+    events = list(synthetic.run_job(prepared(job)))
+    made.record(job["trial_id"], [events[-1]])
+    assert [e["epoch"] for e in made.ledger.epochs(job["trial_id"])] == [1, 2, 3]
+
+
+def prepared(job: dict[str, Any]) -> dict[str, Any]:
+    Path(job["runtime"]["trial_dir"]).mkdir(parents=True)
+    return job
