@@ -96,7 +96,11 @@ def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None
     """The final event of a trial that ended in this folder with its export still there."""
     if folder is None or not (folder / FINAL).exists():
         return None
-    final: dict[str, Any] = json.loads((folder / FINAL).read_text())
+    try:
+        final: dict[str, Any] = json.loads((folder / FINAL).read_text())
+    except ValueError:
+        LOG.warning("%s is damaged; the trial goes on from its checkpoints", folder / FINAL)
+        return None
     found = {name: final.pop(name, None) for name in key}
     if found != key:
         raise ConfigError(
@@ -117,7 +121,8 @@ def _runtime(given: dict[str, Any]) -> Runtime:
         name: Path(given[name]).expanduser()
         for name in ("cache_dir", "trial_dir") if given.get(name) is not None
     }
-    return Runtime(**{**given, **paths})
+    others = {name: given[name] for name in given.keys() - {"cache_dir", "trial_dir"}}
+    return Runtime(**others, **paths)
 
 
 def _epoch_event(report: EpochReport) -> dict[str, Any]:

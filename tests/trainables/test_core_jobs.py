@@ -48,6 +48,11 @@ def test_a_job_and_the_same_job_again(drawn: Path, shared_cache: Path, tmp_path:
     again = run(given)
     assert again == [final]
 
+    (tmp_path / "final.json").write_text("{")
+    repaired = run(given)[-1]
+    assert comparable(repaired) == comparable(final)
+    assert "final.json is damaged" in (tmp_path / "trial.log").read_text()
+
 
 def test_a_finished_job_evaluates_what_was_not_asked_before(
     drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
