@@ -1,7 +1,8 @@
 """The command line. Nothing heavy is imported before a command runs: `--help` is immediate.
 
-Exit codes: 0 all done; 1 something is missing or failed to be trained, or the ledger cannot be
-written; 2 wrong input, nothing was started; 130 stopped by Ctrl-C; 143 by SIGTERM.
+Exit codes: 0 every cell has its result, a recorded failure being one; 1 something is missing, or
+the ledger cannot be written; 2 wrong input, nothing was started; 130 stopped by Ctrl-C; 143 by
+SIGTERM.
 """
 
 from __future__ import annotations

@@ -57,6 +57,8 @@ def ending(outcome: Outcome, out: Path) -> str:
         lines.append(f"  {name}: {count} failed (facts: `ablate ledger`, or --retry-failed)")
     for trial_id, reason in outcome.lost.items():
         lines.append(f"  {trial_id}: {reason}")
+    for name, reason in outcome.blocked.items():
+        lines.append(f"  {name}: {reason}")
     for name, count in outcome.missing.items():
         lines.append(f"  {name}: {count} missing")
     if outcome.missing:

@@ -80,7 +80,8 @@ class Outcome:
     """How a run of a sweep ended.
 
     missing: cells × seeds without a result, by study. failed: likewise, with a failure as
-    their fact. lost: trial → why the machine could not finish it.
+    their fact. lost: trial → why the machine could not finish it. blocked: study → why it
+    cannot go on.
     interrupted: the signal that stopped the run, if one did.
     """
 
@@ -89,6 +90,7 @@ class Outcome:
     missing: dict[str, int]
     failed: dict[str, int]
     lost: dict[str, str]
+    blocked: dict[str, str]
     interrupted: int | None
     out_of_time: bool
 
@@ -146,12 +148,14 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
 
 
 def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None) -> Outcome:
-    missing, failed = {}, {}
+    missing, failed, blocked = {}, {}, {}
     for name in plan.order:
         state = dispatch.progression.studies[name]
         settled = sum(map(dispatch.progression.settled, state.cells))
         if settled < state.size:
             missing[name] = state.size - settled
+        if state.blocked:
+            blocked[name] = state.blocked
         facts = dispatch.progression.facts
         fails = sum(
             c.error is not None or facts[c.trial_id].status == "failed" for c in state.cells
@@ -159,7 +163,8 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None) -> Outcome
         if fails:
             failed[name] = fails
     return Outcome(
-        plan.sweep_id, dispatch.trained, missing, failed, dict(dispatch.lost), interrupted,
+        plan.sweep_id, dispatch.trained, missing, failed, dict(dispatch.lost), blocked,
+        interrupted,
         dispatch.out_of_time and bool(missing),
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -30,7 +29,7 @@ class Feeder(DriverOnly, Searcher):
         super().__init__()
         self.dispatch = dispatch
         self.trials: dict[str, str] = {}  # Tune's id → ours
-        self.driver = {"host": socket.gethostname(), "pid": owner.pid, "start": owner.start}
+        self.driver = {"host": owner.host, "pid": owner.pid, "start": owner.start}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         job = self.dispatch.next_job()

@@ -8,25 +8,17 @@ On another host only the age of its heartbeat can tell.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
+from trainables.processes import host_name, runs
+
+__all__ = ["HEARTBEAT_SECONDS", "STALE_SECONDS", "Owner", "host_name"]
+
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 120.0
-_START_TOLERANCE = 2.0  # psutil derives start times from the boot time, which clocks move
-
-
-def host_name() -> str:
-    """Host and, on Linux, PID namespace: within one of these, process ids are unique."""
-    namespace = ""
-    link = Path("/proc/self/ns/pid")
-    if link.is_symlink():
-        namespace = "+" + str(link.readlink()).strip("pid:[]")
-    return socket.gethostname().replace("/", "_") + namespace
 
 
 @dataclass(frozen=True)
@@ -54,10 +46,6 @@ class Owner:
         if self.host != host_name():
             return time.time() - heartbeat < stale_after
         try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.start) < _START_TOLERANCE
-            return bool(same and process.status() != psutil.STATUS_ZOMBIE)
-        except psutil.NoSuchProcess:
-            return False
+            return runs(self.pid, self.start)
         except psutil.AccessDenied:  # it exists, under another user
             return time.time() - heartbeat < stale_after

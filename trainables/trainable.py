@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 import time
 from typing import Any
 
-import psutil
 from ray import tune
 
 from trainables.attempt import Attempt, limit_threads
+from trainables.processes import host_name, runs
 
 STEP_SECONDS = 1.0
 DRIVER_SECONDS = 1.0
@@ -32,19 +31,14 @@ def watch_driver(host: str, pid: int, start: float) -> None:
     """End this process as soon as the driver is gone: an orphan must not go on writing into a
     trial folder that the next driver resumes. Ray's own clean-up takes seconds longer.
     """
-    if host != socket.gethostname() or _watched:
+    if host != host_name() or _watched:
         return
     _watched.append((pid, start))
 
     def watch() -> None:
-        while True:
-            try:
-                alive = abs(psutil.Process(pid).create_time() - start) < 2.0
-            except psutil.NoSuchProcess:
-                alive = False
-            if not alive:
-                os._exit(1)
+        while runs(pid, start):
             time.sleep(DRIVER_SECONDS)
+        os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="driver watch").start()
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from ablate.ledger import Ledger, LedgerError
-from ablate.owner import Owner, host_name
+from ablate.owner import Owner
 from trainables.errors import ConfigError
+from trainables.processes import host_name
 
 ROOT = Path(__file__).resolve().parents[2]
 DEAD = Owner(host_name(), 2**22 + 12345, 1.0)
