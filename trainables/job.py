@@ -117,12 +117,10 @@ def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:
 
 
 def _runtime(given: dict[str, Any]) -> Runtime:
-    paths = {
-        name: Path(given[name]).expanduser()
-        for name in ("cache_dir", "trial_dir") if given.get(name) is not None
-    }
-    others = {name: given[name] for name in given.keys() - {"cache_dir", "trial_dir"}}
-    return Runtime(**others, **paths)
+    values = {name: value for name, value in given.items() if value is not None}
+    for name in values.keys() & {"cache_dir", "trial_dir"}:
+        values[name] = Path(values[name]).expanduser()
+    return Runtime(**values)
 
 
 def _epoch_event(report: EpochReport) -> dict[str, Any]:
