@@ -103,11 +103,13 @@ def emoji_drawings(source: Path) -> Callable[[str, str], np.ndarray]:
             if name not in known.get("aliases", {}):
                 raise ConfigError("--source", f"no {slug} in {family}", "the version shipped")
             name = known["aliases"][name]["parent"]
-        width, height = known.get("width", 16), known.get("height", 16)
+        icon = known["icons"][name]  # its own view box wins over the family's
+        left, top = icon.get("left", 0), icon.get("top", 0)
+        width, height = (icon.get(side, known.get(side, 16)) for side in ("width", "height"))
         svg = (
             '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-            f'viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-            f'{known["icons"][name]["body"]}</svg>'
+            f'viewBox="{left} {top} {width} {height}" width="{width}" height="{height}">'
+            f'{icon["body"]}</svg>'
         )
         png = resvg.svg_to_bytes(
             svg_string=svg, width=SIDE, height=SIDE, skip_system_fonts=True

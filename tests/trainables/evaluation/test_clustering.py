@@ -84,6 +84,8 @@ def test_evaluation_imports_and_runs_without_faiss() -> None:
         "x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))\n"
         "print(evaluate(x, torch.arange(20) // 4, score=lambda q, r: q @ r.T)['nmi'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert 0 <= float(done.stdout) <= 1
