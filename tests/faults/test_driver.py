@@ -99,6 +99,7 @@ def assert_whole(sweep: Sweep, table: list[dict[str, Any]]) -> None:
     assert all(found == [1, 2, 3] for found in sweep.epochs().values())
 
 
+@pytest.mark.slow
 def test_second_run_trains_nothing_and_is_quick(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     assert sweep.finish()[0] == 0
     assert_whole(sweep, whole)
@@ -110,6 +111,7 @@ def test_second_run_trains_nothing_and_is_quick(sweep: Sweep, whole: list[dict[s
     assert sweep.started() == before
 
 
+@pytest.mark.slow
 def test_result_does_not_depend_on_timing(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     assert sweep.finish(SYN_JITTER="0.4")[0] == 0
     assert sweep.rows() == whole
@@ -193,18 +195,21 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(
     assert resumed, "nothing resumed from a checkpoint"
 
 
+@pytest.mark.slow
 def test_killed_workers_are_retried(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     code, text = sweep.finish(SYN_KILL="1")
     assert code == 0, text
     assert_whole(sweep, whole)
 
 
+@pytest.mark.slow
 def test_an_oserror_is_the_machines_fault(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     code, text = sweep.finish(SYN_OSERROR="1")
     assert code == 0, text
     assert_whole(sweep, whole)
 
 
+@pytest.mark.slow
 def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
     code, text = sweep.finish(SYN_FAIL="1e-3")
     assert code == 0, text
@@ -220,6 +225,7 @@ def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
     assert not [row for row in sweep.trials().values() if row["status"] == "failed"]
 
 
+@pytest.mark.slow
 def test_budget_starts_nothing_new_and_says_what_is_missing(
     sweep: Sweep, whole: list[dict[str, Any]]
 ) -> None:
@@ -230,6 +236,7 @@ def test_budget_starts_nothing_new_and_says_what_is_missing(
     assert_whole(sweep, whole)
 
 
+@pytest.mark.slow
 def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     first, second = sweep.start(SYN_SLEEP="0.1"), sweep.start(SYN_SLEEP="0.1")
     texts = [process.communicate(timeout=200)[0] for process in (first, second)]
