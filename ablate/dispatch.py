@@ -159,17 +159,16 @@ class Dispatch:
         if trial_id not in self.running:
             return
         epochs = [event for event in events if event["event"] == "epoch"]
-        if events[-1]["event"] == "final":
-            # All of them once more: a killed driver or worker may have lost some on the way.
-            epochs += events[-1].get("history", [])
-        if epochs:
-            self.ledger.record_epochs(trial_id, epochs)
         last = events[-1]
         if last["event"] == "final":
+            # All of them once more: a killed driver or worker may have lost some on the way.
+            epochs += last.get("history", [])
             trained = self.running[trial_id]["mode"] == "train"
-            self.ledger.record_final(trial_id, last, trained=trained)
+            self.ledger.record_final(trial_id, last, epochs if trained else (), trained=trained)
             self.trained += trained
-        elif last["event"] == "failed":
+        elif epochs:
+            self.ledger.record_epochs(trial_id, epochs)
+        if last["event"] == "failed":
             self.ledger.release(trial_id, "failed", last["reason"])
         self.notify(trial_id)
         if last["event"] != "epoch":

@@ -171,20 +171,21 @@ class Ledger:
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Epoch events (`trainables.core.run_job`); an epoch told twice is replaced."""
         with self.write() as db:
-            db.executemany(
-                "INSERT OR REPLACE INTO epochs VALUES (?,?,?,?,?)",
-                [
-                    (trial_id, e["epoch"], e["steps"], e["seconds"], _json(e["metrics"]))
-                    for e in reports
-                ],
-            )
+            _put_epochs(db, trial_id, reports)
 
     def record_final(
-        self, trial_id: str, final: Mapping[str, Any], *, trained: bool = True
+        self,
+        trial_id: str,
+        final: Mapping[str, Any],
+        epochs: Iterable[Mapping[str, Any]] = (),
+        *,
+        trained: bool = True,
     ) -> None:
-        """The final event, its evaluations and status "done", in one transaction."""
+        """The final event, its evaluations, `epochs` not yet recorded and status "done", in one
+        transaction."""
         now = time.time()
         with self.write() as db:
+            _put_epochs(db, trial_id, epochs)
             db.executemany(
                 "INSERT OR REPLACE INTO evaluations VALUES (?,?,?,?)",
                 [
@@ -319,6 +320,18 @@ class Ledger:
                 "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
                 [store, sweep_id, trial_id, run_id, logged_epoch, logged_final],
             )
+
+
+def _put_epochs(
+    db: sqlite3.Connection, trial_id: str, reports: Iterable[Mapping[str, Any]]
+) -> None:
+    db.executemany(
+        "INSERT OR REPLACE INTO epochs VALUES (?,?,?,?,?)",
+        [
+            (trial_id, e["epoch"], e["steps"], e["seconds"], _json(e["metrics"]))
+            for e in reports
+        ],
+    )  # fmt: skip
 
 
 def _held(row: sqlite3.Row, owner: Owner, stale_after: float) -> bool:
