@@ -47,9 +47,13 @@ class Sweep:
         text, _ = process.communicate(timeout=200)
         return process.returncode, text
 
-    def wait_for_starts(self, count: int) -> None:
+    def wait_for_starts(self, count: int, driver: subprocess.Popen[str]) -> None:
+        """Until so many trials have started, or the driver has ended with everything done."""
         end = time.monotonic() + 60
         while len(self.started()) < count:
+            if driver.poll() is not None:
+                assert driver.returncode == 0, driver.communicate()[0]
+                return
             assert time.monotonic() < end, "no trial started"
             time.sleep(0.02)
 
@@ -120,9 +124,9 @@ def test_result_does_not_depend_on_timing(sweep: Sweep, whole: list[dict[str, An
 def kill_driver_somewhere(sweep: Sweep, chance: random.Random) -> None:
     """One driver, killed at a random instant of its life; its orphans end by themselves."""
     already = len(sweep.started())
-    process = sweep.start(SYN_SLEEP="0.15")
+    process = sweep.start(SYN_SLEEP="0.4")
     if chance.random() < 0.8:
-        sweep.wait_for_starts(already + 1)
+        sweep.wait_for_starts(already + 1, process)
     time.sleep(chance.random() * 2.5)
     workers = trial_workers(process)
     process.kill()
@@ -177,7 +181,7 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(
     sweep: Sweep, whole: list[dict[str, Any]]
 ) -> None:
     process = sweep.start(SYN_SLEEP="0.5")
-    sweep.wait_for_starts(3)
+    sweep.wait_for_starts(3, process)
     time.sleep(0.8)
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
