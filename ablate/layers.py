@@ -64,13 +64,17 @@ def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
 
 
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
-    """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`."""
+    """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`.
+
+    Options given before any name (a temperature taken from a tuned study, then the loss it
+    belongs to) stay: if they do not fit the name that comes, that is an error, not a loss.
+    """
     merged = dict(base)
     for key, value in top.items():
         old = merged.get(key)
         if not isinstance(value, Mapping) or not isinstance(old, Mapping):
             merged[key] = value
-        elif key in NAMED and value.get("name", old.get("name")) != old.get("name"):
+        elif key in NAMED and "name" in old and value.get("name", old["name"]) != old["name"]:
             merged[key] = dict(value)
         else:
             merged[key] = overlay(old, value)

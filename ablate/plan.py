@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.designs import Compare, Grid, Point, Search, StudyBase, needs, seed_list
-from ablate.layers import Layer, check_path, expand, merge, resolve
+from ablate.designs import Around, Compare, Grid, Point, Search, StudyBase, needs, seed_list
+from ablate.layers import Layer, check_path, expand, has, merge, resolve
 from ablate.spec import LoadedSpec
 from trainables import identity
 from trainables.config import DataConfig, TrialConfig
@@ -207,8 +207,7 @@ class Plan:
             for path in self._top.values:
                 check_path(path, merged, f"--set {path}")
             for around in needs(study, point.variant if point else None):
-                for path in around.take or ():
-                    check_path(path, merged, locate(f"{place}.around.take"))
+                self._check_taken(name, point, around, merged)
             config = resolve(base, locate)
             self._check_objective(config, place)
             self.fingerprint(config)
@@ -226,6 +225,27 @@ class Plan:
                 check_path(path, merged, locate(f"{place}.{kind}"))
             for point in study.points():
                 resolve(self.layers(name, point, ()), locate)
+
+    def _check_taken(
+        self, name: str, point: Point | None, around: Around, merged: Mapping[str, Any]
+    ) -> None:
+        """What is taken from the best of a study must fit here and reach the trial: a later
+        layer that names another loss or method would drop its options with the name."""
+        place = f"studies.{name}"
+        if point is not None and point.variant is not None:
+            place = f"{place}.variants.{point.variant}"
+        where = self.loaded.source.locate(f"{place}.around")
+        for path in around.take or self.spec.studies[around.best_of].paths():
+            check_path(path, merged, where)
+            if not has(merge(self.layers(name, point, [{path: None}])), path):
+                part = path.split(".", maxsplit=1)[0]
+                raise ConfigError(
+                    where,
+                    f"{path} taken from the best of {around.best_of}, then dropped because a "
+                    f"later layer names another {part}",
+                    f"the same {part} in both",
+                    f"Name the {part} in studies.{name}.trial, or list in `take` what to keep",
+                )
 
     def _check_value(
         self, name: str, path: str, value: Any, where: str, others: Sequence[str]

@@ -13,6 +13,7 @@ from ablate.api import result_rows
 from ablate.designs import Components, Grid
 from ablate.dispatch import Dispatch, JobSettings
 from ablate.foreground import find_cell
+from ablate.layers import Layer, merge
 from ablate.ledger import Ledger
 from ablate.owner import Owner
 from ablate.plan import Plan
@@ -95,6 +96,24 @@ def test_another_method_drops_the_options_of_the_one_before() -> None:
     given = specs.spec(trial__method={"name": "ddml", "alpha": 0.3})
     point = specs.plan(given).spec.studies["rows"].points()[0]
     assert specs.plan(given).resolved("rows", point).method.name == "plain"  # type: ignore[attr-defined]
+
+
+def test_options_taken_before_the_name_are_kept() -> None:
+    taken = Layer("studies.s.around", {"loss.temperature": 0.2})
+    named = Layer("studies.s.variants.v.trial", {"loss": {"name": "normsoftmax"}})
+    assert merge([taken, named])["loss"] == {"name": "normsoftmax", "temperature": 0.2}
+
+
+def test_what_is_taken_and_then_dropped_is_refused() -> None:
+    """The best temperature, then a later layer that names another loss, would be lost silently."""
+    tuned = {"design": "search", "trials": 2, "trial": {"loss": {"name": "normsoftmax"}},
+             "space": {"loss.temperature": {"low": 0.1, "high": 0.5}}}  # fmt: skip
+    rows = {"design": "compare", "trial": {"loss": {"name": "proxy_anchor"}}, "variants": {
+        "a": {"around": {"best_of": "t"}, "trial": {"loss": {"name": "normsoftmax"}}}}}  # fmt: skip
+    with pytest.raises(ConfigError, match=r"rows.variants.a.around.*temperature"):
+        specs.plan({"name": "x", "studies": {"t": tuned, "rows": rows}})
+    rows["trial"] = {"loss": {"name": "normsoftmax"}}
+    specs.plan({"name": "x", "studies": {"t": tuned, "rows": rows}})
 
 
 def test_sweep_id_names_what_runs_not_how_often() -> None:
