@@ -234,7 +234,7 @@ class Plan:
         place = f"studies.{name}"
         if point is not None and point.variant is not None:
             place = f"{place}.variants.{point.variant}"
-        where = self.loaded.source.locate(f"{place}.around")
+        where = self.loaded.source.locate(f"{place}.around" + (".take" if around.take else ""))
         for path in around.take or self.spec.studies[around.best_of].paths():
             check_path(path, merged, where)
             if not has(merge(self.layers(name, point, [{path: None}])), path):
