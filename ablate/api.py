@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from ablate.cli import typed
 from ablate.engine import Outcome, Settings, run_plan
 from ablate.ledger import Ledger
 from ablate.plan import Fingerprint, Overrides, Plan
@@ -166,8 +167,10 @@ def compile_report(store: str, sweep_id: str, out: Path) -> tuple[dict[str, Path
 
 
 def provenance() -> dict[str, Any]:
-    """Versions, and the commit of this package where it runs from a repository."""
+    """Versions, the command line, and the commit of this package in a repository."""
     found: dict[str, Any] = {"versions": {}}
+    if typed():
+        found["command"] = typed()
     for package in PACKAGES:
         try:
             found["versions"][package] = version(package)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.errors import ConfigError
@@ -21,11 +23,11 @@ if TYPE_CHECKING:
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, option: str = "--budget") -> float:
     """`2h`, `90m`, `1h30m`, `45` (seconds)."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ConfigError("--budget", repr(text), "a duration such as 2h, 90m or 1h30m")
+        raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
@@ -78,12 +80,23 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--retry-failed", action="store_true", help="run trials again whose failure is recorded"
     )
+    run.add_argument(
+        "--checkpoint-seconds",
+        metavar="TIME",
+        help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
+    )
     run.add_argument("--no-report", action="store_true", help="compile no tables at the end")
     plan = commands.add_parser("plan", help="show what a spec would run; run nothing")
     _spec_options(plan, optional=True)
     plan.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
     ledger = commands.add_parser("ledger", help="what an output folder's ledger knows")
-    ledger.add_argument("trial", nargs="?", help="show one trial (or the first with this prefix)")
+    ledger.add_argument(
+        "action", nargs="?", choices=("ls", "show", "replay"), default="ls",
+        help="ls: counts, sweeps and failures; show TRIAL; replay [SWEEP]: write to MLflow what it "
+        "lacks, when no run is under way",
+    )  # fmt: skip
+    ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep id")
+    ledger.add_argument("--tracking-uri", help="replay: the MLflow store (default: in --out)")
     _out(ledger)
     data = commands.add_parser("data", help="list the data sets; fill the cache")
     data.add_argument("name", nargs="?", help="load this one and describe its splits")
@@ -128,6 +141,7 @@ def options(args: argparse.Namespace) -> Options:
     from ablate.api import Options
 
     budget = getattr(args, "budget", None)
+    interval = getattr(args, "checkpoint_seconds", None) or "10"
     return Options(
         out=args.out,
         dataset=args.dataset,
@@ -140,7 +154,16 @@ def options(args: argparse.Namespace) -> Options:
         retry_failed=getattr(args, "retry_failed", False),
         tracking_uri=args.tracking_uri,
         report=not getattr(args, "no_report", False),
+        checkpoint_seconds=seconds(interval, "--checkpoint-seconds"),
     )
+
+
+def typed() -> str:
+    """The command line of this process as a user would type it again; empty from Python."""
+    program = Path(sys.argv[0])
+    if program.name == "run.py" and program.parent.name == "ablate":
+        return shlex.join(["python", "-m", "ablate.run", *sys.argv[1:]])
+    return shlex.join(["ablate", *sys.argv[1:]]) if program.name == "ablate" else ""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from ablate.engine import Outcome
+    from ablate.ledger import Ledger
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def ending(outcome: Outcome, out: Path) -> str:
     """How a run ended, and how to go on."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
     for name, count in outcome.failed.items():
-        lines.append(f"  {name}: {count} failed (facts: `ablate ledger`, or --retry-failed)")
+        lines.append(f"  {name}: {count} failed (facts: `ablate ledger ls`, or --retry-failed)")
     for trial_id, reason in outcome.lost.items():
         lines.append(f"  {trial_id}: {reason}")
     for name, reason in outcome.blocked.items():
@@ -70,7 +70,7 @@ def ending(outcome: Outcome, out: Path) -> str:
             why = "The budget is used up"
         else:
             why = "Not all of it could be run"
-        command = shlex.join(["ablate", *sys.argv[1:]]) if len(sys.argv) > 1 else "the same call"
+        command = cli.typed() or "the same call"
         lines.append(
             f"{why}; everything finished is kept in {out}, what was running resumes from its "
             f"checkpoints. Go on with: {command}"
@@ -100,34 +100,67 @@ def _ledger_path(out: str) -> Path:
 def ledger(args: argparse.Namespace) -> int:
     from ablate.ledger import Ledger
 
-    with Ledger(_ledger_path(args.out)) as facts:
-        if args.trial:
-            found = facts.rows(
-                "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id",
-                [args.trial],
-            )
-            if not found:
-                raise ConfigError(
-                    args.trial, "no such trial", "a trial id or its beginning", "See ablate ledger"
-                )
-            trial_id = found[0]["trial_id"]
-            shown = {**(facts.trial(trial_id) or {}), "evaluations": facts.evaluations(trial_id)}
-            print(json.dumps(shown, indent=1, default=str))
-            return 0
-        for row in facts.rows(
-            "SELECT status, count(*) AS n, sum(seconds) AS s FROM trials GROUP BY status"
-        ):
-            print(f"{row['status']}: {row['n']} trials, {row['s'] or 0:.0f} s of training")
-        for row in facts.rows(
-            "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
-            "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created"
-        ):
-            print(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
-        for row in facts.rows(
-            "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
-        ):
-            print(f"{row['status']} {row['trial_id']}: {row['reason']}")
+    path = _ledger_path(args.out)
+    if args.action == "replay":
+        return _replay(path, args)
+    with Ledger(path) as facts:
+        if args.action == "show":
+            _show(facts, args.name)
+        else:
+            _list(facts)
     return 0
+
+
+def _show(facts: Ledger, name: str | None) -> None:
+    found = facts.rows(
+        "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [name or ""]
+    )
+    if not name or not found:
+        raise ConfigError(
+            "TRIAL", repr(name or ""), "a trial id or its beginning", "`ablate ledger ls` helps"
+        )
+    trial_id = found[0]["trial_id"]
+    shown = {**(facts.trial(trial_id) or {}), "evaluations": facts.evaluations(trial_id)}
+    print(json.dumps(shown, indent=1, default=str))
+
+
+def _list(facts: Ledger) -> None:
+    for row in facts.rows(
+        "SELECT status, count(*) AS n, sum(seconds) AS s FROM trials GROUP BY status"
+    ):
+        print(f"{row['status']}: {row['n']} trials, {row['s'] or 0:.0f} s of training")
+    for row in facts.rows(
+        "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
+        "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created"
+    ):
+        print(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+    for row in facts.rows(
+        "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
+    ):
+        print(f"{row['status']} {row['trial_id']}: {row['reason']}")
+
+
+def _replay(path: Path, args: argparse.Namespace) -> int:
+    """Every sweep of the ledger, or the named one, into the MLflow store."""
+    from ablate.api import Options
+    from ablate.ledger import Ledger
+    from ablate.tracking import replay
+
+    with Ledger(path) as facts:
+        known = [row["sweep_id"] for row in facts.rows("SELECT sweep_id FROM sweeps")]
+    if args.name is not None and args.name not in known:
+        raise ConfigError(
+            "SWEEP", repr(args.name), f"one of {', '.join(known)}", "`ablate ledger ls` lists them"
+        )
+    store = Options(out=args.out, tracking_uri=args.tracking_uri).store
+    refused: dict[str, str] = {}
+    for sweep_id in known if args.name is None else [args.name]:
+        done = replay(path, store, sweep_id)
+        refused |= done.refused
+        print(f"sweep {sweep_id}: {done.trials} trials are in {store}")
+    for trial_id, reason in refused.items():
+        print(f"refused {trial_id}: {reason}", file=sys.stderr)
+    return 1 if refused else 0
 
 
 def data(args: argparse.Namespace) -> int:

@@ -109,14 +109,20 @@ def build_backbone(
         load_weights(model, config, _classifier(model))
     if config.weights == "packaged":
         mean = std = (PACKAGED_MEAN_STD,) * 3
+    mean, std = config.mean or mean, config.std or std
     with _explained(config, image_size):
         features, pooling = _probe(model, config, image_size)
     _hold(model, config.hold)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return Backbone(
-        model, features=features, pooling=pooling, mean=tuple(mean), std=tuple(std),
-        freeze_bn=config.freeze_bn, channels_last=channels_last,
+        model,
+        features=features,
+        pooling=pooling,
+        mean=tuple(mean),
+        std=tuple(std),
+        freeze_bn=config.freeze_bn,
+        channels_last=channels_last,
     ).train()
 
 
@@ -161,7 +167,9 @@ def _check_name(timm: Any, name: str) -> None:
         return
     near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
     raise ConfigError(
-        "backbone.name", repr(name), "the name of a timm model",
+        "backbone.name",
+        repr(name),
+        "the name of a timm model",
         f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()",
     )
 
@@ -179,8 +187,10 @@ def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            "backbone.name", f"{config.name}, which cannot take {image_size} × {image_size} "
-            f"images ({reason})", "a model and a size that fit", "Change data.image_size",
+            "backbone.name",
+            f"{config.name}, which cannot take {image_size} × {image_size} images ({reason})",
+            "a model and a size that fit",
+            "Change data.image_size",
         ) from error
 
 
@@ -191,7 +201,8 @@ def _downloaded(timm: Any, name: str, sized: dict[str, int]) -> nn.Module:
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            "backbone.weights", f"timm, but {name} could not be fetched ({reason})",
+            "backbone.weights",
+            f"timm, but {name} could not be fetched ({reason})",
             "weights that timm can download or has in its cache",
             "Check the connection, or give weights: packaged, none, or the path of a file",
         ) from error
@@ -222,7 +233,8 @@ def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[i
 def _hold(model: nn.Module, prefixes: tuple[str, ...]) -> None:
     for prefix in prefixes:
         held = [
-            parameter for name, parameter in model.named_parameters()
+            parameter
+            for name, parameter in model.named_parameters()
             if name == prefix or name.startswith(f"{prefix}.")
         ]
         if not held:

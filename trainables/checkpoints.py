@@ -75,7 +75,9 @@ class Checkpoints:
         found = {key: content.get(key) for key in self.identity}
         if found != self.identity:
             raise ConfigError(
-                str(path), f"a checkpoint of {found}", f"one of {self.identity}",
+                str(path),
+                f"a checkpoint of {found}",
+                f"one of {self.identity}",
                 "Take another output folder, or remove this one",
             )
 

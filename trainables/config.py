@@ -82,6 +82,8 @@ class BackboneConfig(ComponentConfig):
     mode: "finetune", or "frozen": features are computed once, cached, and only heads train.
     freeze_bn: running statistics fixed; the affine weights still train.
     hold: name prefixes of backbone parameters that never train (ViT's patch embedding).
+    mean, std: normalisation per channel, of pixels in [0, 1], that a weights file expects
+        (BN-Inception's, say); None: what timm states for the model.
     """
 
     name: str = "tf_efficientnet_lite0"
@@ -91,6 +93,14 @@ class BackboneConfig(ComponentConfig):
     mode: Literal["finetune", "frozen"] = "finetune"
     freeze_bn: bool = True
     hold: tuple[str, ...] = ()
+    mean: tuple[float, float, float] | None = None
+    std: tuple[float, float, float] | None = None
+
+    @model_validator(mode="after")
+    def spread(self) -> BackboneConfig:
+        if self.std is not None and min(self.std) <= 0:
+            raise ValueError(f"backbone.std {self.std} must be above 0")
+        return self
 
 
 class EmbeddingConfig(ComponentConfig):

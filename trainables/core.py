@@ -114,7 +114,9 @@ class Trainer:
             backbone = build_trial_backbone(config, self.seed)
             self.inputs = Pictures(config, self.splits, backbone, self.device)
         method = build_method(
-            config, features=self.inputs.width, classes=len(self.splits.train.classes),
+            config,
+            features=self.inputs.width,
+            classes=len(self.splits.train.classes),
             seed=self.seed,
         )
         self.network = Network(config, backbone, method, self.inputs.width).to(self.device)
@@ -212,7 +214,11 @@ class Trainer:
     def _batches(self, epoch: int) -> Tensor:
         training, needs = self.config.training, self.network.method.loss.batch
         return epoch_batches(
-            self.splits.train.labels, training.batch_size, training.per_class, self.seed, epoch,
+            self.splits.train.labels,
+            training.batch_size,
+            training.per_class,
+            self.seed,
+            epoch,
             needs.layout,
         )
 
@@ -248,18 +254,26 @@ class Trainer:
         if folder is not None:
             write_export(folder / EXPORT, self.network, self.config, self.splits.train)
         return FinalReport(
-            best_epoch=self.best["epoch"], epochs=self.epoch, steps=self.steps,
-            seconds=self.seconds, evaluations=evaluations, evaluator=EVALUATOR,
-            export=EXPORT if folder is not None else None, provenance=self.provenance(),
+            best_epoch=self.best["epoch"],
+            epochs=self.epoch,
+            steps=self.steps,
+            seconds=self.seconds,
+            evaluations=evaluations,
+            evaluator=EVALUATOR,
+            export=EXPORT if folder is not None else None,
+            provenance=self.provenance(),
             history=self.history,
         )
 
     def provenance(self) -> dict[str, Any]:
         return {
-            "device": describe(self.device), "threads": torch.get_num_threads(),
+            "device": describe(self.device),
+            "threads": torch.get_num_threads(),
             "torch": torch.__version__,
-            "config_hash": self.hash, "data_fingerprint": self.splits.fingerprint,
-            "resumed_from_epoch": self.resumed_from, "steps_this_process": self.steps_here,
+            "config_hash": self.hash,
+            "data_fingerprint": self.splits.fingerprint,
+            "resumed_from_epoch": self.resumed_from,
+            "steps_this_process": self.steps_here,
         }
 
     # --- checkpoints ---------------------------------------------------------------------------
@@ -277,10 +291,13 @@ class Trainer:
             return
         self._tick()
         state = {
-            "epoch": self.epoch, "steps": self.steps, "seconds": self.seconds,
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "seconds": self.seconds,
             "trace": None if self.trace is None else self.trace.state(),
             "history": [dataclasses.asdict(report) for report in self.history],
-            "network": self.network.state_dict(), "optimizer": self.optimizer.state_dict(),
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
         }
         self.checkpoints.save(self.steps, state, self.best)
         self._saved = time.monotonic()

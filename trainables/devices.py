@@ -8,7 +8,7 @@ from trainables.errors import ConfigError
 
 
 def resolve_device(name: str) -> torch.device:
-    """"auto" is CUDA where there is one, else the CPU; "cpu", "cuda", "cuda:N" are themselves.
+    """ "auto" is CUDA where there is one, else the CPU; "cpu", "cuda", "cuda:N" are themselves.
 
     Raises:
         ConfigError: not a device, or one that this machine does not have.
@@ -23,8 +23,10 @@ def resolve_device(name: str) -> torch.device:
         present = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= present:
             raise ConfigError(
-                "device", f"{name}, while torch {torch.__version__} sees {present} CUDA devices",
-                "one that is there", "Use --device cpu, or install a torch built for this GPU",
+                "device",
+                f"{name}, while torch {torch.__version__} sees {present} CUDA devices",
+                "one that is there",
+                "Use --device cpu, or install a torch built for this GPU",
             )
     elif device.type != "cpu":
         raise ConfigError("device", repr(name), "auto, cpu, cuda or cuda:N")

@@ -41,8 +41,11 @@ KEY = "ablate"  # the only metadata key: with two, safetensors may write them in
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
     """Write `network` as it stands; the same weights give the same bytes."""
     about = {
-        "format": FORMAT, "config": config.model_dump(mode="json"), "features": network.width,
-        "classes": list(train.classes), "frame": train.images.frame,
+        "format": FORMAT,
+        "config": config.model_dump(mode="json"),
+        "features": network.width,
+        "classes": list(train.classes),
+        "frame": train.images.frame,
     }
     text = json.dumps(about, sort_keys=True, separators=(",", ":"))
     tensors = {
@@ -64,8 +67,14 @@ class Model:
     """
 
     def __init__(
-        self, network: Network, backbone: Backbone, config: TrialConfig, *, classes: list[str],
-        frame: float, device: torch.device,
+        self,
+        network: Network,
+        backbone: Backbone,
+        config: TrialConfig,
+        *,
+        classes: list[str],
+        frame: float,
+        device: torch.device,
     ) -> None:
         self.network, self.config, self.classes = network, config, classes
         self._backbone, self._frame, self._device = backbone, frame, device
@@ -82,8 +91,12 @@ class Model:
         found = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
             made = eval_images(
-                pictures, rows, size=self.config.data.image_size, mean=self._backbone.mean,
-                std=self._backbone.std, device=self._device,
+                pictures,
+                rows,
+                size=self.config.data.image_size,
+                mean=self._backbone.mean,
+                std=self._backbone.std,
+                device=self._device,
             )
             inputs = self._backbone(made) if self.network.backbone is None else made
             found.append(self.network.embed(inputs).cpu())
@@ -111,7 +124,8 @@ def load(path: str | Path, device: str = "auto") -> Model:
         if frozen
         else build_backbone(
             config.backbone.model_copy(update={"weights": "none", "weights_sha256": None}),
-            config.data.image_size, channels_last=config.training.channels_last,
+            config.data.image_size,
+            channels_last=config.training.channels_last,
         )
     )
     method = build_method(config, features=about["features"], classes=len(about["classes"]), seed=0)
@@ -140,7 +154,8 @@ def as_images(images: Any, frame: float, size: int) -> Images:
     coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
     if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or coloured):
         raise ConfigError(
-            "images", f"{pixels.dtype} of shape {tuple(pixels.shape)}",
+            "images",
+            f"{pixels.dtype} of shape {tuple(pixels.shape)}",
             "uint8 [N, H, W, 3] or [N, H, W], or a list of PIL images",
         )
     return Images.same_size(pixels.cpu(), frame)

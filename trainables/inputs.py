@@ -72,14 +72,23 @@ class Pictures:
 
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         return train_images(
-            self.images, self.rows[positions], config=self.config.data.augment,
-            size=self.config.data.image_size, mean=self.mean, std=self.std,
-            generator=generator, device=self.device,
+            self.images,
+            self.rows[positions],
+            config=self.config.data.augment,
+            size=self.config.data.image_size,
+            mean=self.mean,
+            std=self.std,
+            generator=generator,
+            device=self.device,
         )
 
     def blocks(self, subset: Subset) -> Iterator[Tensor]:
         for rows in torch.split(subset.index, IMAGE_BLOCK):
             yield eval_images(
-                self.images, rows, size=self.config.data.image_size, mean=self.mean,
-                std=self.std, device=self.device,
+                self.images,
+                rows,
+                size=self.config.data.image_size,
+                mean=self.mean,
+                std=self.std,
+                device=self.device,
             )

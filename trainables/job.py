@@ -55,9 +55,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             raise
 
 
-def _events(
-    job: dict[str, Any], config: TrialConfig, runtime: Runtime
-) -> Iterator[dict[str, Any]]:
+def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Iterator[dict[str, Any]]:
     from trainables.core import Trainer  # which offers run_job under its own name
 
     seed, wanted = int(job["seed"]), tuple(job.get("evaluate", ("val",)))
@@ -104,7 +102,9 @@ def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None
     found = {name: final.pop(name, None) for name in key}
     if found != key:
         raise ConfigError(
-            str(folder / FINAL), f"the result of {found}", f"that of {key}",
+            str(folder / FINAL),
+            f"the result of {found}",
+            f"that of {key}",
             "Take another output folder, or remove this one",
         )
     return final if (folder / final["export"]).exists() else None
@@ -134,7 +134,8 @@ def _final_event(report: FinalReport) -> dict[str, Any]:
 
 def _line(report: EpochReport, epochs: int) -> str:
     shown = [
-        f"{name} {value:.4g}" for name, value in report.metrics.items()
+        f"{name} {value:.4g}"
+        for name, value in report.metrics.items()
         if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
     ]
     return f"epoch {report.epoch}/{epochs} · step {report.steps} · {' · '.join(shown)}"

@@ -69,14 +69,18 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
     needs = loss_class.batch.per_class
     if config.training.per_class < needs:
         raise ConfigError(
-            "training.per_class", str(config.training.per_class),
+            "training.per_class",
+            str(config.training.per_class),
             f"at least {needs}, which loss {config.loss.name} needs",  # type: ignore[attr-defined]
         )
     with streams.seeded(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
     with streams.seeded(seed, "init", "method"):
         return method_class(
-            config.method, features=features, embedding=config.embedding, loss=loss,
+            config.method,
+            features=features,
+            embedding=config.embedding,
+            loss=loss,
             classes=classes,
         )
 

@@ -39,12 +39,18 @@ def build_optimizer(
     fused = True if device.type in ("cpu", "cuda") else None
     if config.name == "sgd":
         return torch.optim.SGD(
-            torch_groups, lr=config.lr, momentum=config.momentum,
-            weight_decay=config.weight_decay, fused=fused,
+            torch_groups,
+            lr=config.lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            fused=fused,
         )
     kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
     return kind(
-        torch_groups, lr=config.lr, betas=config.betas, weight_decay=config.weight_decay,
+        torch_groups,
+        lr=config.lr,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
         fused=fused,
     )
 

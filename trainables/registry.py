@@ -31,8 +31,9 @@ T = TypeVar("T")
 class ComponentConfig(BaseModel):
     """Base of every configuration: no unknown keys, no silent coercion, immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True,
-                              allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
 
 
 class Registry(Generic[T]):
@@ -48,7 +49,8 @@ class Registry(Generic[T]):
         def add(cls: type[T]) -> type[T]:
             known = self._classes.get(name)
             if known is not None and (known.__module__, known.__qualname__) != (
-                cls.__module__, cls.__qualname__,
+                cls.__module__,
+                cls.__qualname__,
             ):
                 raise ValueError(
                     f"{self.name}: {name!r} is registered twice, by {known.__module__} and "

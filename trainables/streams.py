@@ -21,9 +21,7 @@ def derive(seed: int, *names: str | int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def generator(
-    seed: int, *names: str | int, device: torch.device | str = "cpu"
-) -> torch.Generator:
+def generator(seed: int, *names: str | int, device: torch.device | str = "cpu") -> torch.Generator:
     """A fresh generator on `device`, seeded by `derive`."""
     return torch.Generator(device=device).manual_seed(derive(seed, *names))
 

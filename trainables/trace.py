@@ -87,7 +87,9 @@ class Trace:
 
     def state(self) -> dict[str, Any]:
         return {
-            "epoch": self.epoch, "first_step": self.first_step, "length": self.length,
+            "epoch": self.epoch,
+            "first_step": self.first_step,
+            "length": self.length,
             "steps": self._steps,
             "values": {name: torch.stack(v).cpu() for name, v in self._values.items()},
             "weights": {name: [float(w) for w in v] for name, v in self._weights.items()},

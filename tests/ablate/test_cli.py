@@ -137,7 +137,7 @@ def test_ledger_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["ledger", "--out", str(tmp_path)]) == 0
     assert "done: " in capsys.readouterr().out
     trial_id = made.ledger.cells(made.sweep_id)[0]["trial_id"]
-    assert main(["ledger", trial_id[:10], "--out", str(tmp_path)]) == 0
+    assert main(["ledger", "show", trial_id[:10], "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["trial_id"].startswith(trial_id[:10])
 
 

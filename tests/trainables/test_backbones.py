@@ -204,9 +204,7 @@ def test_no_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_timm_weights_use_timms_normalisation(monkeypatch: pytest.MonkeyPatch) -> None:
     real = timm.create_model
-    monkeypatch.setattr(
-        timm, "create_model", lambda name, pretrained, **rest: real(name, **rest)
-    )
+    monkeypatch.setattr(timm, "create_model", lambda name, pretrained, **rest: real(name, **rest))
     backbone = build_backbone(config(name="resnet18", weights="timm"), 64)
     assert backbone.mean == pytest.approx((0.485, 0.456, 0.406))
     assert backbone.std == pytest.approx((0.229, 0.224, 0.225))
@@ -234,10 +232,7 @@ def test_a_broken_pair_says_what_to_reinstall(
 
 def test_timm_is_not_imported_before_it_is_needed() -> None:
     code = (
-        "import sys, trainables.backbones, trainables.data.features\n"
-        "print('timm' in sys.modules)"
+        "import sys, trainables.backbones, trainables.data.features\nprint('timm' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

@@ -89,7 +89,10 @@ def test_neutral_ddml_trains_as_plain_bit_for_bit(
     metrics = []
     for method in ({"name": "plain"}, {"name": "ddml", **DDML.NEUTRAL}):
         trial = config(
-            drawn, loss={"name": loss}, method=method, backbone={"mode": mode},
+            drawn,
+            loss={"name": loss},
+            method=method,
+            backbone={"mode": mode},
             training={"epochs": 3, "clip_norm": 0.5},
         )
         trainer = Trainer(trial, 0, runtime)
@@ -133,15 +136,22 @@ def test_running_statistics_move_where_bn_is_not_frozen(drawn: Path, runtime: Ru
     assert all(not torch.equal(value, after[name]) for name, value in before.items())
 
 
-@pytest.mark.parametrize("changes", [
-    {"optimizer": {"name": "sgd", "lr": 1e-2}},
-    {"optimizer": {"name": "adam"}, "schedule": {"name": "step", "step_epochs": 1}},
-    {"schedule": {"name": "cosine"}, "embedding": {"init": "pca"}},
-    {"schedule": {"name": "linear"}, "embedding": {"init": "orthogonal"}},
-    {**FINETUNE, "training": {"precision": "bf16", "channels_last": False}},
-    {**FINETUNE, "training": {"clip_value": None, "per_class": 1}, "embedding": {"init": "pca"}},
-    {"schedule": {"name": "constant"}, "training": {"clip_norm": 0.1}},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": {"name": "sgd", "lr": 1e-2}},
+        {"optimizer": {"name": "adam"}, "schedule": {"name": "step", "step_epochs": 1}},
+        {"schedule": {"name": "cosine"}, "embedding": {"init": "pca"}},
+        {"schedule": {"name": "linear"}, "embedding": {"init": "orthogonal"}},
+        {**FINETUNE, "training": {"precision": "bf16", "channels_last": False}},
+        {
+            **FINETUNE,
+            "training": {"clip_value": None, "per_class": 1},
+            "embedding": {"init": "pca"},
+        },
+        {"schedule": {"name": "constant"}, "training": {"clip_norm": 0.1}},
+    ],
+)
 def test_options_train(changes: Any, drawn: Path, runtime: Runtime) -> None:
     changes = {**changes, "training": {"epochs": 2, **changes.get("training", {})}}
     trial = config(drawn, **changes)
@@ -155,8 +165,11 @@ def test_options_train(changes: Any, drawn: Path, runtime: Runtime) -> None:
 def test_multipliers_scale_the_rates(drawn: Path, runtime: Runtime) -> None:
     multipliers = {"head": 2.0, "proxies": 50.0, "backbone": 0.0}
     trial = config(
-        drawn, **FINETUNE, optimizer={"lr": 1e-3, "multipliers": multipliers},
-        schedule={"name": "constant"}, training={"epochs": 1},
+        drawn,
+        **FINETUNE,
+        optimizer={"lr": 1e-3, "multipliers": multipliers},
+        schedule={"name": "constant"},
+        training={"epochs": 1},
     )
     trainer = Trainer(trial, 0, runtime)
     stem = trainer.network.state_dict()["backbone.model.conv_stem.weight"].clone()

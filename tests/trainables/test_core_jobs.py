@@ -76,9 +76,7 @@ def test_nothing_to_evaluate(drawn: Path, shared_cache: Path, tmp_path: Path) ->
         run(job(core_trials.config(drawn), shared_cache, tmp_path, mode="evaluate"))
 
 
-def test_another_trials_folder_is_refused(
-    drawn: Path, shared_cache: Path, tmp_path: Path
-) -> None:
+def test_another_trials_folder_is_refused(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
     trial = core_trials.config(drawn, training={"epochs": 1})
     run(job(trial, shared_cache, tmp_path))
     for other in (

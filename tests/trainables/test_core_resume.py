@@ -30,12 +30,19 @@ for event in run_job(json.loads(sys.argv[1])):
 
 def job(trial: Any, cache: Path, folder: Path, **changes: Any) -> dict[str, Any]:
     return {
-        "trial_id": "t", "config": trial.model_dump(mode="json"), "seed": 3,
+        "trial_id": "t",
+        "config": trial.model_dump(mode="json"),
+        "seed": 3,
         "runtime": {
-            "device": "cpu", "threads": 1, "cache_dir": str(cache), "trial_dir": str(folder),
+            "device": "cpu",
+            "threads": 1,
+            "cache_dir": str(cache),
+            "trial_dir": str(folder),
             "checkpoint_seconds": 0.0,
         },
-        "evaluate": ["val", "test"], "mode": "train", **changes,
+        "evaluate": ["val", "test"],
+        "mode": "train",
+        **changes,
     }
 
 
@@ -73,7 +80,10 @@ def test_killed_and_resumed_ends_in_the_same_bytes(
     mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
     trial = config(
-        drawn, backbone={"mode": mode}, method={"name": "ddml"}, schedule={"warmup_epochs": 1},
+        drawn,
+        backbone={"mode": mode},
+        method={"name": "ddml"},
+        schedule={"warmup_epochs": 1},
         training={"epochs": 5},
     )
     whole = in_another_process(job(trial, shared_cache, tmp_path / "whole"))
@@ -148,8 +158,10 @@ def names(checkpoints: Checkpoints) -> list[str]:
 
 def test_two_newest_and_their_best_are_kept(saved: Checkpoints) -> None:
     assert names(saved) == [
-        "best-000002.pt", "best-000004.pt",
-        "steps-0000000030-best-000002.pt", "steps-0000000040-best-000004.pt",
+        "best-000002.pt",
+        "best-000004.pt",
+        "steps-0000000030-best-000002.pt",
+        "steps-0000000040-best-000004.pt",
     ]
     found = saved.latest()
     assert found is not None

@@ -58,9 +58,7 @@ def measured(method: str, loss: str) -> dict[str, float]:
 
 
 def test_every_component_has_golden_values() -> None:
-    expected = {
-        (m, METHODS[m].REVISION, n, LOSSES[n].REVISION) for m in METHODS for n in LOSSES
-    }
+    expected = {(m, METHODS[m].REVISION, n, LOSSES[n].REVISION) for m in METHODS for n in LOSSES}
     assert set(GOLDEN) == expected
 
 

@@ -23,7 +23,10 @@ def test_sum_and_means() -> None:
     trace.add({"a": Term(number(1.0)), "b": Term(number(1.0), torch.tensor(2.0))})
     trace.check()
     assert trace.means() == {
-        "term/a/value": 2.0, "term/a/weight": 1.0, "term/b/value": 3.0, "term/b/weight": 1.25,
+        "term/a/value": 2.0,
+        "term/a/weight": 1.0,
+        "term/b/value": 3.0,
+        "term/b/weight": 1.25,
         "train/loss": (5.5 + 3.0) / 2,
     }
 

@@ -55,9 +55,7 @@ def train_images(
         boxes = centre_boxes(heights, widths, images.frame)
     else:
         boxes = random_boxes(heights, widths, config, draws, place)
-    pixels = crops(
-        images, index, boxes, size=size, flip=flip < config.flip, device=device
-    )
+    pixels = crops(images, index, boxes, size=size, flip=flip < config.flip, device=device)
     greyed = (grey < config.grey).to(pixels.device)
     if images.channels == 3 and config.grey > 0:
         pixels = torch.where(greyed[:, None, None, None], _luma(pixels), pixels)
@@ -130,7 +128,12 @@ def _fallback(heights: Tensor, widths: Tensor, config: AugmentConfig) -> Tensor:
 
 
 def crops(
-    images: Images, index: Tensor, boxes: Tensor, *, size: int, flip: Tensor,
+    images: Images,
+    index: Tensor,
+    boxes: Tensor,
+    *,
+    size: int,
+    flip: Tensor,
     device: torch.device | str,
 ) -> Tensor:
     """Boxes resized to S × S, bilinear: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
@@ -141,10 +144,15 @@ def crops(
     device = torch.device(device)
     flat, starts = images.batch(index, device)
     pixels = flat.view(-1, images.channels)
-    moved = torch.cat([
-        boxes, (starts // images.channels)[:, None], images.widths[index][:, None],
-        flip.long()[:, None],
-    ], 1).to(device)
+    moved = torch.cat(
+        [
+            boxes,
+            (starts // images.channels)[:, None],
+            images.widths[index][:, None],
+            flip.long()[:, None],
+        ],
+        1,
+    ).to(device)
     top, left, height, width, start, stride, mirrored = moved.unbind(1)
 
     low_y, high_y, share_y = _axis(top, height, size)

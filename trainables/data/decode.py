@@ -29,7 +29,9 @@ def decoded(path: Path, short: int) -> np.ndarray:
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         raise ConfigError(
-            str(path), f"an image that cannot be read ({error})", "a whole image file",
+            str(path),
+            f"an image that cannot be read ({error})",
+            "a whole image file",
             "Replace or remove the file",
         ) from error
     width, height = image.size

@@ -74,9 +74,7 @@ def _compute(config: TrialConfig, cache: Path, device: torch.device, folder: Pat
     images = load_dataset(config.data, cache).images.to(device)
     backbone = backbones.frozen_backbone(config.backbone, size).to(device)
     total = len(images)
-    LOG.info(
-        "computing %s features of %d images at %d px, once", config.backbone.name, total, size
-    )
+    LOG.info("computing %s features of %d images at %d px, once", config.backbone.name, total, size)
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
     begun = told = time.monotonic()
     with _all_threads(), torch.no_grad(), (folder / "features.npy").open("wb") as out:

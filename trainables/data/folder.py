@@ -90,7 +90,9 @@ def listing(root: Path) -> list[Path]:
         )
         if len(classes) < 2:
             raise ConfigError(
-                "data.root", f"{len(classes)} class folders in {root}", "at least 2",
+                "data.root",
+                f"{len(classes)} class folders in {root}",
+                "at least 2",
                 "Give the folder that holds one folder of images per class",
             )
         files: list[Path] = []
@@ -104,13 +106,17 @@ def listing(root: Path) -> list[Path]:
             ]
             if not inside:
                 raise ConfigError(
-                    str(folder), "no images", f"files ending in {' '.join(SUFFIXES)}",
+                    str(folder),
+                    "no images",
+                    f"files ending in {' '.join(SUFFIXES)}",
                     "Remove the folder, or put its images there",
                 )
             files += inside
     except OSError as error:
         raise ConfigError(
-            "data.root", f"{root}: {error.strerror}", "a readable folder of class folders",
+            "data.root",
+            f"{root}: {error.strerror}",
+            "a readable folder of class folders",
             "Check the path and its permissions",
         ) from error
     # By parts, so that a class's files stand together whatever characters names hold.
@@ -190,9 +196,7 @@ def _ahead(root: Path, files: list[Path], short: int) -> Iterator[np.ndarray]:
         try:
             while waiting:
                 yield waiting.popleft().result()
-                waiting.extend(
-                    pool.submit(decoded, root / file, short) for file in islice(rest, 1)
-                )
+                waiting.extend(pool.submit(decoded, root / file, short) for file in islice(rest, 1))
         finally:
             for future in waiting:
                 future.cancel()

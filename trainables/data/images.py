@@ -64,10 +64,12 @@ class Images:
             return self.flat, offsets
         sizes = self.heights[index] * self.widths[index] * self.channels
         starts = torch.cumsum(sizes, 0) - sizes
-        packed = torch.cat([
-            self.flat[offset : offset + size]
-            for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
-        ])
+        packed = torch.cat(
+            [
+                self.flat[offset : offset + size]
+                for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+            ]
+        )
         return packed.to(device, non_blocking=True), starts
 
     @staticmethod

@@ -60,15 +60,20 @@ def rebuild(name: str, source: Path, out: Path = HERE) -> Path:
     detail, licence = FILES[name]
     classes, column = batch.column("class"), batch.column(detail)
     draw = emoji_drawings(source) if name == "emoji" else glyph_drawings(source)
-    pixels = np.stack([
-        draw(label, kind)
-        for label, kind in zip(classes.to_pylist(), column.to_pylist(), strict=True)
-    ])
+    pixels = np.stack(
+        [
+            draw(label, kind)
+            for label, kind in zip(classes.to_pylist(), column.to_pylist(), strict=True)
+        ]
+    )
     return write_embedded(
-        name, pixels=pixels, labels=classes.indices.to_numpy(),
+        name,
+        pixels=pixels,
+        labels=classes.indices.to_numpy(),
         classes=classes.dictionary.to_pylist(),
         detail=(detail, column.indices.to_numpy(), column.dictionary.to_pylist()),
-        licence=licence, folder=out,
+        licence=licence,
+        folder=out,
     )
 
 
@@ -87,7 +92,9 @@ def emoji_drawings(source: Path) -> Callable[[str, str], np.ndarray]:
             found = sorted(source.glob(f"iconify-json-{family}-[0-9]*.tgz"))
             if not found:
                 raise ConfigError(
-                    "--source", f"no iconify-json-{family}-*.tgz in {source}", "the npm package",
+                    "--source",
+                    f"no iconify-json-{family}-*.tgz in {source}",
+                    "the npm package",
                     f"npm pack @iconify-json/{family}, at the version in ATTRIBUTION.md",
                 )
             with tarfile.open(found[0]) as archive:
@@ -109,11 +116,9 @@ def emoji_drawings(source: Path) -> Callable[[str, str], np.ndarray]:
         svg = (
             '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
             f'viewBox="{left} {top} {width} {height}" width="{width}" height="{height}">'
-            f'{icon["body"]}</svg>'
+            f"{icon['body']}</svg>"
         )
-        png = resvg.svg_to_bytes(
-            svg_string=svg, width=SIDE, height=SIDE, skip_system_fonts=True
-        )
+        png = resvg.svg_to_bytes(svg_string=svg, width=SIDE, height=SIDE, skip_system_fonts=True)
         image = Image.open(io.BytesIO(bytes(png))).convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         return np.asarray(Image.alpha_composite(white, image).convert("RGB"))
@@ -157,7 +162,8 @@ def glyph_drawings(source: Path) -> Callable[[str, str], np.ndarray]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m trainables.data.rebuild", description=__doc__,
+        prog="python -m trainables.data.rebuild",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", choices=sorted(FILES))

@@ -59,9 +59,12 @@ class Splits:
         if found is None:
             known = "train, test" if self.val is None else "train, val, test"
             raise ConfigError(
-                "evaluate", repr(name), f"one of {known}",
+                "evaluate",
+                repr(name),
+                f"one of {known}",
                 'Protocol "paper" trains on all training classes: there is no validation split'
-                if name == "val" else "",
+                if name == "val"
+                else "",
             )
         return found
 
@@ -113,9 +116,7 @@ def _train_and_test(dataset: Dataset, config: SplitConfig) -> tuple[list[str], l
 def _dealt(names: list[str], config: SplitConfig) -> list[str]:
     if config.order == "sorted":
         return names
-    order = torch.randperm(
-        len(names), generator=streams.generator(config.seed, "data.split")
-    )
+    order = torch.randperm(len(names), generator=streams.generator(config.seed, "data.split"))
     return [names[place] for place in order.tolist()]
 
 
@@ -126,7 +127,9 @@ def _share(share: float, classes: int, path: str, keep: int = 1) -> int:
     """
     if classes < 2:
         raise ConfigError(
-            path, f"{classes} class to divide", "at least 2 (3 in all, with a validation split)",
+            path,
+            f"{classes} class to divide",
+            "at least 2 (3 in all, with a validation split)",
             "Add class folders, or use data.split.protocol: paper",
         )
     return max(1, min(round(share * classes), classes - keep))

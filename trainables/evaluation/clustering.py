@@ -8,10 +8,14 @@ start). Rows are brought to unit length first, as papers cluster cosine embeddin
 
 from __future__ import annotations
 
+import logging
+from functools import cache
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor
+
+logger = logging.getLogger(__name__)
 
 ITERATIONS = 20
 DISTANCE_BYTES = 64 * 2**20
@@ -21,8 +25,21 @@ def nmi(embeddings: Tensor, labels: Tensor, *, seed: int) -> float:
     """Normalised mutual information, arithmetic mean: 2·I(c, y)/(H(c) + H(y)), in [0, 1]."""
     rows = torch.nn.functional.normalize(embeddings.float(), dim=1)
     k = len(torch.unique(labels))
-    clusters = (kmeans_faiss if find_spec("faiss") else kmeans_torch)(rows, k, seed=seed)
+    clusters = (kmeans_faiss if _faiss_imports() else kmeans_torch)(rows, k, seed=seed)
     return mutual_information(clusters, labels)
+
+
+@cache
+def _faiss_imports() -> bool:
+    """Whether faiss is there and loads; one that is there and does not load is logged."""
+    if find_spec("faiss") is None:
+        return False
+    try:
+        import faiss  # noqa: F401
+    except ImportError as error:
+        logger.warning("faiss does not load (%s): k-means runs in torch", error)
+        return False
+    return True
 
 
 def mutual_information(a: Tensor, b: Tensor) -> float:
@@ -47,7 +64,11 @@ def kmeans_faiss(rows: Tensor, k: int, *, seed: int) -> Tensor:
     data = rows.cpu().numpy()
     # All items take part, as in the torch path: faiss would draw 256 per centre.
     clustering = faiss.Kmeans(
-        data.shape[1], k, niter=ITERATIONS, seed=seed, min_points_per_centroid=1,
+        data.shape[1],
+        k,
+        niter=ITERATIONS,
+        seed=seed,
+        min_points_per_centroid=1,
         max_points_per_centroid=len(data),
     )
     clustering.train(data)
@@ -82,8 +103,6 @@ def _assign(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
     """Nearest centre of each row and the squared distance to it, in blocks."""
     block = max(1, DISTANCE_BYTES // (4 * len(centres)))
     squares = (centres**2).sum(1)
-    found = [
-        (squares - 2 * part @ centres.T).min(1) for part in torch.split(rows, block)
-    ]
+    found = [(squares - 2 * part @ centres.T).min(1) for part in torch.split(rows, block)]
     nearest = torch.cat([part.indices for part in found])
     return nearest, torch.cat([part.values for part in found]) + (rows**2).sum(1)

@@ -88,8 +88,14 @@ def _ranking(
     count = dict.fromkeys(wanted, 0)
     itself = torch.arange(len(labels), device=labels.device)
     for near in neighbours(
-        embeddings, labels, embeddings, labels,
-        score=score, depth=depth, self_index=itself, block=block,
+        embeddings,
+        labels,
+        embeddings,
+        labels,
+        score=score,
+        depth=depth,
+        self_index=itself,
+        block=block,
     ):
         for name, metric in wanted.items():
             value, counts = metric(near)
@@ -98,7 +104,8 @@ def _ranking(
     for name, queries in count.items():
         if queries == 0:
             raise ConfigError(
-                f"metrics.{name}", "a split whose classes have one image each",
+                f"metrics.{name}",
+                "a split whose classes have one image each",
                 "at least one class with two images",
             )
     return {name: total[name] / count[name] for name in wanted}

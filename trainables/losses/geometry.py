@@ -29,7 +29,9 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
     if geometry.kind == "l2":
         return -safe_sqrt(squared_distance(query, reference))
     raise ConfigError(
-        "loss.geometry", repr(geometry.kind), "one of cosine, dot, l2, l2sq",
+        "loss.geometry",
+        repr(geometry.kind),
+        "one of cosine, dot, l2, l2sq",
         "Give a loss with another geometry its own Method.score",
     )
 

@@ -98,9 +98,7 @@ class DDML(Plain):
         loss: Loss,
         classes: int,
     ) -> None:
-        super().__init__(
-            config, features=features, embedding=embedding, loss=loss, classes=classes
-        )
+        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
         self.alpha: float | Tensor = config.alpha
         self.beta: float | Tensor = config.beta
         self.gamma: float | Tensor = config.gamma
@@ -115,9 +113,7 @@ class DDML(Plain):
         self.decoder: NormSoftmax | None = None
         if loss.references() is None:
             with streams.part("ddml.decoder"):
-                self.decoder = NormSoftmax(
-                    NormSoftmax.Config(), classes=classes, dim=embedding.dim
-                )
+                self.decoder = NormSoftmax(NormSoftmax.Config(), classes=classes, dim=embedding.dim)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator

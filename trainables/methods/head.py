@@ -24,7 +24,8 @@ def linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
     """
     if embedding.init == "pca" and embedding.dim > features:
         raise ConfigError(
-            "embedding.dim", f"{embedding.dim} with init pca",
+            "embedding.dim",
+            f"{embedding.dim} with init pca",
             f"at most the backbone's {features} features",
             "Lower the dimension or take init orthogonal",
         )

@@ -38,9 +38,7 @@ class Plain(Method):
         loss: Loss,
         classes: int,
     ) -> None:
-        super().__init__(
-            config, features=features, embedding=embedding, loss=loss, classes=classes
-        )
+        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
         with streams.part("head"):
             self.head = linear_head(features, embedding)
 

@@ -28,8 +28,11 @@ def ragged(channels: int = 3) -> Images:
     pixels = [torch.randint(256, (h, w, channels), generator=g).byte() for h, w in sizes]
     lengths = torch.tensor([p.numel() for p in pixels])
     return Images(
-        torch.cat([p.flatten() for p in pixels]), lengths.cumsum(0) - lengths,
-        torch.tensor([h for h, _ in sizes]), torch.tensor([w for _, w in sizes]), channels,
+        torch.cat([p.flatten() for p in pixels]),
+        lengths.cumsum(0) - lengths,
+        torch.tensor([h for h, _ in sizes]),
+        torch.tensor([w for _, w in sizes]),
+        channels,
         frame=224 / 256,
     )
 
@@ -39,8 +42,14 @@ def ragged(channels: int = 3) -> Images:
 def test_crops_equal_torchvision(channels: int, size: int) -> None:
     images, index = ragged(channels), torch.tensor([4, 0, 1, 2, 3, 0])
     boxes = torch.tensor(
-        [[3, 10, 20, 61], [0, 0, 40, 30], [5, 50, 12, 3], [10, 20, 1, 1], [0, 0, 9, 9],
-         [7, 2, 30, 28]]
+        [
+            [3, 10, 20, 61],
+            [0, 0, 40, 30],
+            [5, 50, 12, 3],
+            [10, 20, 1, 1],
+            [0, 0, 9, 9],
+            [7, 2, 30, 28],
+        ]
     )
     flip = torch.tensor([False, True, False, True, True, False])
     found = crops(images, index, boxes, size=size, flip=flip, device="cpu")
@@ -88,9 +97,7 @@ def test_boxes_have_torchvisions_distribution() -> None:
         [RandomResizedCrop.get_params(blank, [0.16, 1.0], [0.75, 4 / 3]) for _ in range(n)]
     ).double()
     for statistic in (torch.mean, torch.std):
-        torch.testing.assert_close(
-            statistic(ours, 0), statistic(theirs, 0), rtol=0.06, atol=0.6
-        )
+        torch.testing.assert_close(statistic(ours, 0), statistic(theirs, 0), rtol=0.06, atol=0.6)
     top, left, height, width = ours.T
     assert (top >= 0).all() and (left >= 0).all() and (height >= 1).all() and (width >= 1).all()
     assert (top + height <= h).all() and (left + width <= w).all()
@@ -115,8 +122,14 @@ def test_draws_depend_on_the_generator_alone() -> None:
 
     def made(seed: int, rows: Images = images) -> torch.Tensor:
         return train_images(
-            rows, index, config=config, size=24, mean=HALF, std=HALF,
-            generator=generator(seed, "augment"), device="cpu",
+            rows,
+            index,
+            config=config,
+            size=24,
+            mean=HALF,
+            std=HALF,
+            generator=generator(seed, "augment"),
+            device="cpu",
         )
 
     first = made(0)
@@ -140,8 +153,14 @@ def test_switched_off_it_is_the_evaluation_crop() -> None:
     images, index = ragged(), torch.tensor([0, 1, 2])
     config = AugmentConfig(crop_scale=(1, 1), flip=0, grey=0)
     found = train_images(
-        images, index, config=config, size=20, mean=HALF, std=HALF,
-        generator=generator(0, "x"), device="cpu",
+        images,
+        index,
+        config=config,
+        size=20,
+        mean=HALF,
+        std=HALF,
+        generator=generator(0, "x"),
+        device="cpu",
     )
     wanted = eval_images(images, index, size=20, mean=HALF, std=HALF, device="cpu")
     assert torch.equal(found, wanted)
@@ -151,8 +170,14 @@ def test_flip_and_grey_always() -> None:
     images, index = ragged(), torch.tensor([2])
     config = AugmentConfig(crop_scale=(1, 1), flip=1, grey=1)
     found = train_images(
-        images, index, config=config, size=56, mean=(0, 0, 0), std=(1, 1, 1),
-        generator=generator(0, "x"), device="cpu",
+        images,
+        index,
+        config=config,
+        size=56,
+        mean=(0, 0, 0),
+        std=(1, 1, 1),
+        generator=generator(0, "x"),
+        device="cpu",
     )
     plain = eval_images(images, index, size=56, mean=(0, 0, 0), std=(1, 1, 1), device="cpu")
     wanted = tv.rgb_to_grayscale(plain, 3).flip(-1)

@@ -39,7 +39,8 @@ print(sorted(f.name for f in folder.iterdir()))
 def start(folder: Path, pause: float) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WRITE, cache.__file__, str(folder), str(pause)],
-        stdout=subprocess.PIPE, text=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -113,7 +114,8 @@ def test_a_full_disk_says_where_and_what_to_do(tmp_path: Path, code: int) -> Non
 def test_a_really_full_disk(tmp_path: Path) -> None:
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
-        check=False, capture_output=True,
+        check=False,
+        capture_output=True,
     )
     if mounted.returncode:
         pytest.skip("may not mount here")

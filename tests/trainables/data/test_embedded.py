@@ -68,8 +68,13 @@ def test_a_stray_write_changes_neither_file_nor_neighbour(tmp_path: Path) -> Non
 def test_writer_and_reader_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 4, 3), dtype=np.uint8)
     write_embedded(
-        "emoji", pixels=pixels, labels=np.array([0, 0, 1, 1, 2, 2]), classes=["a", "b", "c"],
-        detail=("family", np.arange(6) % 2, ["x", "y"]), licence="none", folder=tmp_path,
+        "emoji",
+        pixels=pixels,
+        labels=np.array([0, 0, 1, 1, 2, 2]),
+        classes=["a", "b", "c"],
+        detail=("family", np.arange(6) % 2, ["x", "y"]),
+        licence="none",
+        folder=tmp_path,
     )
     monkeypatch.setattr(Emoji, "FOLDER", tmp_path)
     data = Emoji.load(DataConfig(name="emoji"), tmp_path / "cache")

@@ -27,10 +27,12 @@ def config(tmp_path: Path) -> TrialConfig:
         for i in range(3):
             noise = np.random.default_rng([c, i]).integers(0, 256, (40, 30 + i, 3), dtype=np.uint8)
             Image.fromarray(noise).save(tmp_path / "data" / str(c) / f"{i}.png")
-    return TrialConfig.model_validate({
-        "data": {"name": "folder", "root": str(tmp_path / "data"), "image_size": 32},
-        "backbone": {"name": "test_resnet", "weights": "none", "mode": "frozen"},
-    })
+    return TrialConfig.model_validate(
+        {
+            "data": {"name": "folder", "root": str(tmp_path / "data"), "image_size": 32},
+            "backbone": {"name": "test_resnet", "weights": "none", "mode": "frozen"},
+        }
+    )
 
 
 def changed(config: TrialConfig, part: str, **values: object) -> TrialConfig:
@@ -49,9 +51,16 @@ def test_equal_the_backbones_outputs(
     images = load_dataset(config.data, tmp_path / "cache").images
     backbone = frozen_backbone(config.backbone, 32)
     with torch.no_grad():
-        wanted = backbone(eval_images(
-            images, torch.arange(12), size=32, mean=backbone.mean, std=backbone.std, device="cpu"
-        ))
+        wanted = backbone(
+            eval_images(
+                images,
+                torch.arange(12),
+                size=32,
+                mean=backbone.mean,
+                std=backbone.std,
+                device="cpu",
+            )
+        )
     torch.testing.assert_close(torch.from_numpy(found), wanted, atol=1e-5, rtol=1e-4)
 
 
@@ -59,9 +68,7 @@ def test_computed_once(
     config: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = np.array(cached_features(config, tmp_path / "cache"))
-    monkeypatch.setattr(
-        backbones, "frozen_backbone", lambda *a, **k: pytest.fail("computed again")
-    )
+    monkeypatch.setattr(backbones, "frozen_backbone", lambda *a, **k: pytest.fail("computed again"))
     # What trains nothing in a frozen backbone shares the features.
     same = changed(config, "backbone", freeze_bn=False, hold=("conv1",))
     assert np.array_equal(cached_features(same, tmp_path / "cache"), first)
@@ -103,8 +110,6 @@ def test_cached_features_need_no_timm(config: TrialConfig, tmp_path: Path) -> No
         f"config = TrialConfig.model_validate_json({config.model_dump_json()!r})\n"
         f"print(cached_features(config, Path({str(tmp_path / 'cache')!r})).shape)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("(12, ")

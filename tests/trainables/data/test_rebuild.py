@@ -25,7 +25,9 @@ def test_emoji_are_drawn_on_white_through_aliases(tmp_path: Path) -> None:
     pytest.importorskip("resvg_py")
     icons = {
         "icons": {"square": {"body": '<path fill="#f00" d="M4 4h8v8H4z"/>'}},
-        "aliases": {"box": {"parent": "square"}}, "width": 16, "height": 16,
+        "aliases": {"box": {"parent": "square"}},
+        "width": 16,
+        "height": 16,
     }
     raw = json.dumps(icons).encode()
     with tarfile.open(tmp_path / "iconify-json-noto-1.0.0.tgz", "w:gz") as archive:

@@ -18,8 +18,13 @@ def labels_of(sizes: list[int]) -> torch.Tensor:
 
 
 @settings(deadline=None, max_examples=150)
-@given(SIZES, st.integers(2, 5), st.integers(1, 8), st.sampled_from(["any", "class_major"]),
-       st.integers(0, 3))
+@given(
+    SIZES,
+    st.integers(2, 5),
+    st.integers(1, 8),
+    st.sampled_from(["any", "class_major"]),
+    st.integers(0, 3),
+)
 def test_every_batch(sizes: list[int], m: int, k: int, layout, epoch: int) -> None:
     assume(k <= len(sizes))
     labels = labels_of(sizes)

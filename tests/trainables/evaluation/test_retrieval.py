@@ -39,14 +39,14 @@ CASES = {
         torch.zeros(20, 3) * (torch.randint(2, (20, 1), generator=g) * 2 - 1),
         torch.randint(4, (20,), generator=g),
     ),
-    "duplicates": lambda g: (
-        quarters(12, 6, g).repeat(5, 1), torch.randint(6, (60,), generator=g)
-    ),
+    "duplicates": lambda g: (quarters(12, 6, g).repeat(5, 1), torch.randint(6, (60,), generator=g)),
     "imbalanced": lambda g: (
-        quarters(60, 8, g), torch.cat([torch.zeros(45), torch.arange(15) // 3 + 1]).long()
+        quarters(60, 8, g),
+        torch.cat([torch.zeros(45), torch.arange(15) // 3 + 1]).long(),
     ),
     "one-image classes": lambda g: (
-        quarters(40, 8, g), torch.cat([torch.arange(20), torch.arange(20) // 4 + 20])
+        quarters(40, 8, g),
+        torch.cat([torch.arange(20), torch.arange(20) // 4 + 20]),
     ),
     "one class": lambda g: (quarters(20, 4, g), torch.zeros(20).long()),
     "fewer items than k": lambda g: (quarters(5, 4, g), torch.tensor([0, 0, 1, 1, 0])),
@@ -81,7 +81,8 @@ def test_equals_pytorch_metric_learning(case: str) -> None:
     _, y = CASES[case](g)
     x = torch.nn.functional.normalize(torch.randn(len(y), 24, generator=g), dim=1)
     theirs = calculator.AccuracyCalculator(
-        include=("r_precision", "mean_average_precision_at_r"), k="max_bin_count",
+        include=("r_precision", "mean_average_precision_at_r"),
+        k="max_bin_count",
         device=torch.device("cpu"),
     ).get_accuracy(x, y)
     ours = evaluate(x, y, score=dot, metrics=("r_precision", "map_at_r"))

@@ -24,7 +24,8 @@ PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
 
 def built(method: str, loss: str, **embedding: Any) -> Method:
     config = TrialConfig(
-        method={"name": method}, loss={"name": loss},
+        method={"name": method},
+        loss={"name": loss},
         embedding={"dim": D, **embedding},
     )
     return build_method(config, features=FEATURES, classes=C, seed=5)
@@ -89,8 +90,10 @@ def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
 @pytest.mark.parametrize(("method", "loss"), PAIRS)
 @settings(max_examples=12, deadline=None)
 @given(
-    batch=st.integers(1, 5).map(lambda n: 2 * n), scale=st.sampled_from([0.0, 1e-4, 1.0, 1e4]),
-    equal=st.booleans(), low_precision=st.booleans(),
+    batch=st.integers(1, 5).map(lambda n: 2 * n),
+    scale=st.sampled_from([0.0, 1e-4, 1.0, 1e4]),
+    equal=st.booleans(),
+    low_precision=st.booleans(),
 )
 def test_any_batch_is_finite(  # noqa: PLR0917
     method: str, loss: str, batch: int, scale: float, equal: bool, low_precision: bool

@@ -61,8 +61,11 @@ def built(method: str = "ddml", loss: str = "normsoftmax", **options: Any) -> An
     base = loss_of(loss)
     with streams.seeded(0, "init", "method"):
         return METHODS[method](
-            METHODS[method].Config(**options), features=FEATURES,
-            embedding=EmbeddingConfig(dim=D), loss=base, classes=C,
+            METHODS[method].Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=base,
+            classes=C,
         ).double()
 
 
@@ -98,11 +101,13 @@ def test_terms_by_loops(loss: str) -> None:
     proxies = proxies_of(method)
     compare(method, terms["agnostic"].value, oracle.agnostic(state.sample, proxies, SCALE))
     compare(
-        method, terms["specific"].value,
+        method,
+        terms["specific"].value,
         oracle.specific(state.specific_sample, LABELS, proxies, SCALE),
     )
     compare(
-        method, terms["split"].value,
+        method,
+        terms["split"].value,
         oracle.split_closed(state.specific_mean, state.specific_std),
     )
 
@@ -128,15 +133,14 @@ def test_encoders_by_hand() -> None:
 def test_sampled_split_by_loops_and_its_mean_is_the_closed_form() -> None:
     method = built(split="sampled")
     state, terms = step(method)
-    expected = oracle.split_sampled(
-        state.specific_mean, state.specific_std, state.specific_sample
-    )
+    expected = oracle.split_sampled(state.specific_mean, state.specific_std, state.specific_sample)
     compare(method, terms["split"].value, expected)
 
     state = DDMLState(*(getattr(state, f.name).detach() for f in dataclasses.fields(state)))
     noise = torch.randn(40_000, B, D, dtype=torch.float64, generator=streams.generator(0, "many"))
     many = dataclasses.replace(
-        state, specific_noise=noise,
+        state,
+        specific_noise=noise,
         specific_sample=state.specific_mean + state.specific_std * noise,
     )
     closed = built()._split(state)

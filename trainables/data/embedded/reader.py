@@ -83,7 +83,9 @@ class _Embedded:
         found = hashlib.sha256(raw).hexdigest()
         if found != entry["file_sha256"]:
             raise ConfigError(
-                str(path), f"SHA-256 {found[:12]}…", f"{entry['file_sha256'][:12]}…",
+                str(path),
+                f"SHA-256 {found[:12]}…",
+                f"{entry['file_sha256'][:12]}…",
                 "The file is damaged; reinstall the package",
             )
         batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
@@ -98,7 +100,9 @@ class _Embedded:
         ).reshape(-1, size)
         if content_sha256(flat, labels, classes) != entry["content_sha256"]:
             raise ConfigError(
-                str(path), "other pixels than the manifest names", "those of this version",
+                str(path),
+                "other pixels than the manifest names",
+                "those of this version",
                 "The decoder does not fit the file; reinstall pyarrow and the package",
             )
         pixels = flat.reshape(-1, height, width, *([channels] if channels > 1 else []))
