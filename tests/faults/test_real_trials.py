@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import os
@@ -83,8 +84,15 @@ def start(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def tables(folder: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in folder.glob("out/reports/*/table_*.csv")}
+def tables(folder: Path) -> dict[str, list[dict[str, str]]]:
+    """Every table but for the run ids, which each store draws anew."""
+    found = {}
+    for path in folder.glob("out/reports/*/table_*.csv"):
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert all(row.pop("run_ids") for row in rows)
+        found[path.name] = rows
+    return found
 
 
 def facts(folder: Path) -> dict[str, Any]:
