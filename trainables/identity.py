@@ -27,7 +27,11 @@ CORE_REVISION = 1
 
 
 def identity_dump(config: BaseModel) -> dict[str, Any]:
-    """JSON-able dump of `config` without the fields marked `identity=False`, at any depth."""
+    """JSON-able dump of `config` at any depth, without fields marked `identity=False` or None.
+
+    None always means that a thing is absent, so that an option that comes later and is off by
+    default leaves the trials of before what they were.
+    """
     dump: dict[str, Any] = config.model_dump(mode="json")
     for name, field in type(config).model_fields.items():
         extra = field.json_schema_extra
@@ -35,7 +39,9 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
             del dump[name]
             continue
         value = getattr(config, name)
-        if isinstance(value, BaseModel):
+        if value is None:
+            del dump[name]
+        elif isinstance(value, BaseModel):
             dump[name] = identity_dump(value)
     return dump
 

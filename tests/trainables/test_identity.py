@@ -52,3 +52,10 @@ def test_a_revision_makes_another_trial(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_trial_id() -> None:
     assert trial_id("0123456789abcdef" * 4, 12) == "0123456789abcdef-s12"
+
+
+def test_an_option_that_is_off_leaves_the_trial_what_it_was() -> None:
+    dump = identity_dump(TrialConfig())
+    assert "clip_norm" not in dump["training"] and "clip_value" in dump["training"]
+    off = TrialConfig(training={"clip_value": None})
+    assert config_hash(off, "f") != config_hash(TrialConfig(), "f")
