@@ -1,0 +1,75 @@
+"""Measured tables in the README, copied from a report and never typed.
+
+    python -m reports.readme runs/reports/ddml-…/report.md README.md
+
+Between `<!-- report ddml -->` and `<!-- end report -->` stand the tables of the report whose title
+is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its place, and
+what followed it is replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from reports.errors import ReportError
+
+HEAD = re.compile(r"^- (Sweep|First started|Data set|Commit|Device|Threads): (.*)$", re.MULTILINE)
+
+
+def section(report: str, title: str) -> str:
+    """What stands under `### title` in a report's Markdown, up to the next heading.
+
+    Raises:
+        ReportError: no such title.
+    """
+    found = re.search(
+        rf"^### {re.escape(title)}\n+(.*?)(?=^##|\Z)", report, re.DOTALL | re.MULTILINE
+    )
+    if found is None:
+        titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
+        raise ReportError(f"found no table {title!r} in the report; expected one of: {titles}")
+    return found.group(1).strip()
+
+
+def filled(readme: str, report: str) -> str:
+    """`readme` with the block of the report's sweep filled anew.
+
+    Raises:
+        ReportError: no block for this sweep, or a title that the report does not have.
+    """
+    head = dict(HEAD.findall(report))
+    name = head["Sweep"].split(" ")[0]
+    block = re.compile(
+        rf"(<!-- report {re.escape(name)} -->\n)(.*?)(<!-- end report -->)", re.DOTALL
+    )
+    found = block.search(readme)
+    if found is None:
+        raise ReportError(f"found no `<!-- report {name} -->` … `<!-- end report -->` to fill")
+    source = (
+        f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
+        f"{head['First started']}, on {head['Data set']}, {head['Device']}, "
+        f"{head['Threads']} thread a trial."
+    )
+    parts = [source]
+    for title in re.findall(r"<!-- table: (.*?) -->", found.group(2)):
+        parts.append(f"<!-- table: {title} -->\n**{title}**\n\n{section(report, title)}")
+    text = "\n\n".join(parts)
+    return f"{readme[: found.start()]}{found.group(1)}{text}\n{readme[found.start(3) :]}"
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    report, readme = Path(arguments[0]), Path(arguments[1])
+    readme.write_text(
+        filled(readme.read_text(encoding="utf-8"), report.read_text(encoding="utf-8")),
+        encoding="utf-8",
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
