@@ -52,10 +52,11 @@ def filled(readme: str, report: str) -> str:
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, "
         f"{head['Threads']} thread a trial."
     )
-    parts = [source]
-    for title in re.findall(r"<!-- table: (.*?) -->", found.group(2)):
-        parts.append(f"<!-- table: {title} -->\n**{title}**\n\n{section(report, title)}")
-    text = "\n\n".join(parts)
+    tables = (
+        f"<!-- table: {title} -->\n**{title}**\n\n{section(report, title)}"
+        for title in re.findall(r"<!-- table: (.*?) -->", found.group(2))
+    )
+    text = "\n\n".join([source, *tables])
     return f"{readme[: found.start()]}{found.group(1)}{text}\n{readme[found.start(3) :]}"
 
 
