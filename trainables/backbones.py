@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.errors import ConfigError
+from trainables.folding import fold_frozen_norms
 from trainables.streams import seeded
 from trainables.weights import PACKAGED_MEAN_STD, load_weights
 
@@ -113,6 +114,9 @@ def build_backbone(
     with _explained(config, image_size):
         features, pooling = _probe(model, config, image_size)
     _hold(model, config.hold)
+    if folds(config):
+        folded = fold_frozen_norms(model, _picture(image_size))
+        LOG.info("%d frozen BatchNorms folded into their convolutions", folded)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     return Backbone(
@@ -124,6 +128,11 @@ def build_backbone(
         freeze_bn=config.freeze_bn,
         channels_last=channels_last,
     ).train()
+
+
+def folds(config: BackboneConfig) -> bool:
+    """Whether norms are folded: where their statistics are fixed while their weights train."""
+    return config.mode == "finetune" and config.freeze_bn
 
 
 def frozen_backbone(
@@ -219,8 +228,7 @@ def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[i
     was = model.training
     model.eval()
     with torch.no_grad():
-        image = torch.linspace(-1, 1, 3 * image_size**2).view(1, 3, image_size, image_size)
-        maps = model.forward_features(image)  # type: ignore[operator]
+        maps = model.forward_features(_picture(image_size))  # type: ignore[operator]
         own = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
     model.train(was)
     plain = maps.dim() == 4 and maps.shape[1] == own.shape[1]
@@ -228,6 +236,10 @@ def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[i
         return own.shape[1], config.pool
     LOG.info("%s pools in its own way; backbone.pool does not apply", config.name)
     return own.shape[1], "timm"
+
+
+def _picture(side: int) -> Tensor:
+    return torch.linspace(-1, 1, 3 * side**2).view(1, 3, side, side)
 
 
 def _hold(model: nn.Module, prefixes: tuple[str, ...]) -> None:

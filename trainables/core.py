@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
+from trainables.assembly import assemble
 from trainables.checkpoints import Checkpoints
 from trainables.config import TrialConfig
 from trainables.data import load_splits
@@ -29,11 +30,10 @@ from trainables.devices import describe, resolve_device
 from trainables.evaluation import EVALUATOR, METRICS, PER_EPOCH, evaluate
 from trainables.export import EXPORT, write_export
 from trainables.identity import config_hash
-from trainables.inputs import Features, Inputs, Pictures
 from trainables.job import run_job
+from trainables.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
-from trainables.model import Network, build_method, build_trial_backbone
-from trainables.optim import Schedule, build_optimizer, set_rates
+from trainables.optim import Schedule, set_rates
 from trainables.results import EpochReport, FinalReport, Runtime
 from trainables.trace import Trace
 
@@ -76,10 +76,18 @@ class Trainer:
         self.device = resolve_device(runtime.device)
         if runtime.threads is not None:
             torch.set_num_threads(runtime.threads)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         self.splits = load_splits(config.data, runtime.cache_dir)
         self.selection = self.splits.selection
         self.hash = config_hash(config, self.splits.fingerprint)
-        self._build()
+        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device)
+        self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer
+        self.parameters, self.generators = parts.parameters, parts.generators
+        self.labels = self.splits.train.labels.to(self.device)
+        per_epoch = len(self._batches(0))
+        self.schedule = Schedule(config.schedule, config.training.epochs, per_epoch)
+        self.total_steps = config.training.epochs * per_epoch
 
         self.epoch = 0  # whole epochs done
         self.steps = 0  # optimiser steps done
@@ -103,35 +111,6 @@ class Trainer:
             with torch.no_grad():
                 blocks = self.inputs.blocks(self.splits.train)
                 self.network.method.fit(torch.cat([self.network.features(b) for b in blocks]))
-
-    def _build(self) -> None:
-        config = self.config
-        backbone = None
-        self.inputs: Inputs
-        if config.backbone.mode == "frozen":
-            self.inputs = Features(config, self.splits, self.runtime.cache_dir, self.device)
-        else:
-            backbone = build_trial_backbone(config, self.seed)
-            self.inputs = Pictures(config, self.splits, backbone, self.device)
-        method = build_method(
-            config,
-            features=self.inputs.width,
-            classes=len(self.splits.train.classes),
-            seed=self.seed,
-        )
-        self.network = Network(config, backbone, method, self.inputs.width).to(self.device)
-        groups = self.network.param_groups("main")
-        self.parameters = [parameter for group in groups for parameter in group.params]
-        self.optimizer = build_optimizer(config.optimizer, groups, self.device)
-        self.labels = self.splits.train.labels.to(self.device)
-        training = config.training
-        per_epoch = len(self._batches(0))
-        self.schedule = Schedule(config.schedule, training.epochs, per_epoch)
-        self.total_steps = training.epochs * per_epoch
-        self.generators = {
-            name: torch.Generator("cpu" if name == "augment" else self.device)
-            for name in ("augment", "prepare", "method", "loss")
-        }
 
     # --- the loop ------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from trainables import backbones
+from trainables import backbones, folding
 from trainables.config import TrialConfig
 from trainables.data import DATASETS, features
 from trainables.losses.base import LOSSES
@@ -49,7 +49,7 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
 def component_revisions(config: TrialConfig) -> dict[str, int]:
     """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
     loss, method = _name(config.loss), _name(config.method)
-    return {
+    found = {
         f"loss.{loss}": LOSSES[loss].REVISION,
         f"method.{method}": METHODS[method].REVISION,
         f"data.{config.data.name}": DATASETS[config.data.name].REVISION,
@@ -57,6 +57,9 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
         "features": features.REVISION,
         "core": CORE_REVISION,
     }
+    if backbones.folds(config.backbone):
+        found["folding"] = folding.REVISION
+    return found
 
 
 def config_hash(config: TrialConfig, fingerprint: str) -> str:
