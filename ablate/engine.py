@@ -28,13 +28,15 @@ from ablate.ray_session import ray_session
 from ablate.resources import Request
 
 RETRIES = 3
+TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
 log = logging.getLogger("ablate.engine")
 
 
 class Tracking(Protocol):
     """What the engine wants of `ablate.tracking.Tracker`."""
 
-    def start(self) -> None: ...
+    def start(self, *, wait: bool = True) -> None: ...
+    def ready(self, timeout: float | None = None) -> bool: ...
     def notify(self, trial_id: str) -> None: ...
     def close(self, status: Any) -> bool: ...
 
@@ -126,7 +128,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 deadline=deadline, retry_failed=settings.retry_failed,
             )  # fmt: skip
             if not dispatch.exhausted:
-                interrupted = _fit(plan, settings, dispatch, owner)
+                interrupted = _fit(plan, settings, dispatch, owner, tracker)
             outcome = _outcome(plan, dispatch, interrupted)
             status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
         finally:
@@ -143,7 +145,7 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
     tracker: Tracking = Tracker(
         settings.ledger, settings.tracking_uri, plan.sweep_id, plan.spec.name
     )
-    tracker.start()
+    tracker.start(wait=False)  # it imports MLflow while Ray starts
     return tracker
 
 
@@ -169,7 +171,9 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None) -> Outcome
     )  # fmt: skip
 
 
-def _fit(plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner) -> int | None:
+def _fit(
+    plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner, tracker: Tracking | None
+) -> int | None:
     """The Tune run; returns the signal that stopped it, if one did."""
     import os
 
@@ -180,6 +184,8 @@ def _fit(plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner) -> in
             with ray_session(settings.address, settings.request) as parallel:
                 board = Board(dispatch, parallel, settings.out / "logs" / f"{name}.log")
                 try:
+                    if tracker is not None:
+                        tracker.ready(TRACKER_SECONDS)
                     _tune(settings, dispatch, owner, board, scratch)
                 finally:
                     board.close()

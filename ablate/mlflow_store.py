@@ -7,6 +7,7 @@ late: it costs seconds.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sqlite3
@@ -108,3 +109,15 @@ def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any
         token = page.token
         if not token:
             return runs
+
+
+def settle(tracking_uri: str) -> None:
+    """Bring a SQLite store's journal into its file, so that the file alone is the store."""
+    path = sqlite_file(tracking_uri)
+    if path is not None and path.is_file():
+        # Somebody who is reading it now leaves the journal behind when done: as good.
+        with (
+            contextlib.suppress(sqlite3.OperationalError),
+            contextlib.closing(sqlite3.connect(path, timeout=5)) as connection,
+        ):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -2,11 +2,15 @@
 
 Every method may fail while the store is away and may then be called again: what was written is
 found again, by the ledger's table of runs or by the runs' tags, and is not written twice.
+
+Several processes may write one sweep (two drivers of it, or a new driver while the writer of a
+killed one still drains): each takes the sweep's lock for every step, and finds in the ledger what
+the others have written.
 """
 
 from __future__ import annotations
 
-import time
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +18,7 @@ from filelock import FileLock
 
 from ablate import mlflow_payload as payload
 from ablate.ledger import Ledger
+from ablate.mlflow_news import News
 from ablate.mlflow_store import experiment_id, find_runs, open_store, store_key
 from ablate.owner import Owner, host_name
 
@@ -21,9 +26,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 PARENT = ""
-BATCH_METRICS = 1000  # MLflow's limits for one call
-BATCH_PARAMS = 100
-BATCH_ALL = 1000
+DRIVER = "ablate.driver"
+CHUNK = 32  # trials whose runs are recorded by one transaction of the ledger
+LOCK_SECONDS = 5.0
 
 
 class Writer:
@@ -33,22 +38,32 @@ class Writer:
         ledger: the caller's connection.
         tracking_uri: any MLflow tracking URI.
         experiment: the experiment's name.
+        driver: the sweep's driver; default: this process.
 
     Raises:
-        Whatever MLflow raises when the store is away or refuses; see `ablate.tracking`.
+        filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
+        Whatever MLflow raises when the store is away; see `ablate.mlflow_replica`.
     """
 
-    def __init__(self, ledger: Ledger, tracking_uri: str, sweep_id: str, experiment: str) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        tracking_uri: str,
+        sweep_id: str,
+        experiment: str,
+        *,
+        driver: Owner | None = None,
+    ) -> None:
         self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
         self.experiment = experiment
+        self.driver = str(driver or Owner.me())
         self.store = store_key(tracking_uri)
         self.sweep = ledger.sweep(sweep_id)
-        self.cells: dict[str, list[dict[str, Any]]] = {}
         self._client: MlflowClient | None = None
         self._experiment_id = ""
-        self._parent_id = ""
         self._doubtful = False  # a create_run failed: the run may exist all the same
-        self._lock = FileLock(ledger.path.with_name(ledger.path.name + ".mlflow.lock"), timeout=60)
+        name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
+        self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
 
     # ------------------------------------------------------------ start and end
 
@@ -67,6 +82,192 @@ class Writer:
         fresh store, or one that was moved or lost), or if `thorough`; otherwise only those that
         are RUNNING, because a run that was made and not recorded is.
         """
+        self.open()
+        with self.lock:
+            self._reconcile(thorough)
+
+    def begin(self) -> None:
+        """The parent run is there and RUNNING, with its `sweep.json`."""
+        client = self.open()
+        with self.lock:
+            row = self._parent()
+            if row["logged_final"]:
+                client.update_run(row["run_id"], status="RUNNING")
+            client.set_tag(row["run_id"], DRIVER, self.driver)
+            self._log_document(row["run_id"])
+            self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, row["run_id"])
+
+    def end(self, status: str) -> None:
+        """End the parent run: FINISHED, FAILED or KILLED.
+
+        It stays RUNNING if another driver of this host has begun since and lives: that one ends
+        it.
+        """
+        client = self.open()
+        with self.lock:
+            run_id = self._parent()["run_id"]
+            self._log_document(run_id)  # by now every study's cells are known
+            driver = client.get_run(run_id).data.tags.get(DRIVER, "")
+            if driver != self.driver and driver.count("/") >= 2 and Owner.parse(driver).alive(0.0):
+                return
+            client.set_terminated(run_id, status)
+            self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, run_id, logged_final=1)
+
+    def driver_is_dead(self) -> bool:
+        """Whether the parent run was left by a driver of this host that is gone."""
+        row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        if row is None or row["logged_final"]:
+            return False
+        driver = self.open().get_run(row["run_id"]).data.tags.get(DRIVER, "")
+        owner = Owner.parse(driver) if driver.count("/") >= 2 else None
+        return owner is not None and owner.host == host_name() and not owner.alive(0.0)
+
+    # ------------------------------------------------------------------ trials
+
+    def trial_ids(self) -> list[str]:
+        """The sweep's trials as the ledger has them now."""
+        return list(dict.fromkeys(cell["trial_id"] for cell in self.ledger.cells(self.sweep_id)))
+
+    def write(self, trial_ids: Sequence[str]) -> dict[str, str]:
+        """Bring the child runs of trials up to what the ledger says; those that are stay.
+
+        Returns the trials that the store will never take, with the reason, so that one of them
+        cannot hold up the others. Raises if the store is away.
+        """
+        refused: dict[str, str] = {}
+        for at in range(0, len(trial_ids), CHUNK):
+            with self.lock:
+                refused |= self._write_chunk(trial_ids[at : at + CHUNK])
+        return refused
+
+    def _write_chunk(self, trial_ids: Sequence[str]) -> dict[str, str]:
+        """Make the runs that are missing, record them, then fill them and record how far.
+
+        A run that a killed process made and did not record is thus still RUNNING, by which
+        `reconcile` finds it; one filled and not recorded is filled again, to no effect.
+        """
+        asked = (News.of(self.ledger, self.store, self.sweep_id, t) for t in trial_ids)
+        news = [new for new in asked if new is not None]
+        refused = self._create([new for new in news if new.row is None])
+        rows: list[payload.Row] = []
+        try:
+            for new in news:
+                reason = refused.get(new.trial_id) or self._fill(new, rows)
+                if reason is not None:
+                    refused[new.trial_id] = reason
+        finally:
+            self._put(rows)
+        return refused
+
+    def _fill(self, new: News, rows: list[payload.Row]) -> str | None:
+        """Log one trial; a run that the store has lost is made anew. Why it was refused."""
+        from mlflow.exceptions import MlflowException
+
+        for last in (False, True):
+            try:
+                parent_id = self._parent()["run_id"]
+                epoch = new.log(self.open(), self.ledger, self.sweep, parent_id)
+            except MlflowException as error:
+                if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                    raise
+                lost = error.error_code == "RESOURCE_DOES_NOT_EXIST" or "'active'" in str(error)
+                if last or not lost:
+                    return first_line(error)
+            else:
+                assert new.row is not None
+                rows.append(
+                    {**new.row, "trial_id": new.trial_id, "logged_epoch": epoch,
+                     "logged_final": new.mark}
+                )  # fmt: skip
+                return None
+            self.forget(new.trial_id)
+            new.row = None
+            if refused := self._create([new]):
+                return refused[new.trial_id]
+        return None
+
+    def forget(self, trial_id: str) -> None:
+        """The store has lost this run: the next `write` makes a new one, from epoch 1."""
+        with self.ledger.write() as db:
+            db.execute(
+                "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
+                [self.store, self.sweep_id, trial_id],
+            )
+
+    # -------------------------------------------------------------- making runs
+
+    def _create(self, news: Sequence[News]) -> dict[str, str]:
+        """Make a run each, and record them together; those that the store refuses, and why."""
+        from mlflow.exceptions import MlflowException
+
+        refused: dict[str, str] = {}
+        if not news:
+            return refused
+        parent_id = self._parent()["run_id"]
+        self._resolve_doubt()
+        rows: list[payload.Row] = []
+        try:
+            for new in news:
+                new.row = self.ledger.mlflow_run(self.store, self.sweep_id, new.trial_id)
+                if new.row is not None:
+                    continue
+                start = new.trial["started"] or new.trial["created"]
+                try:
+                    new.row = self._create_run(start, new.tags(self.sweep, parent_id))
+                except MlflowException as error:
+                    if error.error_code != "INVALID_PARAMETER_VALUE":
+                        raise
+                    refused[new.trial_id] = first_line(error)
+                else:
+                    new.fresh = True
+                    rows.append({**new.row, "trial_id": new.trial_id})
+        finally:
+            self._put(rows)
+        self._doubtful = False
+        return refused
+
+    def _parent(self) -> payload.Row:
+        """The ledger's row of the parent run, which is made if there is none."""
+        row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        if row is None:
+            self._resolve_doubt()
+            row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        if row is None:
+            tags = payload.parent_tags(self.sweep, self.driver)
+            row = {**self._create_run(self.sweep["created"], tags), "trial_id": PARENT}
+            self._put([row])
+            self._doubtful = False
+        return row
+
+    def _create_run(self, start: float, tags: dict[str, str]) -> payload.Row:
+        self._doubtful = True
+        run = self.open().create_run(
+            self._experiment_id, start_time=payload.milliseconds(start), tags=tags
+        )
+        return {"run_id": run.info.run_id, "logged_epoch": 0, "logged_final": 0}
+
+    def _resolve_doubt(self) -> None:
+        """Adopt what an unanswered `create_run` made: it is RUNNING and unknown."""
+        if self._doubtful:
+            found = self._find(" and attributes.status = 'RUNNING'")
+            self._adopt([run for run in found if self._record(run) is None])
+            self._doubtful = False
+
+    def _put(self, rows: Sequence[payload.Row]) -> None:
+        if rows:
+            with self.ledger.write() as db:
+                db.executemany(
+                    "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
+                    [
+                        (self.store, self.sweep_id, row["trial_id"], row["run_id"],
+                         row["logged_epoch"], row["logged_final"])
+                        for row in rows
+                    ],
+                )  # fmt: skip
+
+    # ------------------------------------------------------------- finding runs
+
+    def _reconcile(self, thorough: bool) -> None:
         from mlflow.exceptions import MlflowException
 
         client = self.open()
@@ -99,91 +300,9 @@ class Writer:
                 client.set_tag(run.info.run_id, "ablate.superseded_by", row["run_id"])
                 client.set_terminated(run.info.run_id, "KILLED")
 
-    def begin(self) -> None:
-        """The parent run is there and RUNNING, with its `sweep.json`."""
-        client = self.open()
-        row = self._ensure(PARENT)
-        self._parent_id = row["run_id"]
-        if row["logged_final"]:
-            client.update_run(self._parent_id, status="RUNNING")
-        client.set_tag(self._parent_id, "ablate.driver", str(Owner.me()))
-        self._log_document(self._parent_id)
-        self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, self._parent_id)
-
-    def end(self, status: str) -> None:
-        """End the parent run: FINISHED, FAILED or KILLED."""
-        row = self._ensure(PARENT)
-        self._log_document(row["run_id"])  # by now every study's cells are known
-        self.open().set_terminated(row["run_id"], status)
-        self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, row["run_id"], logged_final=1)
-
-    def driver_is_dead(self) -> bool:
-        """Whether the parent run was left by a driver of this host that is gone."""
-        row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
-        if row is None or row["logged_final"]:
-            return False
-        driver = self.open().get_run(row["run_id"]).data.tags.get("ablate.driver", "")
-        owner = Owner.parse(driver) if driver.count("/") >= 2 else None
-        return owner is not None and owner.host == host_name() and not owner.alive(0.0)
-
-    # ------------------------------------------------------------------ trials
-
-    def trial_ids(self) -> list[str]:
-        """The sweep's trials as the ledger has them now; refreshes the cells."""
-        self.cells = payload.cells_by_trial(self.ledger.cells(self.sweep_id))
-        return list(self.cells)
-
-    def write(self, trial_id: str) -> None:
-        """Bring the child run of a trial up to what the ledger says; nothing if it is."""
-        trial = self.ledger.trial(trial_id)
-        if trial is None:  # planned only
-            return
-        ended = trial["status"] in payload.STATUS
-        evaluations = self.ledger.evaluations(trial_id) if ended else {}
-        cells = self.cells.get(trial_id, [])
-        mark = payload.checksum(trial, evaluations, cells) if ended else 0
-        known = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
-        if known is not None and mark and known["logged_final"] == mark:
-            return
-        row = known or self._ensure(trial_id, trial)
-        client, run_id = self.open(), row["run_id"]
-        if row["logged_final"] and not ended:
-            client.update_run(run_id, status="RUNNING")
-        epochs = self.ledger.epochs(trial_id, after=row["logged_epoch"])
-        metrics = list(payload.epoch_metrics(trial, epochs))
-        metrics += payload.final_metrics(trial, evaluations) if ended else []
-        params = payload.flatten(trial["config"]) if row["logged_epoch"] == 0 else ()
-        tags = {} if known is None else self._tags(trial)
-        self._log(run_id, metrics, list(params), tags)
-        if ended:
-            end = payload.milliseconds(trial["ended"] or time.time())
-            client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
-        last = max([row["logged_epoch"], *(epoch["epoch"] for epoch in epochs)])
-        self.ledger.put_mlflow_run(
-            self.store, self.sweep_id, trial_id, run_id, logged_epoch=last, logged_final=mark
-        )
-
-    def forget(self, trial_id: str) -> None:
-        """The store has lost this run: the next `write` makes a new one, from epoch 1."""
-        with self.ledger.write() as db:
-            db.execute(
-                "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
-                [self.store, self.sweep_id, trial_id],
-            )
-
-    # ----------------------------------------------------------------- details
-
     def _log_document(self, run_id: str) -> None:
         document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
         self.open().log_dict(run_id, document, "sweep.json")
-
-    def _tags(self, trial: payload.Row) -> dict[str, str]:
-        cells = self.cells.get(trial["trial_id"], [])
-        return payload.trial_tags(trial, self.sweep, self._parent(), cells)
-
-    def _parent(self) -> str:
-        self._parent_id = self._parent_id or self._ensure(PARENT)["run_id"]
-        return self._parent_id
 
     def _record(self, run: Any) -> payload.Row | None:
         trial_id = run.data.tags.get("ablate.trial_id", PARENT)
@@ -212,56 +331,7 @@ class Writer:
                 self.ledger.put_mlflow_run(self.store, self.sweep_id, trial_id, run.info.run_id)
             taken.add(trial_id)
 
-    def _ensure(self, trial_id: str, trial: payload.Row | None = None) -> payload.Row:
-        """The ledger's row of this run, which is made if there is none."""
-        row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
-        if row is not None:
-            return row
-        with self._lock:  # another driver of this sweep may be at the same point
-            row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
-            if row is None and self._doubtful:
-                condition = (
-                    f" and tags.`ablate.trial_id` = '{trial_id}'"
-                    if trial_id
-                    else (" and tags.`ablate.kind` = 'sweep'")
-                )
-                self._adopt(self._find(condition))
-                row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
-            return row or self._create(trial_id, trial)
 
-    def _create(self, trial_id: str, trial: payload.Row | None) -> payload.Row:
-        if trial is None:
-            tags = payload.parent_tags(self.sweep, str(Owner.me()))
-            start = self.sweep["created"]
-        else:
-            tags = self._tags(trial)
-            start = trial["started"] or trial["created"]
-        self._doubtful = True
-        run = self.open().create_run(
-            self._experiment_id, start_time=payload.milliseconds(start), tags=tags
-        )
-        run_id = run.info.run_id
-        self.ledger.put_mlflow_run(self.store, self.sweep_id, trial_id, run_id)
-        self._doubtful = False
-        return {"run_id": run_id, "logged_epoch": 0, "logged_final": 0}
-
-    def _log(
-        self,
-        run_id: str,
-        metrics: Sequence[tuple[str, float, int, int]],
-        params: Sequence[tuple[str, str]],
-        tags: dict[str, str],
-    ) -> None:
-        """As few `log_batch` calls as MLflow's limits allow."""
-        from mlflow.entities import Metric, Param, RunTag
-
-        client = self.open()
-        metrics_left = [Metric(*metric) for metric in metrics]
-        params_left = [Param(*param) for param in params]
-        tags_left = [RunTag(key, value) for key, value in tags.items()]
-        while metrics_left or params_left or tags_left:
-            some_params, params_left = params_left[:BATCH_PARAMS], params_left[BATCH_PARAMS:]
-            some_tags, tags_left = tags_left[:BATCH_PARAMS], tags_left[BATCH_PARAMS:]
-            room = min(BATCH_METRICS, BATCH_ALL - len(some_params) - len(some_tags))
-            some_metrics, metrics_left = metrics_left[:room], metrics_left[room:]
-            client.log_batch(run_id, some_metrics, some_params, some_tags)
+def first_line(error: BaseException) -> str:
+    """The first line of an error, cut to a line's length."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,51 +1,50 @@
-"""MLflow as a replica of the ledger: one writer, on the driver, in a thread of its own.
+"""The driver's side of MLflow: a process of its own writes what the ledger has.
 
-The thread is told which trials moved and reads them from the ledger, so that whatever it could
-not write (a store that was away, a driver that was killed) is still there to be written: by the
-thread when the store is back, by the next run of the sweep, or by `replay`.
-
-A parent run per sweep, a child per (sweep, trial); `ablate/mlflow_payload.py` has the layout.
+Written by a thread of the driver, MLflow would take the driver's interpreter for about 15 ms a
+trial; as a process it takes the machine's idle time, and outlives a driver that is killed, for as
+long as it needs to write what is left.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-import sqlite3
+import os
+import subprocess
+import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Any
 
-from ablate.ledger import Ledger, LedgerError
-from ablate.mlflow_payload import STATUS
-from ablate.mlflow_store import quiet_environment, store_key
-from ablate.mlflow_writer import PARENT, Writer
+from ablate.mlflow_replica import CLOSE, EndStatus, Replayed, replay
+from ablate.owner import Owner
 
-__all__ = ["Replayed", "Tracker", "replay"]
+__all__ = ["EndStatus", "Replayed", "Tracker", "TrackingError", "replay"]
 
 LIVE_SECONDS = 5.0  # a running trial is written at most this often
-LINGER_SECONDS = 0.5  # trials that end within this time are written together
-FIRST_RETRY, LAST_RETRY = 0.5, 30.0
 DRAIN_SECONDS = 60.0
 log = logging.getLogger("ablate.tracking")
 
-EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
+
+class TrackingError(RuntimeError):
+    """The process that writes MLflow failed by a bug; the ledger has everything."""
 
 
 class Tracker:
-    """The thread that keeps a sweep's MLflow runs up to date.
+    """The process that keeps a sweep's MLflow runs up to date.
 
     Args:
-        ledger_path: the ledger; the thread opens its own connection.
+        ledger_path: the ledger; the process opens its own connection.
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep that the ledger knows (`Ledger.put_sweep`).
         experiment: the experiment's name (the spec's name).
         live_seconds: how often a running trial is written, at most.
         drain_seconds: how long `close` waits for a store that is away.
 
-    A store that is away costs one warning; nothing is raised into the sweep. An error that is
-    no fault of the store (a bug) ends the thread and is raised by `close`.
+    A store that is away costs one warning; nothing is raised into the sweep. If the process
+    fails by a bug, a warning says so at once and `close` raises it; if it is killed, `close`
+    starts another one, which writes what is missing.
     """
 
     def __init__(
@@ -58,28 +57,47 @@ class Tracker:
         live_seconds: float = LIVE_SECONDS,
         drain_seconds: float = DRAIN_SECONDS,
     ) -> None:
-        self.ledger_path, self.tracking_uri = Path(ledger_path), tracking_uri
-        self.sweep_id, self.experiment = sweep_id, experiment
-        self.live_seconds, self.drain_seconds = live_seconds, drain_seconds
-        self._moved: dict[str, float] = {}  # trial → when it was first told since its last write
-        self._guard = threading.Lock()
-        self._wake, self._first_try = threading.Event(), threading.Event()
-        self._closing: EndStatus | None = None
-        self._deadline = float("inf")
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
-        self._away = False
-        self._refused: dict[str, str] = {}
+        self.ledger_path = Path(ledger_path).absolute()
+        self.log_path = self.ledger_path.parent / "logs" / f"mlflow-{sweep_id}.log"
+        self._asked = {
+            "ledger": str(self.ledger_path), "uri": tracking_uri, "sweep_id": sweep_id,
+            "experiment": experiment, "driver": str(Owner.me()), "live_seconds": live_seconds,
+            "drain_seconds": drain_seconds,
+        }  # fmt: skip
+        self._first_try = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._listener: threading.Thread | None = None
+        self._pipe = -1
+        self._last: dict[str, Any] = {}
+        self._closing = False
+
+    @property
+    def process_id(self) -> int | None:
+        return None if self._process is None else self._process.pid
 
     def start(self, *, wait: bool = True) -> None:
-        """Start the thread. Returns when the store's tables are there, or were tried in vain.
+        """Start the process. Returns when the store's tables are there, or were tried in vain.
 
-        With `wait=False` it returns at once, and `ready` waits: opening a fresh store costs
-        seconds, which may pass while Ray starts.
+        With `wait=False` it returns at once, and `ready` waits: importing MLflow and opening a
+        fresh store costs seconds, which may pass while Ray starts.
         """
-        quiet_environment()
-        self._thread = threading.Thread(target=self._run, name="ablate-tracker", daemon=True)
-        self._thread.start()
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        with self.log_path.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "ablate.tracker_process", json.dumps(self._asked)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                start_new_session=True,  # Ctrl-C goes to the terminal's whole group
+            )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._pipe = self._process.stdin.fileno()
+        os.set_blocking(self._pipe, False)
+        self._last, self._closing = {}, False
+        self._listener = threading.Thread(
+            target=self._listen, args=[self._process.stdout], name="ablate-tracker", daemon=True
+        )
+        self._listener.start()
         if wait:
             self.ready()
 
@@ -89,211 +107,67 @@ class Tracker:
 
     def notify(self, trial_id: str) -> None:
         """A trial moved in the ledger (an epoch, an end, an evaluation). Cheap; any thread."""
-        with self._guard:
-            self._moved.setdefault(trial_id, time.monotonic())
+        # A full or broken pipe is no loss: at the end every trial of the ledger is looked at.
+        self._send(trial_id)
 
     def close(self, status: EndStatus = "FINISHED") -> bool:
-        """Write what is left, end the parent run with `status`, end the thread.
+        """Write what is left, end the parent run with `status`, end the process.
 
-        Returns whether MLflow has everything; otherwise a warning says how to replay it.
+        Returns whether MLflow has everything; otherwise a warning has said how to replay it.
+
+        Raises:
+            TrackingError: the process failed by a bug.
         """
-        if self._thread is None:
+        if self._process is None:
             return True
-        self._deadline = time.monotonic() + self.drain_seconds
-        self._closing = status
-        self._wake.set()
-        self._thread.join()
-        self._thread = None
-        if self._error is not None:
-            raise self._error
-        for trial_id, reason in self._refused.items():
-            log.warning("MLflow refused trial %s: %s", trial_id, reason)
-        return not self._away and not self._refused
+        self._end(status)
+        if not self._last:  # killed, or out of memory: nothing but a new process helps
+            log.warning("the process that writes MLflow was killed; another one goes on")
+            self.start(wait=False)
+            self._end(status)
+        self._process = None
+        if "closed" not in self._last:
+            told = self._last.get("error", "it was killed twice")
+            raise TrackingError(
+                f"MLflow tracking stopped ({told}); the ledger has everything, and "
+                f"`ablate ledger replay` writes it. Details: {self.log_path}"
+            )
+        return bool(self._last["closed"])
 
-    # ------------------------------------------------------------ in the thread
+    def _end(self, status: EndStatus) -> None:
+        """Tell it to close, and wait for its end."""
+        process, listener = self._process, self._listener
+        assert process is not None and process.stdin is not None and listener is not None
+        self._closing = True
+        while not self._send(CLOSE + status) and listener.is_alive():
+            time.sleep(0.05)
+        listener.join()
+        process.wait()
+        self._pipe = -1
+        process.stdin.close()
 
-    def _run(self) -> None:
+    def _send(self, line: str) -> bool:
+        """Whether the pipe took it: a line this short is taken as a whole or not at all."""
+        if self._pipe < 0:
+            return False
         try:
-            with Ledger(self.ledger_path) as ledger:
-                writer = Writer(ledger, self.tracking_uri, self.sweep_id, self.experiment)
-                self._work(ledger, writer)
-        except BaseException as error:  # raised by `close`, in the caller's thread
-            self._error = error
-            log.warning("MLflow tracking stopped: %s: %s", type(error).__name__, error)
-        finally:
-            self._first_try.set()
+            os.write(self._pipe, f"{line}\n".encode())
+        except (BlockingIOError, BrokenPipeError):
+            return False
+        return True
 
-    def _work(self, ledger: Ledger, writer: Writer) -> None:
-        opened = False
-        delay = FIRST_RETRY
-        while True:
-            closing = self._closing
-            try:
-                if not opened:
-                    writer.open()
+    def _listen(self, output: IO[bytes]) -> None:
+        """The process's messages, until it ends; in a thread that mostly sleeps."""
+        with output:
+            for line in output:
+                message = json.loads(line)
+                if "ready" in message:
                     self._first_try.set()
-                    writer.reconcile()
-                    writer.begin()
-                    self._write_all(writer)
-                    end_orphans(ledger, writer)
-                    opened = True
-                self._write_moved(ledger, writer)
-                if closing is not None:
-                    self._write_all(writer)
-                    writer.end(closing)
-                if self._away:
-                    log.warning("MLflow store %s is back; nothing was lost", self.tracking_uri)
-                self._away, delay = False, FIRST_RETRY
-                if closing is not None:
-                    return
-            except Exception as error:
-                if not is_away(error):
-                    raise
-                self._first_try.set()
-                self._tell_away(error)
-                if closing is not None and time.monotonic() + delay > self._deadline:
-                    log.warning(
-                        "MLflow store %s is still away; the ledger has everything: "
-                        "`ablate ledger replay` writes it when the store is back",
-                        self.tracking_uri,
-                    )
-                    return
-                time.sleep(min(delay, 1.0)) if closing else self._wake.wait(delay)
-                delay = min(2 * delay, LAST_RETRY)
-                continue
-            self._wake.wait(LINGER_SECONDS)
-
-    def _tell_away(self, error: Exception) -> None:
-        if not self._away:
-            log.warning(
-                "MLflow store %s is away (%s); the sweep goes on and will be written when it is "
-                "back", self.tracking_uri, first_line(error),
-            )  # fmt: skip
-        self._away = True
-
-    def _write_all(self, writer: Writer) -> None:
-        for trial_id in writer.trial_ids():
-            self._write(writer, trial_id)
-
-    def _write_moved(self, ledger: Ledger, writer: Writer) -> None:
-        """Write the trials that ended, and those running ones whose turn has come."""
-        with self._guard:
-            moved = dict(self._moved)
-        if not moved:
-            return
-        now = time.monotonic()
-        due = []
-        for trial_id, told in moved.items():
-            trial = ledger.trial(trial_id)
-            ended = trial is not None and trial["status"] in STATUS
-            if ended or now - told >= self.live_seconds:
-                due.append(trial_id)
-        if due:
-            writer.trial_ids()
-        for trial_id in due:
-            # Forgotten before it is read: what is told meanwhile stays to be written.
-            with self._guard:
-                told = self._moved.pop(trial_id)
-            try:
-                self._write(writer, trial_id)
-            except Exception:
-                with self._guard:
-                    self._moved[trial_id] = told
-                raise
-
-    def _write(self, writer: Writer, trial_id: str) -> None:
-        reason = write_or_refuse(writer, trial_id)
-        if reason is not None and self._refused.setdefault(trial_id, reason) is not reason:
-            log.debug("MLflow refused trial %s again: %s", trial_id, reason)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error, cut to a line's length."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def is_away(error: BaseException) -> bool:
-    """Whether an error means that a store (or the ledger's disk) cannot be used now."""
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    # Refused and lost runs are handled where they are written; every other MlflowException is
-    # the store's. OSError holds refused connections, time-outs and file locks.
-    return isinstance(
-        error, MlflowException | SQLAlchemyError | OSError | LedgerError | sqlite3.Error
-    )
-
-
-def write_or_refuse(writer: Writer, trial_id: str) -> str | None:
-    """Write one trial's run; a run that the store has lost is made anew.
-
-    Returns None, or why the store will never take it (so that one trial cannot hold up the
-    others). Raises if the store is away.
-    """
-    from mlflow.exceptions import MlflowException
-
-    for last in (False, True):
-        try:
-            writer.write(trial_id)
-            return None
-        except MlflowException as error:
-            if error.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-                raise
-            lost = error.error_code == "RESOURCE_DOES_NOT_EXIST" or "'active'" in str(error)
-            if last or not lost:
-                return first_line(error)
-            writer.forget(trial_id)
-    return None
-
-
-def end_orphans(ledger: Ledger, writer: Writer) -> None:
-    """End what dead drivers of this ledger's other sweeps left RUNNING in the same store."""
-    unfinished = {
-        row["sweep_id"]
-        for row in ledger.mlflow_runs(writer.store)
-        if row["trial_id"] == PARENT and not row["logged_final"]
-    } - {writer.sweep_id}
-    for sweep_id in sorted(unfinished):
-        name = ledger.sweep(sweep_id)["name"]
-        other = Writer(ledger, writer.tracking_uri, sweep_id, name)
-        if other.driver_is_dead():
-            other.reconcile()
-            for trial_id in other.trial_ids():
-                write_or_refuse(other, trial_id)
-            other.end("KILLED")
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What `replay` did: trials looked at, and those that the store refused, with the reason."""
-
-    trials: int
-    refused: dict[str, str]
-
-
-def replay(
-    ledger_path: str | Path, tracking_uri: str, sweep_id: str, *, experiment: str | None = None
-) -> Replayed:
-    """Write a sweep from the ledger into an MLflow store; what is there already stays.
-
-    Args:
-        experiment: its name; default: the sweep's name.
-
-    Raises:
-        KeyError: the ledger does not know the sweep.
-        mlflow.exceptions.MlflowException, OSError: the store is away.
-    """
-    quiet_environment()
-    with Ledger(ledger_path) as ledger:
-        name = experiment or str(ledger.sweep(sweep_id)["name"])
-        writer = Writer(ledger, store_key(tracking_uri), sweep_id, name)
-        writer.reconcile(thorough=True)
-        writer.begin()
-        trial_ids = writer.trial_ids()
-        refused = {}
-        for trial_id in trial_ids:
-            reason = write_or_refuse(writer, trial_id)
-            if reason is not None:
-                refused[trial_id] = reason
-        writer.end("FINISHED")
-        return Replayed(len(trial_ids), refused)
+                elif "log" in message:
+                    log.log(*message["log"])
+                else:
+                    self._last = message
+        self._first_try.set()
+        if "error" in self._last or not (self._last or self._closing):
+            told = self._last.get("error", "its process was killed")
+            log.warning("MLflow tracking stopped: %s; details: %s", told, self.log_path)

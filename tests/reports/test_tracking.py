@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -14,13 +15,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ablate.ledger import Ledger
 from ablate.mlflow_payload import flatten, in_pieces
+from ablate.mlflow_replica import Inbox, Replica
 from ablate.mlflow_store import store_key
 from ablate.mlflow_writer import Writer
-from ablate.tracking import replay
+from ablate.owner import Owner
+from ablate.tracking import TrackingError, replay
 
 
 def runs(sweep: Any, uri: str | None = None) -> list[Any]:
@@ -58,6 +62,45 @@ def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> No
                 for key, value in metrics.items():
                     assert run.data.metrics[f"final/{split}/{key}"] == value
     assert "RUNNING" not in {run.info.status for run in runs(sweep, uri)}
+
+
+class Inside:
+    """The writing loop as a thread of the test, whose patches it then sees."""
+
+    def __init__(self, sweep: Any, live_seconds: float = 5.0) -> None:
+        reading, self.pipe = os.pipe()
+        self.opened = threading.Event()
+        self.error: BaseException | None = None
+        self.complete = False
+        self.replica = Replica(
+            sweep.ledger_path, sweep.uri, sweep.sweep_id, "ddml", Inbox(reading), Owner.me(),
+            live_seconds, 60.0, opened=self.opened.set,
+        )  # fmt: skip
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.complete = self.replica.run()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.opened.set()
+
+    def start(self) -> None:
+        self.thread.start()
+        assert self.opened.wait(60)
+
+    def notify(self, trial_id: str) -> None:
+        os.write(self.pipe, f"{trial_id}\n".encode())
+
+    def close(self) -> bool:
+        os.write(self.pipe, b"close FINISHED\n")
+        self.thread.join()
+        os.close(self.pipe)
+        os.close(self.replica.inbox.fd)
+        if self.error is not None:
+            raise self.error
+        return self.complete
 
 
 def test_layout_is_the_contract_s(finished: Any) -> None:
@@ -129,9 +172,9 @@ def test_trials_are_written_while_they_run(sweep: Any) -> None:
 def test_running_trials_are_written_seldom(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
     original = Writer.write
-    monkeypatch.setattr(Writer, "write", lambda self, t: written.append(t) or original(self, t))
+    monkeypatch.setattr(Writer, "write", lambda self, t: written.extend(t) or original(self, t))
     trial = sweep.plan(seeds=1)[0]
-    tracker = sweep.tracker(live_seconds=60)
+    tracker = Inside(sweep, live_seconds=60)
     tracker.start()
     time.sleep(0.3)
     written.clear()
@@ -168,17 +211,15 @@ def test_a_run_made_but_not_recorded_is_found_again(
 ) -> None:
     trials = sweep.plan(seeds=1)[:3]
     sweep.finish(trials)
-    original = Ledger.put_mlflow_run
+    original = Writer._put
 
-    def killed(
-        self: Ledger, store: str, sweep_id: str, trial_id: str, run_id: str, **k: Any
-    ) -> None:
-        if trial_id == trials[1]:
-            raise SystemExit  # the driver dies between the two writes
-        original(self, store, sweep_id, trial_id, run_id, **k)
+    def killed(self: Writer, rows: Any) -> None:
+        if trials[1] in {row["trial_id"] for row in rows}:
+            raise SystemExit  # the process dies between the two writes
+        original(self, rows)
 
-    monkeypatch.setattr(Ledger, "put_mlflow_run", killed)
-    tracker = sweep.tracker()
+    monkeypatch.setattr(Writer, "_put", killed)
+    tracker = Inside(sweep)
     tracker.start()
     with pytest.raises(SystemExit):
         tracker.close()
@@ -212,12 +253,111 @@ os._exit(9)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120,
                             cwd=Path(__file__).parents[2], check=False)  # fmt: skip
     assert (result.returncode, result.stdout) == (9, b""), result.stderr
-    assert "RUNNING" in {run.info.status for run in runs(sweep)}
-    with Ledger(sweep.ledger_path) as ledger:
-        assert set(ledger.release_dead()) == set(trials[3:])
-    sweep.track()
+    deadline = time.monotonic() + 60
+    while "RUNNING" in {run.info.status for run in runs(sweep)}:  # its writer lives on, and ends
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     assert_complete(sweep, trials)
     assert {children(sweep)[t].info.status for t in trials[3:]} == {"KILLED"}
+    parent = next(run for run in runs(sweep) if run.data.tags["ablate.kind"] == "sweep")
+    assert parent.info.status == "KILLED"
+    with Ledger(sweep.ledger_path) as ledger:
+        assert {ledger.trial(trial)["status"] for trial in trials[3:]} == {"interrupted"}
+    sweep.track()
+    assert_complete(sweep, trials)
+    assert len(runs(sweep)) == len(trials) + 1
+
+
+def test_ctrl_c_and_sigterm_do_not_end_the_writer(sweep: Any) -> None:
+    trials = sweep.plan(seeds=1)[:5]
+    tracker = sweep.tracker()
+    tracker.start()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(tracker.process_id, number)
+    sweep.finish(trials)
+    assert tracker.close()
+    assert_complete(sweep, trials)
+
+
+def test_a_killed_writer_is_replaced(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+    trials = sweep.plan(seeds=1)[:5]
+    tracker = sweep.tracker()
+    tracker.start()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        os.kill(tracker.process_id, signal.SIGKILL)
+        sweep.finish(trials)
+        for trial in trials:
+            tracker.notify(trial)
+        assert tracker.close()
+    assert "was killed" in caplog.text
+    assert_complete(sweep, trials)
+
+
+def test_a_bug_in_the_writer_reaches_the_user(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+    sweep.plan(seeds=1)
+    sweep.sweep_id = "no such sweep"  # a KeyError in the process
+    tracker = sweep.tracker()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        with pytest.raises(TrackingError, match=r"KeyError.*no such sweep.*ledger replay"):
+            tracker.close()
+    assert "MLflow tracking stopped: KeyError" in caplog.text
+    assert "Traceback" in tracker.log_path.read_text()
+
+
+def test_a_writer_that_hangs_does_not_hold_up_the_sweep(sweep: Any) -> None:
+    """Stopped, it reads nothing: more is told than the pipe holds."""
+    trials = sweep.plan(seeds=1)[:5]
+    sweep.finish(trials)
+    tracker = sweep.tracker()
+    tracker.start()
+    os.kill(tracker.process_id, signal.SIGSTOP)
+    began = time.monotonic()
+    for i in range(20_000):
+        tracker.notify(trials[i % 5])
+    assert time.monotonic() - began < 10
+    os.kill(tracker.process_id, signal.SIGCONT)
+    assert tracker.close()
+    assert_complete(sweep, trials)
+
+
+def test_a_writer_waits_for_another_and_says_so(
+    sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ablate.mlflow_writer.LOCK_SECONDS", 0.2)
+    trials = sweep.plan(seeds=1)[:3]
+    sweep.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        other = Writer(ledger, sweep.uri, sweep.sweep_id, "ddml")
+    tracker = Inside(sweep)
+    with caplog.at_level(logging.WARNING, "ablate.tracking"), other.lock:
+        tracker.start()
+        time.sleep(0.5)
+        assert "another process is writing this sweep's MLflow runs" in caplog.text
+        assert not children(sweep)
+    assert tracker.close()
+    assert_complete(sweep, trials)
+
+
+def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
+    sweep.plan(seeds=1)
+    with Ledger(sweep.ledger_path) as ledger:
+        mine = Owner.me()
+        first, second = (
+            Writer(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
+            for driver in (Owner(mine.host, os.getppid(), parent_start()), mine)
+        )
+        for writer in (first, second):
+            writer.reconcile()
+            writer.begin()
+        first.end("FINISHED")
+        assert [run.info.status for run in runs(sweep)] == ["RUNNING"]
+        second.end("FINISHED")
+        assert [run.info.status for run in runs(sweep)] == ["FINISHED"]
+
+
+def parent_start() -> float:
+    return float(psutil.Process(os.getppid()).create_time())
 
 
 def test_another_sweep_of_a_dead_driver_is_ended(sweep: Any) -> None:
@@ -296,7 +436,7 @@ def test_store_that_fails_now_and_then_loses_and_doubles_nothing(
     flaky("set_terminated", after=False)
     trials = sweep.plan(seeds=1)[:5]
     sweep.finish(trials)
-    tracker = sweep.tracker()
+    tracker = Inside(sweep)
     tracker.start()
     assert tracker.close()
     assert min(calls[name] for name in ("create_run", "log_batch", "set_terminated")) > 4
