@@ -52,6 +52,7 @@ def train(
 ) -> FinalReport:
     """Run a trial to its end; `report` is called after each epoch."""
     trainer = Trainer(config, seed, runtime)
+    trainer.splits.require(evaluate)
     for epoch in trainer.epochs():
         if report is not None:
             report(epoch)
@@ -80,6 +81,7 @@ class Trainer:
             keep_freed_memory()
         self.splits = load_splits(config.data, runtime.cache_dir)
         self.selection = self.splits.selection
+        self.splits.require((self.selection,))
         self.hash = config_hash(config, self.splits.fingerprint)
         parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device)
         self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer
@@ -106,11 +108,6 @@ class Trainer:
         found = self.checkpoints.latest() if resume and self.checkpoints else None
         if found is not None:
             self._restore(*found)
-        elif resume and config.embedding.init == "pca":
-            self.network.eval()
-            with torch.no_grad():
-                blocks = self.inputs.blocks(self.splits.train)
-                self.network.method.fit(torch.cat([self.network.features(b) for b in blocks]))
 
     # --- the loop ------------------------------------------------------------------------------
 
@@ -121,10 +118,19 @@ class Trainer:
         taken and not saved is trained, and reported, again.
         """
         self._clock = time.monotonic()
+        if self.steps == 0 and self.config.embedding.init == "pca":
+            self._fit()
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self._clock = time.monotonic()  # what the reader did with it is not training time
             self._save_if_due(epoch_end=True)
+
+    @torch.no_grad()
+    def _fit(self) -> None:
+        """Let the method start from the training features."""
+        self.network.eval()
+        blocks = self.inputs.blocks(self.splits.train)
+        self.network.method.fit(torch.cat([self.network.features(block) for block in blocks]))
 
     def _one_epoch(self) -> EpochReport:
         training, begun = self.config.training, self.seconds
@@ -192,14 +198,8 @@ class Trainer:
 
     def _batches(self, epoch: int) -> Tensor:
         training, needs = self.config.training, self.network.method.loss.batch
-        return epoch_batches(
-            self.splits.train.labels,
-            training.batch_size,
-            training.per_class,
-            self.seed,
-            epoch,
-            needs.layout,
-        )
+        labels, size = self.splits.train.labels, training.batch_size
+        return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
     # --- evaluation and selection --------------------------------------------------------------
 

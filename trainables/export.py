@@ -148,6 +148,8 @@ def as_images(images: Any, frame: float, size: int) -> Images:
     """
     if isinstance(images, Image.Image):
         images = [images]
+    if len(images) == 0:
+        raise ConfigError("images", "none", "at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         return _ragged([np.asarray(_shrunk(rgb(i), round(size / frame))) for i in images], frame)
     pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))

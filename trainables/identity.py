@@ -68,8 +68,12 @@ def config_hash(config: TrialConfig, fingerprint: str) -> str:
     Args:
         fingerprint: that of the data set, from `trainables.data.fingerprint`.
     """
+    dump = identity_dump(config)
+    if config.backbone.weights not in ("packaged", "timm", "none"):
+        # Where the file lies is no part of the trial; its hash, which stands beside, is.
+        dump["backbone"]["weights"] = "file"
     content = {
-        "config": identity_dump(config),
+        "config": dump,
         "data": fingerprint,
         "revisions": component_revisions(config),
     }

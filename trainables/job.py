@@ -71,6 +71,7 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
         if folder is not None:
             _write_config(folder, config, seed)
         trainer = Trainer(config, seed, runtime)
+        trainer.splits.require(wanted)
         for report in trainer.epochs():
             LOG.info("%s", _line(report, config.training.epochs))
             yield _epoch_event(report)

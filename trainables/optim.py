@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from trainables.config import OptimizerConfig, ScheduleConfig
+from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup, Role
 
 ONE_CYCLE_RISE = 0.3  # share of the steps; as the next two, OneCycleLR's own defaults
@@ -28,7 +29,12 @@ def build_optimizer(
 
     The fused kernels of Adam, AdamW and SGD, which CPU and CUDA have, update a tensor in one
     pass; elsewhere torch chooses.
+
+    Raises:
+        ConfigError: betas outside [0, 1).
     """
+    if not all(0 <= beta < 1 for beta in config.betas):
+        raise ConfigError("optimizer.betas", str(list(config.betas)), "two numbers in [0, 1)")
     by_role: dict[Role, list[nn.Parameter]] = {}
     for group in groups:
         by_role.setdefault(group.role, []).extend(group.params)

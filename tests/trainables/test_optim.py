@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from trainables.config import OptimizerConfig, ScheduleConfig
+from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup
 from trainables.optim import Schedule, build_optimizer, set_rates
 
@@ -87,3 +88,9 @@ def test_groups_by_role(name: Any) -> None:
     optimizer.step()
     assert torch.equal(one, three)
     assert (two < one).all()
+
+
+def test_betas_out_of_range_are_told() -> None:
+    config = OptimizerConfig(betas=(0.9, 1.5))
+    with pytest.raises(ConfigError, match=r"optimizer\.betas: found \[0\.9, 1\.5\]"):
+        build_optimizer(config, [], torch.device("cpu"))

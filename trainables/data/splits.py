@@ -8,6 +8,7 @@ validation classes: changing the validation share leaves the test classes alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -67,6 +68,22 @@ class Splits:
                 else "",
             )
         return found
+
+    def require(self, names: Iterable[str]) -> None:
+        """Raise now what evaluating these splits would raise after hours of training.
+
+        Raises:
+            ConfigError: no such split, or one without two images of any class.
+        """
+        for name in names:
+            subset = self[name]
+            if len(subset) == len(subset.classes):
+                raise ConfigError(
+                    f"data, split {name}",
+                    f"{len(subset)} classes of one image each",
+                    "at least one class with two images, for retrieval has nothing to find",
+                    "Add images, or change data.split",
+                )
 
     @property
     def selection(self) -> SplitName:

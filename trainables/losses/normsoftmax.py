@@ -24,6 +24,9 @@ class NormSoftmax(Loss):
     with t_i the one-hot label; for label sets, t_i spreads evenly over the set, in proportion
     to the pair weights. One weight vector w per class, no bias, drawn from U(−1/√D, 1/√D).
 
+    Not part of the loss, and left out: the paper's layer normalisation of the embedding without
+    affine weights, and its binarised embeddings.
+
     Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
     """
 

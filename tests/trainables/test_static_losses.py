@@ -1,0 +1,86 @@
+"""Losses and terms have static shapes and no branches on data, and take tensors as weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.config import TrialConfig
+from trainables.losses.base import LOSSES
+from trainables.methods.base import Method, Progress, Term
+from trainables.model import build_method
+
+FEATURES, D, C, B = 6, 4, 3, 6
+OTHER_READINGS = {
+    "agnostic": "printed",
+    "split": "sampled",
+    "metric_input": "sample",
+    "specific_input": "mean",
+}
+METHODS = [{"name": "plain"}, {"name": "ddml"}, {"name": "ddml", **OTHER_READINGS}]
+
+
+def built(method: dict[str, Any], loss: str) -> tuple[Method, Any]:
+    config = TrialConfig(method=method, loss={"name": loss}, embedding={"dim": D})
+    network = build_method(config, features=FEATURES, classes=C, seed=0)
+    x = torch.randn(B, FEATURES, generator=streams.generator(0, "x"))
+    return network, network(x, labels(), Progress(), streams.generator(0, "method"))
+
+
+def labels() -> Tensor:
+    return (torch.arange(B) % C)[:, None]
+
+
+def terms(method: Method, state: Any) -> dict[str, Term]:
+    return method.terms(state, labels(), Progress(), streams.generator(0, "loss"))
+
+
+def tunable(method: Method) -> list[tuple[Any, str]]:
+    """Every number of loss and method that may be a tensor."""
+    return [
+        (owner, name)
+        for owner in (method.loss, method)
+        for name in ("temperature", "alpha", "margin", "beta", "gamma", "logit_scale")
+        if isinstance(getattr(owner, name, None), float)
+    ]
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("method", METHODS)
+def test_terms_compile_as_one_graph(method: dict[str, Any], loss: str) -> None:
+    network, state = built(method, loss)
+    draws = streams.generator(0, "loss")
+
+    @torch.compile(fullgraph=True, backend="eager")
+    def compiled(state: Any, labels: Tensor) -> dict[str, Tensor]:
+        made = network.terms(state, labels, Progress(), draws)
+        return {name: term.value for name, term in made.items()}
+
+    found = compiled(state, labels())
+    for name, (value, _) in terms(network, state).items():
+        assert torch.equal(found[name], value), name
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("method", METHODS)
+def test_many_configurations_at_once(method: dict[str, Any], loss: str) -> None:
+    network, state = built(method, loss)
+    places = tunable(network)
+    assert len(places) == {"normsoftmax": 1, "proxy_anchor": 2}[loss] + 4 * (
+        method["name"] == "ddml"
+    )
+
+    def total(values: tuple[Tensor, ...]) -> Tensor:
+        for (owner, name), value in zip(places, values, strict=True):
+            setattr(owner, name, value)
+        summands = [weight * value for value, weight in terms(network, state).values()]
+        return torch.stack(summands).sum()
+
+    draw = streams.generator(0, "grid")
+    grid = tuple(0.5 + torch.rand(5, generator=draw) for _ in places)
+    expected = torch.stack([total(tuple(v[i] for v in grid)) for i in range(5)])
+    torch.testing.assert_close(torch.func.vmap(total)(grid), expected)
