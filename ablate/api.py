@@ -17,6 +17,7 @@ from ablate.ledger import Ledger
 from ablate.plan import Fingerprint, Overrides, Plan
 from ablate.resources import request
 from ablate.spec import read_spec
+from ablate.stores import check_store
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     loaded = read_spec(spec)
     dataset = options.dataset or ("folder" if options.data_root else None)
     overrides = Overrides(dataset, options.data_root, options.seeds, options.settings)
+    if options.track and options.tracking_uri is not None:
+        check_store(options.tracking_uri)
     cache = default_cache()
     plan = Plan(loaded, overrides, cast(Fingerprint, _load(options.fingerprint)), cache)
     clustered = options.address not in (None, "local")

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablate.seeds import MAX_SEED, MAX_SEEDS
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,11 +32,29 @@ def seconds(text: str, option: str = "--budget") -> float:
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
+def budget(text: str) -> float:
+    """A duration above zero."""
+    found = seconds(text)
+    if found == 0:
+        raise ConfigError(
+            "--budget", repr(text), "more than no time", "To run nothing, give --plan"
+        )
+    return found
+
+
 def seed_option(text: str) -> int | tuple[int, ...]:
     """`5` for 0…4, or `0,3,4`."""
-    if not re.fullmatch(r"\d+(,\d+)*,?", text) or text == "0":
-        raise ConfigError("--seeds", repr(text), "a number of seeds, or a list such as 0,1,5")
+    expected = "a number of seeds, or a list such as 0,1,5"
+    if not re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
+        raise ConfigError("--seeds", repr(text), expected)
     numbers = tuple(int(number) for number in text.strip(",").split(","))
+    if "," not in text and not 1 <= numbers[0] <= MAX_SEEDS:
+        raise ConfigError(
+            "--seeds", repr(text), f"{expected}; 1 to {MAX_SEEDS} of them",
+            "For the one seed 0 alone, give 0,",
+        )  # fmt: skip
+    if len(numbers) > MAX_SEEDS or max(numbers) > MAX_SEED:
+        raise ConfigError("--seeds", repr(text), f"at most {MAX_SEEDS} seeds, each ≤ {MAX_SEED}")
     if len(set(numbers)) != len(numbers):
         raise ConfigError("--seeds", repr(text), "each seed once")
     return numbers if "," in text else numbers[0]
@@ -140,7 +159,7 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
 def options(args: argparse.Namespace) -> Options:
     from ablate.api import Options
 
-    budget = getattr(args, "budget", None)
+    limit = getattr(args, "budget", None)
     interval = getattr(args, "checkpoint_seconds", None) or "10"
     return Options(
         out=args.out,
@@ -150,7 +169,7 @@ def options(args: argparse.Namespace) -> Options:
         seeds=None if args.seeds is None else seed_option(args.seeds),
         settings=settings(args.settings),
         address=args.address,
-        budget=None if budget is None else seconds(budget),
+        budget=None if limit is None else budget(limit),
         retry_failed=getattr(args, "retry_failed", False),
         tracking_uri=args.tracking_uri,
         report=not getattr(args, "no_report", False),
@@ -171,6 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     from ablate import commands
     from ablate.schema import LedgerError
+    from ablate.tracking import TrackingError
     from reports.errors import ReportError
 
     try:
@@ -178,11 +198,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 2
-    except (LedgerError, ReportError) as error:
+    except (LedgerError, ReportError, TrackingError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("stopped before anything ran; the same command starts again", file=sys.stderr)
+        print("stopped at once; the same command goes on from what is recorded", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # `ablate … | head` is no error

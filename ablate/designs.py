@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ablate.messages import shown
+from ablate.seeds import MAX_SEED, MAX_SEEDS
 from ablate.space import Axis
 
 MAX_CELLS = 10_000
@@ -35,7 +36,7 @@ class Around(SpecPart):
     take: tuple[str, ...] | None = None
 
 
-Seeds = Annotated[int, Field(ge=1)] | Annotated[tuple[int, ...], Field(min_length=1)]
+Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], Field(min_length=1)]
 
 
 def seed_list(seeds: int | tuple[int, ...]) -> list[int]:
@@ -47,8 +48,8 @@ def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | 
     if isinstance(seeds, tuple):
         if len(set(seeds)) != len(seeds):
             raise ValueError("each seed once")
-        if min(seeds) < 0:
-            raise ValueError("seeds ≥ 0")
+        if min(seeds) < 0 or max(seeds) > MAX_SEED:
+            raise ValueError(f"seeds from 0 to {MAX_SEED}")
     return seeds
 
 

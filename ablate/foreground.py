@@ -29,10 +29,7 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     """
     plan = progression.plan
     study, _, rest = wanted.partition("/")
-    if study not in plan.spec.studies:
-        names = list(plan.spec.studies)
-        raise ConfigError(OPTION, f"the unknown study {study!r}", f"one of {listed(names)}",
-                          nearest(study, names))  # fmt: skip
+    check_study(plan, study)
     match = re.fullmatch(r"(.*?)(?:@(\d+))?", rest)
     assert match is not None
     name, seed = match.group(1), int(match.group(2) or plan.seeds(study)[0])
@@ -56,6 +53,20 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     return found[0]
 
 
+def check_study(plan: Plan, study: str) -> None:
+    """That the spec has a study of that name; nothing is opened or made.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    names = list(plan.spec.studies)
+    if study not in names:
+        raise ConfigError(
+            OPTION, f"the unknown study {study!r}", f"STUDY/CELL[@SEED], a study being one of "
+            f"{listed(names)}", nearest(study, names),
+        )  # fmt: skip
+
+
 def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:
     given = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
     if not given:
@@ -77,6 +88,7 @@ def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cel
 
 def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
     """Run one cell here and record it; returns the exit code: 0, or 1 if the trial failed."""
+    check_study(plan, wanted.partition("/")[0])
     owner = Owner.me()
     with Ledger(settings.ledger) as ledger, heartbeats(settings.ledger, owner):
         ledger.release_dead()

@@ -138,27 +138,84 @@ def explain(
     if kind == "extra_forbidden":
         names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
         expected = f"one of {listed(names)}" if names else "no such key"
-        return path, ConfigError(
-            dotted, f"the unknown key {path[-1]!r}", expected, nearest(path[-1], names)
-        )
+        remedy = _owner(path, names) or nearest(path[-1], names)
+        return path, ConfigError(dotted, f"the unknown key {path[-1]!r}", expected, remedy)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        known = [tag.strip(" '") for tag in str(context.get("expected_tags", "")).split(",")]
-        tag = str(context["discriminator"]).strip("'")
-        if kind == "union_tag_not_found":
-            known = _tags(model, path, data)
-            return path, ConfigError(
-                dotted, f"no {tag}", f"{tag}: one of {listed(known)}" if known else f"a {tag}",
-                f"Say which {dotted.rsplit('.', 1)[-1]} is meant",
-            )  # fmt: skip
-        given = str(context["tag"])
-        return path, ConfigError(
-            f"{dotted}.{tag}", repr(given), f"one of {listed(known)}", nearest(given, known)
-        )
+        return path, _untold(fault, path, model, data)
     if kind == "missing":
         return path, ConfigError(dotted, "nothing", "a value: it is required", "Add it")
-    message = str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     more = f" ({len(faults) - 1} more to follow)" if len(faults) > 1 else ""
-    return path, ConfigError(dotted, shown(fault["input"]), message, f"Correct it{more}")
+    expected = _expected(kind, fault)
+    return path, ConfigError(dotted, shown(fault["input"]), expected, f"Correct it{more}")
+
+
+def _untold(
+    fault: Mapping[str, Any], path: Sequence[str], model: type[BaseModel], data: Any
+) -> ConfigError:
+    """A tagged union whose tag (`design`, `name`) is missing or unknown."""
+    dotted, context = ".".join(path), fault["ctx"]
+    tag = str(context["discriminator"]).strip("'")
+    if fault["type"] == "union_tag_not_found":
+        known = _tags(model, path, data)
+        given = fault["input"] if isinstance(fault["input"], Mapping) else {}
+        close = difflib.get_close_matches(tag, [str(key) for key in given], n=1) if known else []
+        expected = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
+        if close:
+            return ConfigError(
+                f"{dotted}.{close[0]}", f"the unknown key {close[0]!r}", expected,
+                f"Did you mean {tag!r}?",
+            )  # fmt: skip
+        return ConfigError(dotted, f"no {tag}", expected, f"Say which {path[-1]} is meant")
+    known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
+    name = str(context["tag"])
+    return ConfigError(
+        f"{dotted}.{tag}", repr(name), f"one of {listed(known)}", nearest(name, known)
+    )
+
+
+def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:
+    """The remedy for an option of another method or loss: whose it is."""
+    if difflib.get_close_matches(path[-1], names, n=1, cutoff=0.6):
+        return None
+    from trainables.config import TrialConfig
+
+    info = TrialConfig.model_fields.get(path[-2]) if len(path) > 1 else None
+    for mark in info.metadata if info else ():
+        if isinstance(mark, FromRegistry):
+            owners = [n for n in mark.registry if path[-1] in mark.registry[n].Config.model_fields]
+            if owners:
+                return f"It is an option of {path[-2]} {listed(owners)}"
+    return None
+
+
+_WORDS = {
+    "dict_type": "a mapping (key: value)",
+    "mapping_type": "a mapping (key: value)",
+    "model_type": "a mapping (key: value)",
+    "model_attributes_type": "a mapping (key: value)",
+    "string_type": "text (a number or a word of YAML needs quotes)",
+    "list_type": "a list ([a, b])",
+    "tuple_type": "a list ([a, b])",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "int_from_float": "a valid integer, without a fraction",
+    "int_parsing": "a valid integer",
+    "float_parsing": "a valid number",
+}
+
+
+def _expected(kind: str, fault: Mapping[str, Any]) -> str:
+    """What pydantic expected, in the words of YAML rather than Python's."""
+    context = fault.get("ctx", {})
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind in ("too_short", "too_long"):
+        bound = "least" if kind == "too_short" else "most"
+        length = context["min_length" if kind == "too_short" else "max_length"]
+        return f"at {bound} {length} of them"
+    if kind == "string_pattern_mismatch":
+        return f"text of the form {context['pattern']}"
+    return str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
 
 
 def _tags(model: type[BaseModel], path: Sequence[str], data: Any) -> list[str]:

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError, field_validator
 from ablate.designs import Compare, Seeds, SpecPart, Study, StudyBase, check_seeds
 from ablate.layers import overlay
 from ablate.messages import explain, listed, nearest
+from ablate.recipe_check import check_recipe
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
@@ -178,6 +179,12 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
     for name, place in spec.report.studies().items():
         if name not in spec.studies:
             raise _unknown_study(source.locate(place), name, list(spec.studies))
+    try:
+        check_recipe(spec.report, spec.studies, METRICS, spec.objective)
+    except ConfigError as fault:
+        raise ConfigError(
+            source.locate(fault.path), fault.found, fault.expected, fault.remedy
+        ) from None
     return LoadedSpec(spec, source, order)
 
 

@@ -131,8 +131,18 @@ def _syntax(name: str, text: str, error: yaml.MarkedYAMLError) -> ConfigError:
     line = lines[mark.line] if mark.line < len(lines) else ""
     if "\t" in line[: mark.column + 1] or "\\t" in str(error.problem):
         return ConfigError(where, "a tab", "spaces for indentation", "Replace tabs by spaces")
+    problem = str(error.problem)
+    if "another document" in problem:
+        return ConfigError(where, "a second document (---)", "one document", "Make it two files")
+    if problem.startswith("found undefined alias"):
+        name = problem.removeprefix("found undefined alias ").strip("'")
+        return ConfigError(
+            where, f"*{name}, an undefined alias", f"an anchor &{name} above it",
+            "Define it, or quote the text if * is meant",
+        )  # fmt: skip
+    found = re.sub(r"^(?:but )?found ", "", problem)
     context = f" {error.context}" if error.context else ""
-    return ConfigError(where, f"{error.problem}{context}", "valid YAML", "Correct that line")
+    return ConfigError(where, f"{found}{context}", "valid YAML", "Correct that line")
 
 
 class _Build:

@@ -55,10 +55,10 @@ class AugmentConfig(ComponentConfig):
     def ordered(self) -> AugmentConfig:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
-            raise ValueError(f"crop_scale {low, high} must satisfy 0 < low <= high <= 1")
+            raise ValueError(f"crop_scale with 0 < low <= high <= 1, not {low:g} and {high:g}")
         low, high = self.crop_ratio
         if not 0 < low <= high:
-            raise ValueError(f"crop_ratio {low, high} must satisfy 0 < low <= high")
+            raise ValueError(f"crop_ratio with 0 < low <= high, not {low:g} and {high:g}")
         return self
 
 
@@ -99,7 +99,7 @@ class BackboneConfig(ComponentConfig):
     @model_validator(mode="after")
     def spread(self) -> BackboneConfig:
         if self.std is not None and min(self.std) <= 0:
-            raise ValueError(f"backbone.std {self.std} must be above 0")
+            raise ValueError(f"std above 0, not {min(self.std):g}")
         return self
 
 
@@ -161,7 +161,8 @@ class TrainingConfig(ComponentConfig):
     def whole_classes(self) -> TrainingConfig:
         if self.batch_size % self.per_class:
             raise ValueError(
-                f"batch_size {self.batch_size} is no multiple of per_class {self.per_class}"
+                f"a batch_size that is a multiple of per_class, not {self.batch_size} "
+                f"and {self.per_class}"
             )
         return self
 
@@ -194,7 +195,7 @@ class TrialConfig(ComponentConfig):
     def warmup_ends(self) -> TrialConfig:
         if self.schedule.warmup_epochs >= self.training.epochs:
             raise ValueError(
-                f"schedule.warmup_epochs {self.schedule.warmup_epochs} leaves nothing of "
-                f"training.epochs {self.training.epochs}"
+                "schedule.warmup_epochs below training.epochs, not "
+                f"{self.schedule.warmup_epochs} and {self.training.epochs}: it leaves nothing"
             )
         return self

@@ -1,0 +1,64 @@
+"""That a sweep's `report:` section fits its studies, before hours of training show otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ablate.designs import Grid, Study
+from ablate.messages import listed, nearest
+from reports.recipe import Recipe
+from trainables.errors import ConfigError
+
+
+def check_recipe(
+    recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Raise for a table of another design, an unknown metric, or an axis that is not varied.
+
+    objective: its split is read of every trial, whatever a study's `evaluate` says.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    for i, table in enumerate(recipe.tables):
+        place, study = f"report.tables.{i}", studies[table.study]
+        if table.kind != study.design:
+            raise ConfigError(
+                f"{place}.kind", f"{table.kind!r} for {table.study}, a {study.design} study",
+                f"{study.design!r}", "A grid is shown in report.heatmaps"
+                if study.design == "grid" else "Name its design, or another study",
+            )  # fmt: skip
+        for j, metric in enumerate(table.metrics):
+            _known(f"{place}.metrics.{j}", metric, metrics)
+            _read(f"{place}.metrics.{j}", metric, table.study, study, objective)
+    for i, heatmap in enumerate(recipe.heatmaps):
+        place, study = f"report.heatmaps.{i}", studies[heatmap.study]
+        _known(f"{place}.metric", heatmap.metric, metrics)
+        _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
+        if not isinstance(study, Grid):
+            raise ConfigError(
+                f"{place}.study", f"{heatmap.study}, a {study.design} study", "a grid study",
+                "Show it in report.tables",
+            )  # fmt: skip
+        axes = list(study.paths())
+        for side, axis in (("x", heatmap.x), ("y", heatmap.y)):
+            if axis not in axes:
+                raise ConfigError(
+                    f"{place}.{side}", repr(axis), f"one of {listed(axes)}", nearest(axis, axes)
+                )
+
+
+def _known(place: str, metric: str, metrics: tuple[str, ...]) -> None:
+    if metric not in metrics:
+        raise ConfigError(
+            place, repr(metric), f"one of {listed(metrics)}", nearest(metric, metrics)
+        )
+
+
+def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:
+    """A split is read only where the study says so, or where the objective is."""
+    if metric.partition("/")[0] not in (*study.evaluate, objective.partition("/")[0]):
+        raise ConfigError(
+            place, f"{metric!r}, which {name} does not read", f"one of its splits: "
+            f"{listed(study.evaluate)}", f"Add `evaluate: [val, test]` to studies.{name}",
+        )  # fmt: skip
