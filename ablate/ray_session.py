@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +58,7 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
     if ray.is_initialized():
         yield check_nodes(asked, _alive())
         return
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         if local:
             ray.init(
@@ -75,6 +78,9 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
             "Start it with `ray start --head`, or drop --address" if not local
             else "See ablate doctor",
         ) from error  # fmt: skip
+    if threading.current_thread() is threading.main_thread():
+        # Ray took SIGTERM for itself, with an abort: the caller's handler stops the sweep cleanly.
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)

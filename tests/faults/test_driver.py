@@ -177,18 +177,22 @@ def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]], kills:
     assert_whole(sweep, whole)
 
 
-def test_ctrl_c_stops_and_the_same_command_goes_on(
-    sweep: Sweep, whole: list[dict[str, Any]]
+@pytest.mark.parametrize(
+    ("number", "code", "words"),
+    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "Stopped by signal 15")],
+)
+def test_a_signal_stops_and_the_same_command_goes_on(
+    sweep: Sweep, whole: list[dict[str, Any]], number: signal.Signals, code: int, words: str
 ) -> None:
     process = sweep.start(SYN_SLEEP="0.5")
     sweep.wait_for_starts(3, process)
     time.sleep(0.8)
     began = time.monotonic()
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     text, _ = process.communicate(timeout=60)
     assert time.monotonic() - began < 30
-    assert process.returncode == 130, text
-    assert "Ctrl-C" in text and "Go on with" in text and "Traceback" not in text
+    assert process.returncode == code, text
+    assert words in text and "***" not in text and "Go on with" in text and "Traceback" not in text
     states = {row["status"] for row in sweep.trials().values()}
     assert "interrupted" in states and "running" not in states
     assert all(row["owner"] is None for row in sweep.trials().values())
