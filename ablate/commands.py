@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from ablate import cli
 from trainables.errors import ConfigError
 
+REASONS = 5  # of failures, shown at the end of a run
+
 if TYPE_CHECKING:
     from ablate.engine import Outcome
     from ablate.ledger import Ledger
@@ -27,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
 
         print(preview(chosen, settings))
         return 0
-    if args.cell:
+    if args.cell is not None:
         from ablate.foreground import run_cell
 
         return run_cell(chosen, settings, args.cell)
@@ -54,7 +56,10 @@ def ending(outcome: Outcome, out: Path) -> str:
     """How a run ended, and how to go on."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
     for name, count in outcome.failed.items():
-        lines.append(f"  {name}: {count} failed (facts: `ablate ledger ls`, or --retry-failed)")
+        lines.append(f"  {name}: {count} failed")
+    if outcome.failed:
+        lines += [f"  {text}" for text in _reasons(out, outcome.sweep_id)]
+        lines.append("  failures are facts (`ablate ledger ls`); --retry-failed runs them again")
     for trial_id, reason in outcome.lost.items():
         lines.append(f"  {trial_id}: {reason}")
     for name, reason in outcome.blocked.items():
@@ -76,6 +81,21 @@ def ending(outcome: Outcome, out: Path) -> str:
             f"checkpoints. Go on with: {command}"
         )
     return "\n".join(lines)
+
+
+def _reasons(out: Path, sweep_id: str) -> list[str]:
+    """Why trials of a sweep failed: each reason once, the most frequent first, a few of them."""
+    from ablate.ledger import Ledger
+
+    with Ledger(out / "ledger.sqlite") as facts:
+        found = facts.rows(
+            "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE "
+            "status='failed' AND trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) "
+            "GROUP BY reason ORDER BY n DESC, reason", [sweep_id],
+        )  # fmt: skip
+    shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in found[:REASONS]]
+    more = len(found) - REASONS
+    return shown + ([f"and {more} other reasons"] if more > 0 else [])
 
 
 def plan(args: argparse.Namespace) -> int:

@@ -56,6 +56,8 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
     progression = dispatch.progression
     walls = dispatch.walls
     everywhere = [wall for found in walls.values() for wall in found]
+    # In the order of handing out; those beyond wait for a worker (the engine claims ahead).
+    at_work = set(list(dispatch.running)[: max(1, int(parallel))])
     found = []
     for name, state in progression.studies.items():
         done = failed = running = 0
@@ -70,7 +72,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
                 value = fact.evaluations.get(split, {}).get(metric)
                 if value is not None:
                     by_idx.setdefault(cell.idx, []).append(value)
-            elif cell.trial_id in dispatch.running:
+            elif cell.trial_id in at_work:
                 running += 1
         means = [sum(values) / len(values) for values in by_idx.values()]
         left = state.size - done - failed

@@ -50,11 +50,25 @@ def compile_report(
     report in which what is missing is marked.
 
     Raises:
-        ReportError: no such sweep, or a recipe that names what it does not have.
+        ReportError: no such sweep, a recipe that names what it does not have, or a store that
+            does not answer.
     """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return _compile(tracking_uri, sweep_id, Path(out_dir), log_to_parent=log_to_parent)
+    except MlflowException as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ReportError(
+            f"{tracking_uri}: found a store that does not answer ({reason[:300]}); expected MLflow "
+            "with this sweep. When it is back: `ablate ledger replay`, then `ablate report`"
+        ) from error
+
+
+def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: bool) -> Report:
     frame = load(tracking_uri, sweep_id)
     recipe = frame.recipe
-    folder = Path(out_dir) / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
+    folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
     made = _distinct([tables.build(frame, table) for table in recipe.tables])
     texts: dict[str, str] = {}
