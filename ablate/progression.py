@@ -113,6 +113,8 @@ class Progression:
 
     def _fixed(self, state: StudyState) -> list[Cell]:
         found: list[Cell] = []
+        if len(state.cells) == state.size:  # asked after every trial
+            return found
         for idx, point in enumerate(self.plan.spec.studies[state.name].points()):
             if idx in state.listed:
                 continue
