@@ -141,7 +141,8 @@ def load(path: str | Path, device: str = "auto") -> Model:
 def as_images(images: Any, frame: float, size: int) -> Images:
     """uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
 
-    PIL images larger than the crop of `size` needs are shrunk first, as a data folder's are.
+    Of a trial on a data folder, PIL images larger than the crop of `size` needs are shrunk first,
+    as that folder's were; of one on an embedded data set they are taken as arrays are.
 
     Raises:
         ConfigError: another shape or type; pixels are never rescaled silently.
@@ -151,8 +152,23 @@ def as_images(images: Any, frame: float, size: int) -> Images:
     if len(images) == 0:
         raise ConfigError("images", "none", "at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        return _ragged([np.asarray(_shrunk(rgb(i), round(size / frame))) for i in images], frame)
-    pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
+        plain = [rgb(image) for image in images]
+        if frame < 1:
+            plain = [_shrunk(image, round(size / frame)) for image in plain]
+        return _ragged([np.asarray(image) for image in plain], frame)
+    try:
+        pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            "images", type(images).__name__,
+            "a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images",
+            "Open files with PIL.Image.open",
+        ) from None  # fmt: skip
+    if pixels.dim() == 3 and pixels.shape[-1] in (3, 4):
+        raise ConfigError(
+            "images", f"shape {tuple(pixels.shape)}, which is one colour image or many narrow ones",
+            "uint8 [N, H, W, 3]", "For one image give images[None]",
+        )  # fmt: skip
     coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
     if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or coloured):
         raise ConfigError(

@@ -119,8 +119,21 @@ def listing(root: Path) -> list[Path]:
             "a readable folder of class folders",
             "Check the path and its permissions",
         ) from error
+    _nameable(files)
     # By parts, so that a class's files stand together whatever characters names hold.
     return sorted(files, key=lambda file: file.parts)
+
+
+def _nameable(files: list[Path]) -> None:
+    """File names of other encodings have no text that could be hashed or logged."""
+    for file in files:
+        try:
+            file.as_posix().encode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                "data.root", f"the file name {os.fsencode(file)!r}", "names in UTF-8",
+                "Rename that file (convmv renames many)",
+            ) from None  # fmt: skip
 
 
 def _root(config: DataConfig) -> Path:

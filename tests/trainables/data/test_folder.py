@@ -163,3 +163,14 @@ def test_exif_orientation_is_applied(tmp_path: Path) -> None:
     exif[0x0112] = 6
     Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
     assert decoded(tmp_path / "a.jpg", 20).shape == (40, 20, 3)
+
+
+def test_a_file_name_that_is_no_utf8_is_named(root: Path, tmp_path: Path) -> None:
+    name = os.fsencode(str(root / "class 1")) + b"/bad\xff.png"
+    try:
+        Path(os.fsdecode(name)).write_bytes((root / "class 0" / "0.png").read_bytes())
+    except OSError:
+        pytest.skip("this file system takes UTF-8 names only")
+    with pytest.raises(ConfigError, match=r"bad\\xff\.png.*names in UTF-8") as caught:
+        fingerprint(config(root), tmp_path / "cache")
+    str(caught.value).encode()  # can be printed
