@@ -78,7 +78,7 @@ def ending(outcome: Outcome, out: Path) -> str:
         command = cli.typed() or "the same call"
         lines.append(
             f"{why}; everything finished is kept in {out}, what was running resumes from its "
-            f"checkpoints. Go on with: {command}"
+            f"checkpoints. Go on with:\n  {command}"  # a line of its own, to be copied
         )
     return "\n".join(lines)
 

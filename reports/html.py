@@ -21,8 +21,9 @@ PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
     "Comparable with published numbers; optimistic for unseen data.",
     "validation-selected": "The epoch and the settings were picked on validation classes that "
-    "neither train nor test. Published numbers beside them are test-selected.",
+    "neither train nor test.",
 }
+PUBLISHED = " Published numbers beside them are test-selected."
 
 
 def page(
@@ -40,6 +41,8 @@ def page(
     server = tracking_uri.rstrip("/") + "/" if tracking_uri.startswith("http") else ""
     lost = frame.cells[frame.cells["status"] != "done"]
     known = protocol(frame)
+    printed = any(table.published is not None for table in frame.recipe.tables)
+    beside = printed and known == "validation-selected"
     sections = [
         ("Tables", "tables", tables), ("Figures", "figures", figures), ("Studies", "studies", True),
         ("Best configurations", "best", best), ("Without a result", "lost", len(lost)),
@@ -48,7 +51,7 @@ def page(
     return environment.get_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
-        protocol_text=PROTOCOLS[known],
+        protocol_text=PROTOCOLS[known] + (PUBLISHED if beside else ""),
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],
@@ -74,7 +77,7 @@ def objective(frame: Frame) -> str:
 def facts(frame: Frame) -> list[tuple[str, str]]:
     """The header's facts: sweep, dates, data, size."""
     document, params = frame.document, list(frame.trials["params"])
-    data = sorted({p["data.name"] for p in params if "data.name" in p})
+    data = sorted({_data(p) for p in params if "data.name" in p})
     first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
     done = int((frame.trials["status"] == "done").sum())
     seconds = float(frame.trials["seconds"].sum()) if "seconds" in frame.trials else 0.0
@@ -86,6 +89,14 @@ def facts(frame: Frame) -> list[tuple[str, str]]:
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
         ("Training time", duration(seconds)),
     ]
+
+
+def _data(params: dict[str, Any]) -> str:
+    """A data set's name, the folder it was read from, and the size of the images."""
+    root = params.get("data.root")
+    place = f" {root}" if root not in (None, "", "None", "null") else ""
+    sides = params.get("data.image_size")
+    return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
 
 
 def provenance(frame: Frame) -> list[tuple[str, str]]:

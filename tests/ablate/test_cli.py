@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -13,9 +14,11 @@ import pytest
 import ablate
 from ablate import api, doctor
 from ablate.cli import main, seconds, seed_option, settings
-from ablate.engine import Settings
+from ablate.commands import ending
+from ablate.engine import Outcome, Settings
 from ablate.foreground import run_cell
 from ablate.preview import preview
+from ablate.progress import rows
 from ablate.resources import Request, check_nodes, cores, request
 from ablate.spec import Resources
 from tests.ablate import specs
@@ -154,3 +157,23 @@ def test_doctor_names_the_remedy(tmp_path: Path) -> None:
 def test_provenance_names_versions() -> None:
     found = api.provenance()
     assert {"torch", "ray", "optuna", "mlflow"} <= set(found["versions"])
+
+
+def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    drain(made)
+    failed = {"tune": 6, "grid": 8}
+    outcome = Outcome(made.sweep_id, 0, {"rows": 1}, failed, {}, {}, signal.SIGINT, False)
+    text = ending(outcome, tmp_path)
+    assert "TrialFailure: metric: the loss is not finite" in text and "--retry-failed" in text
+    assert text.endswith("Go on with:\n  the same call")
+
+
+def test_running_counts_what_is_at_work(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    claimed = [made.next_job() for _ in range(4)]
+    assert all(claimed)
+    assert sum(row.running for row in rows(made, 2)) == 2
