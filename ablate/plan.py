@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs import Around, Compare, Grid, Point, Search, StudyBase, needs, seed_list
-from ablate.layers import Layer, check_path, expand, has, merge, resolve
+from ablate.layers import Layer, check_path, expand, has, merge, origin, resolve
 from ablate.spec import LoadedSpec
 from trainables import identity
 from trainables.config import DataConfig, TrialConfig
 from trainables.errors import ConfigError
+from trainables.weights import check_weights
 
 Fingerprint = Callable[[DataConfig, Path], str]
 
@@ -211,6 +212,7 @@ class Plan:
             config = resolve(base, locate)
             self._check_objective(config, place)
             self.fingerprint(config)
+            self._check_weights(config, base)
         merged = merge(self.layers(name, None, ()))
         if isinstance(study, Search):
             for path, axis in study.space.items():
@@ -266,6 +268,13 @@ class Plan:
             raise ConfigError(
                 self.loaded.source.locate(where), bad, fault.expected, "Narrow the space"
             ) from None
+
+    def _check_weights(self, config: TrialConfig, layers: Sequence[Layer]) -> None:
+        try:
+            check_weights(config.backbone)
+        except ConfigError as fault:
+            place = self.loaded.source.locate(origin(layers, fault.path, fault.path))
+            raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 
     def _check_objective(self, config: TrialConfig, place: str) -> None:
         split = self.spec.objective.split("/")[0]

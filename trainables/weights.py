@@ -71,19 +71,35 @@ def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[
     expected: str | None = PACKAGED_SHA256
     if config.weights == "packaged":
         path = packaged_file()
-        if config.name.split(".")[0] != PACKAGED_MODEL:
-            raise ConfigError(
-                "backbone.weights",
-                f"packaged for {config.name}",
-                f"{PACKAGED_MODEL} with it",
-                "Give weights: timm, or the path of a file",
-            )
+        _check_packaged(config)
     else:
         path, expected = Path(config.weights).expanduser(), config.weights_sha256
     tensors = _read(path, expected)
     if config.weights == "packaged":
         tensors = as_timm(tensors, _stages(model))
     _fill(model, tensors, tuple(classifier), path)
+
+
+def check_weights(config: BackboneConfig) -> None:
+    """What can be told of `config.weights` before a model is built: no import of timm, no network.
+
+    Raises:
+        ConfigError: packaged weights for another model; a file that is missing or another one.
+    """
+    if config.weights == "packaged":
+        _check_packaged(config)
+    elif config.weights not in ("timm", "none"):
+        _bytes(Path(config.weights).expanduser(), config.weights_sha256)
+
+
+def _check_packaged(config: BackboneConfig) -> None:
+    if config.name.split(".")[0] != PACKAGED_MODEL:
+        raise ConfigError(
+            "backbone.weights",
+            f"packaged for {config.name}",
+            f"{PACKAGED_MODEL} with it",
+            "Give weights: timm, or the path of a file",
+        )
 
 
 def packaged_file() -> Path:
@@ -120,7 +136,8 @@ def _stages(model: nn.Module) -> list[int]:
     return [len(list(stage.children())) for stage in model.get_submodule("blocks").children()]
 
 
-def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
+def _bytes(path: Path, expected: str | None) -> None:
+    """That the file is there and is the one meant."""
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
@@ -140,6 +157,10 @@ def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
         raise ConfigError(
             "backbone.weights_sha256", digest, expected, f"{path} is not the file that was meant"
         )
+
+
+def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
+    _bytes(path, expected)
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file

@@ -123,6 +123,8 @@ def test_extends_cycles_and_missing_files(tmp_path: Path) -> None:
         (None, ["--set", "optimizer.lr"], "--set: found 'optimizer.lr'; expected key=value"),
         (None, ["--set", "optimizer.lrr=1"], "--set optimizer.lrr: found the unknown path"),
         (None, ["--set", "optimizer.lr=-1"], "--set optimizer.lr: found -1"),
+        (None, ["--set", "backbone.weights=/nonexistent.pth"], "/nonexistent.pth: No such file"),
+        (None, ["--set", "backbone.name=resnet18"], "packaged for resnet18"),
         (None, ["--seeds", "00"], "--seeds: found '00'"),
         (None, ["--seeds", "99999999999"], "--seeds: found '99999999999'"),
         (None, ["--seeds", "9999999999,1"], "each ≤ 2147483647"),
