@@ -41,7 +41,13 @@ def run(args: argparse.Namespace) -> int:
         return 128 + outcome.interrupted
     results = api.finish(chosen, settings, options, outcome)
     _print_report(results.text, results.paths)
-    return 0 if outcome.finished else 1
+    if not outcome.tracked:
+        print(
+            "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
+            f"everything: `ablate ledger replay --out {settings.out}`, then `ablate report`",
+            file=sys.stderr,
+        )
+    return 0 if outcome.finished and outcome.tracked else 1
 
 
 def _print_report(text: str, paths: dict[str, Path]) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -85,6 +85,7 @@ class Outcome:
     their fact. lost: trial → why the machine could not finish it. blocked: study → why it
     cannot go on.
     interrupted: the signal that stopped the run, if one did.
+    tracked: whether MLflow has everything; if not, tables lack what the ledger has.
     """
 
     sweep_id: str
@@ -95,6 +96,7 @@ class Outcome:
     blocked: dict[str, str]
     interrupted: int | None
     out_of_time: bool
+    tracked: bool = True
 
     @property
     def finished(self) -> bool:
@@ -115,7 +117,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
-        status = "FAILED"
+        status, tracked = "FAILED", True
         try:
             dispatch = Dispatch(
                 Progression(
@@ -131,10 +133,13 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 interrupted = _fit(plan, settings, dispatch, owner, tracker)
             outcome = _outcome(plan, dispatch, interrupted)
             status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
+        except KeyboardInterrupt:
+            status = "KILLED"
+            raise
         finally:
             if tracker is not None:
-                tracker.close(status)
-    return outcome
+                tracked = tracker.close(status)
+    return replace(outcome, tracked=tracked)
 
 
 def _tracker(plan: Plan, settings: Settings) -> Tracking | None:

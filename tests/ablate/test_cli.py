@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ablate
-from ablate import api, doctor
+from ablate import api, doctor, engine
 from ablate.cli import main, seconds, seed_option, settings
 from ablate.commands import ending
 from ablate.engine import Outcome, Settings
@@ -102,6 +102,42 @@ def test_plan_tells_what_is_known_and_runs_nothing(tmp_path: Path) -> None:
     text = preview(specs.plan(seeds=3), settings_)
     assert "parts: components, 4 cells × 3 seeds, 8 known already" in text
     assert "shares trials with" in text and "time: about" in text
+
+
+class Replica:
+    """A tracker whose store stays away, or that the user breaks off."""
+
+    def __init__(self) -> None:
+        self.status = ""
+
+    def start(self, *, wait: bool = True) -> None: ...
+
+    def ready(self, timeout: float | None = None) -> bool:
+        return True
+
+    def notify(self, trial_id: str) -> None: ...
+
+    def close(self, status: str) -> bool:
+        self.status = status
+        return False
+
+
+def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables made of a store that lacks runs would show trained cells as missing."""
+    drain(dispatch(specs.plan(), tmp_path))
+    replica = Replica()
+    monkeypatch.setattr(engine, "_tracker", lambda plan, settings: replica)
+    settings_ = Settings(out=tmp_path, cache=tmp_path, request=REQUEST, runner=RUNNER)
+    outcome = engine.run_plan(specs.plan(), settings_)
+    assert outcome.finished and not outcome.tracked and replica.status == "FINISHED"
+
+    def broken(*args: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine, "Progression", broken)
+    with pytest.raises(KeyboardInterrupt):
+        engine.run_plan(specs.plan(), settings_)
+    assert replica.status == "KILLED"
 
 
 def test_cell_runs_in_the_foreground_with_its_traceback(
