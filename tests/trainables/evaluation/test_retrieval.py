@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.oracles import retrieval
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.places import FAR
 from trainables.evaluation.ranks import neighbours, order_keys
 
 
@@ -116,7 +117,8 @@ def test_query_and_gallery() -> None:
     similarity = (q.double() @ r.double().T).numpy()
     for row in range(9):
         order = np.lexsort((np.arange(25), -similarity[row]))[:5]
-        assert near.relevant[row].tolist() == (rl[order] == ql[row]).tolist()
+        found = [place for place in near.places[row].tolist() if place != FAR]
+        assert found == (np.flatnonzero(rl[order] == ql[row]) + 1).tolist()
         assert near.positives[row] == (rl == ql[row]).sum()
 
 
@@ -145,8 +147,8 @@ def test_scores_that_are_not_numbers_are_an_error() -> None:
 
 def test_bad_requests_are_one_line() -> None:
     x, y = CASES["random"](torch.Generator().manual_seed(0))
-    with pytest.raises(ConfigError, match="recall_at_3"):
-        evaluate(x, y, score=dot, metrics=("recall_at_3",))
+    with pytest.raises(ConfigError, match="recall_at_1001"):
+        evaluate(x, y, score=dot, metrics=("recall_at_1001",))
     with pytest.raises(ConfigError, match="59 labels"):
         evaluate(x, y[:-1], score=dot)
     with pytest.raises(ConfigError, match="one image each"):
