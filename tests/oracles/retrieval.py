@@ -62,9 +62,7 @@ def nmi(clusters: list[int], labels: list[int]) -> float:
     return 2 * (first + second - both) / (first + second)
 
 
-def map_at(
-    similarity: np.ndarray, labels: np.ndarray, k: int, *, with_query: bool
-) -> float:
+def map_at(similarity: np.ndarray, labels: np.ndarray, k: int, *, with_query: bool) -> float:
     values = []
     for query in range(len(labels)):
         positives = sum(labels == labels[query]) - 1

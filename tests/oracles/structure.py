@@ -21,8 +21,10 @@ def f1(clusters: list[int], labels: list[int]) -> float:
     hit = miss = false = 0
     for i, j in itertools.combinations(range(len(labels)), 2):
         said, true = clusters[i] == clusters[j], labels[i] == labels[j]
-        hit, miss, false = hit + (said and true), miss + (true and not said), false + (
-            said and not true
+        hit, miss, false = (
+            hit + (said and true),
+            miss + (true and not said),
+            false + (said and not true),
         )
     return 2 * hit / (2 * hit + miss + false)
 

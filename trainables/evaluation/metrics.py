@@ -158,9 +158,7 @@ def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dic
     return {name: total[name] / count[name] for name in wanted}
 
 
-def of_rows(
-    rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int
-) -> dict[str, float]:
+def of_rows(rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int) -> dict[str, float]:
     """Of unit rows; labels 0 … C − 1, all present."""
     values = {name: STRUCTURE[name](rows, labels) for name in metrics if name in STRUCTURE}
     wanted = [name for name in metrics if name in CLUSTERING]

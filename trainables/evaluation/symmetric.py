@@ -75,7 +75,16 @@ def symmetric_places(
             made, bits = tile(a, a)
             counting.mirror(made)
             mine = (keys, scores, start[a], active[a], floor[a])
-            shared(counting.positives, made, bits, item[a], own[a] - first, span[a] - first, *mine, n=last - first)
+            shared(
+                counting.positives,
+                made,
+                bits,
+                item[a],
+                own[a] - first,
+                span[a] - first,
+                *mine,
+                n=last - first,
+            )
             known = (keys, scores, counts)
             shared(
                 counting.count_rows, made, bits, item[a], own[a] - first, *known,
