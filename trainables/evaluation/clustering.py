@@ -17,7 +17,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Contingency:
-    """cells: [T] the n_ij > 0. clusters, classes: their sums over j and i. All int64, on the CPU."""
+    """cells: [T] the n_ij > 0; clusters, classes: their sums over j and i. int64, on the CPU."""
 
     cells: Tensor
     clusters: Tensor

@@ -27,7 +27,7 @@ LAST = 0x7FFFFFFF
 NEVER = np.float32(np.inf)
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="always")
 def _key(score, bits, index):  # type: ignore[no-untyped-def]
     """Larger = before. `bits`: of `score`; −0.0 counts as 0.0."""
     whole = np.int64(0) if score == 0 else np.int64(bits)
@@ -36,7 +36,7 @@ def _key(score, bits, index):  # type: ignore[no-untyped-def]
     return (whole << np.int64(32)) | np.int64(LAST - index)
 
 
-@njit(cache=True, nogil=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="always")
 def _count(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
     """Add one to the first of keys[first : first + active], descending, that `key` exceeds."""
     low, high = 0, active
@@ -50,7 +50,7 @@ def _count(key, keys, counts, first, active):  # type: ignore[no-untyped-def]
         counts[first + low] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _drop(query, scores, counts, start, active, floor, limit):  # type: ignore[no-untyped-def]
     """Forget the positives of `query` whose place is known to be beyond its limit."""
     first, before = start[query], 0
@@ -62,7 +62,7 @@ def _drop(query, scores, counts, start, active, floor, limit):  # type: ignore[n
             return
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def positives(tile, bits, item, own, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
     """Fill in the keys and scores of the positives of the queries `rows` = (from, to) of a tile.
 
@@ -85,7 +85,7 @@ def positives(tile, bits, item, own, group, keys, scores, start, active, floor, 
         floor[q] = scores[n - 1] if size > 0 else NEVER
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor, limit, rows):  # type: ignore[no-untyped-def]
     """Count for the queries rows[0] … rows[1] − 1, which are rows of the tile, over its columns.
 
@@ -123,7 +123,7 @@ def count_rows(tile, bits, item, own, keys, scores, counts, start, active, floor
     return bad
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, limit, columns):  # type: ignore[no-untyped-def]
     """Count for the queries that are the columns columns[0] … of the tile, over all its rows.
 
@@ -157,7 +157,7 @@ def count_columns(tile, bits, item, keys, scores, counts, start, active, floor, 
                 _drop(c, scores, counts, start, active, floor, limit)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def mirror(tile):  # type: ignore[no-untyped-def]
     """Copy the upper triangle to the lower: a pair has one score, computed once."""
     for i in range(tile.shape[0]):
@@ -165,7 +165,7 @@ def mirror(tile):  # type: ignore[no-untyped-def]
             tile[i, j] = tile[j, i]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def fill_places(counts, start, active, limit, places, far):  # type: ignore[no-untyped-def]
     """places[B, P] of the nearest positives, 1-based and ascending; `far` from the first one
     beyond the query's limit on."""

@@ -42,8 +42,8 @@ CLUSTERING: Mapping[str, Callable[[Contingency], float]] = {
 STRUCTURE: Mapping[str, Callable[[Tensor, Tensor], float]] = {
     "density": structure.density,
     "concentration": structure.concentration,
-    "spectrum": structure.spectrum,
-    "uniformity": structure.uniformity,
+    "spectrum": lambda rows, _: structure.spectrum(rows),
+    "uniformity": lambda rows, _: structure.uniformity(rows),
     "gaussian_p": dvml.gaussian_p,
     "gaussian_p_deviation": dvml.gaussian_p_deviation,
     "relative_deviation": dvml.relative_deviation,
@@ -111,7 +111,7 @@ def evaluate(
     codes = torch.unique(given, return_inverse=True)[1]
     if ranking:
         cut = None if gallery is None else len(labels)
-        made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block)
+        made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block=block)
         values |= average(ranking, made)
     if any(name in CLUSTERING or name in STRUCTURE for name in metrics):
         values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed)

@@ -43,7 +43,7 @@ class PlainScore:
             TrialFailure: one is too large for float32. Else, by Cauchy–Schwarz, all scores are
                 numbers.
         """
-        squares = torch.linalg.vecdot(prepared, prepared)
+        squares: Tensor = torch.linalg.vecdot(prepared, prepared)
         if not torch.isfinite(4 * squares).all():
             raise TrialFailure("evaluation: a similarity score is not a number (float32 overflows)")
         return squares

@@ -41,7 +41,7 @@ def concentration(rows: Tensor, labels: Tensor) -> float:
     return float((kappa / inter_distance(of_class)).var(correction=0))
 
 
-def spectrum(rows: Tensor, labels: Tensor) -> float:
+def spectrum(rows: Tensor) -> float:
     """ρ = KL(U ‖ S) = Σ 1/m · log(1/(m s_i)), in nats: U uniform, S the m = min(N, E) singular
     values of the embedding matrix (not centred) divided by their sum. 0: all directions alike.
 
@@ -60,7 +60,7 @@ def spectrum(rows: Tensor, labels: Tensor) -> float:
     return float(-(share * len(share)).log().mean())
 
 
-def uniformity(rows: Tensor, labels: Tensor) -> float:
+def uniformity(rows: Tensor) -> float:
     """G_2 = mean over pairs of different items of exp(−2‖u − v‖²), in (0, 1]. Shown as NIR does;
     its logarithm is Wang & Isola's uniformity. 1 if there is one item only: no pair is apart."""
     count = len(rows)

@@ -61,7 +61,7 @@ def symmetric_places(
     active, floor = np.zeros(count, np.int64), np.empty(count, np.float32)
     bound, item = limit(positives).numpy(), order.numpy()
     own, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
-    groups = cut(sizes, ends)
+    groups = cut(ends)
     buffer = torch.empty(max(GROUP * WIDTH, max(b - a for a, b in groups) ** 2))
 
     def tile(a: slice, b: slice) -> tuple[Numbers, Numbers]:
@@ -111,7 +111,7 @@ def symmetric_places(
         yield Places(torch.from_numpy(places), positives[a])
 
 
-def cut(sizes: Tensor, ends: Tensor) -> list[tuple[int, int]]:
+def cut(ends: Tensor) -> list[tuple[int, int]]:
     """Groups of whole classes, of at most `GROUP` items, as (first, last + 1)."""
     found, first = [], 0
     borders = torch.unique(ends).tolist()

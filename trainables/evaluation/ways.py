@@ -26,6 +26,7 @@ def places(
     cut: int | None,
     score: Score,
     metrics: Sequence[RankingMetric],
+    *,
     block: int | None = None,
 ) -> Iterator[Places]:
     """Places of the positives of every query, as far as `metrics` look.

@@ -24,7 +24,7 @@ SETS = {
     "one-image classes": lambda g: (
         torch.randn(40, 8, generator=g), torch.cat([torch.arange(20), torch.arange(20) // 4 + 20]),
     ),
-    "fewer items than dimensions": lambda g: (torch.randn(9, 12, generator=g), torch.arange(9) // 3),
+    "few items": lambda g: (torch.randn(9, 12, generator=g), torch.arange(9) // 3),
 }  # fmt: skip
 
 
