@@ -40,17 +40,20 @@ def places(
         depths = torch.stack([metric.depth(positives) for metric in metrics])
         return depths.amax(0).clamp(min=1)
 
+    large = rows.device.type == "cpu" and len(rows) - (cut or 0) > SMALL
+    if large and cut is None and isinstance(score, PlainScore) and fits(labels):
+        return symmetric_places(rows, labels, score, limit)
+    if isinstance(score, PlainScore):  # brought to unit length once, not in every block
+        rows, score = score.prepare(rows), PlainScore(score.kind)
     queries, references = (rows, rows) if cut is None else (rows[:cut], rows[cut:])
     of_queries, of_references = (labels, labels) if cut is None else (labels[:cut], labels[cut:])
     itself = torch.arange(len(rows), device=rows.device) if cut is None else None
-    if rows.device.type != "cpu" or len(references) <= SMALL:
+    if not large:
         most = torch.bincount(of_references).max() - int(cut is None)
         return neighbours(
             queries, of_queries, references, of_references, score=score,
             depth=int(limit(most[None])), self_index=itself, block=block,
         )  # fmt: skip
-    if cut is None and isinstance(score, PlainScore) and fits(labels):
-        return symmetric_places(rows, labels, score, limit)
     return counted_places(
         queries, of_queries, references, of_references, score=score,
         limit=limit, self_index=itself, block=block,
