@@ -17,6 +17,7 @@ from trainables.evaluation import PLAIN, evaluate, symmetric, ways
 from trainables.evaluation.places import FAR, Places
 from trainables.evaluation.ranks import neighbours
 from trainables.evaluation.rowwise import counted_places
+from trainables.evaluation.scores import Score
 from trainables.evaluation.symmetric import symmetric_places
 
 DOT = PLAIN["dot"]
@@ -71,6 +72,24 @@ def test_tiles_of_several_classes_and_wide_rows(monkeypatch: pytest.MonkeyPatch)
     assert evaluate(x, y, score=lambda q, r: q @ r.T, metrics=tuple(NAMES)) == pytest.approx(
         sorted_way, abs=1e-12
     )
+
+
+@pytest.mark.parametrize("score", ["dot", lambda q, r: q @ r.T])
+def test_threads_share_the_queries_and_change_nothing(
+    score: Score | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g = torch.Generator().manual_seed(0)
+    x, y = quarters(1500, 4, g), torch.randint(300, (1500,), generator=g)
+    sorted_way = evaluate(x, y, score=score, metrics=tuple(NAMES))
+    monkeypatch.setattr(ways, "SMALL", 0)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found = evaluate(x, y, score=score, metrics=tuple(NAMES))
+            assert found == pytest.approx(sorted_way, abs=1e-12)
+    finally:
+        torch.set_num_threads(before)
 
 
 def exact_places(s: np.ndarray, y: np.ndarray, q: int) -> list[int]:
