@@ -27,8 +27,8 @@ METRICS = tuple(
     f"{split}/{name}"
     for split in ("val", "test")
     for name in (
-        "map_at_r", "recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "r_precision",
-        "nmi",
+        "map_at_r", "recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "recall_at_10",
+        "recall_at_100", "recall_at_1000", "r_precision", "map_at_1000", "nmi", "ami", "f1",
     )
 )  # fmt: skip
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"

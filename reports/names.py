@@ -8,7 +8,13 @@ from typing import Any
 PERCENT = 100.0
 METRICS = {
     "map_at_r": "MAP@R", "r_precision": "R-Precision", "nmi": "NMI", "ami": "AMI", "f1": "F1",
+    "map_at_1000": "mAP@1000", "map_at_1000_of_found": "mAP@1000 (of R)", "density": "π_density",
+    "spectrum": "ρ", "uniformity": "G₂", "concentration": "σ²_κ", "gaussian_p": "KS p-value",
+    "gaussian_p_deviation": "KS p-value, deviation", "relative_deviation": "relative deviation",
+    "top_1_accuracy": "top-1 accuracy", "top_5_accuracy": "top-5 accuracy",
 }  # fmt: skip
+# Not shares: shown as they are, as the papers do. DVML prints its figures in per cent.
+PLAIN = ("density", "spectrum", "uniformity", "concentration")
 SPLITS = {"val": "validation", "test": "test", "train": "training", "best": "best so far"}
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "omega": "ω",
@@ -17,8 +23,9 @@ GREEK = {
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric lies in [0, 1] and is shown in per cent."""
-    return metric.split("/", maxsplit=1)[0] in ("val", "test", "best")
+    """Whether a metric is shown in per cent; those are shares in [0, 1], but for deviations."""
+    split, _, rest = metric.partition("/")
+    return split in ("val", "test", "best") and rest.rsplit("/", 1)[-1] not in PLAIN
 
 
 def scale(metric: str) -> float:

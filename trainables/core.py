@@ -213,7 +213,7 @@ class Trainer:
         self.network.eval()
         subset = self.splits[split]
         z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
-        return evaluate(z, subset.labels, score=self.network.score, metrics=metrics)
+        return evaluate(z, subset.labels, score=self.network.retrieval_score(), metrics=metrics)
 
     def _select(self) -> dict[str, float]:
         found = self.evaluate(self.selection, PER_EPOCH)

@@ -12,8 +12,13 @@ from trainables import streams
 from trainables.backbones import Backbone, build_backbone
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
+from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.methods.base import METHODS, Method
+
+PLAIN_KIND: dict[str, Kind] = {
+    "cosine": "dot", "dot": "dot", "l2": "euclidean", "l2sq": "euclidean",
+}  # fmt: skip
 
 
 class Network(nn.Module):
@@ -49,6 +54,15 @@ class Network(nn.Module):
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         return self.method.score(query, reference, self.method.loss.geometry)
+
+    def retrieval_score(self) -> Score:
+        """`score`; as a plain one, of which half suffices, where the method does not have its
+        own and the loss's geometry is one."""
+        geometry = self.method.loss.geometry
+        unit = geometry.normalize or geometry.kind == "cosine"
+        if type(self.method).score is not Method.score or geometry.kind not in PLAIN_KIND:
+            return self.score
+        return PlainScore(PLAIN_KIND[geometry.kind], normalize=unit)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         """All that trains in `phase`; in "warmup" the backbone is held."""

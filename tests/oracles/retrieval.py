@@ -60,3 +60,18 @@ def nmi(clusters: list[int], labels: list[int]) -> float:
     first, second = entropy(list(clusters)), entropy(list(labels))
     both = entropy(list(zip(clusters, labels, strict=True)))
     return 2 * (first + second - both) / (first + second)
+
+
+def map_at(similarity: np.ndarray, labels: np.ndarray, k: int, *, with_query: bool) -> float:
+    values = []
+    for query in range(len(labels)):
+        positives = sum(labels == labels[query]) - 1
+        if not positives:
+            continue
+        total, seen = 0.0, 0
+        for place, item in enumerate(order(similarity, query)[:k], start=1):
+            if labels[item] == labels[query]:
+                seen += 1
+                total += seen / place
+        values.append(total / (positives + 1 if with_query else min(k, positives)))
+    return math.fsum(values) / len(values)

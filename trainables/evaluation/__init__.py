@@ -1,5 +1,6 @@
-"""Retrieval metrics; imports no faiss until a k-means runs."""
+"""Metrics of embeddings; the compiled code loads only for sets that need it."""
 
-from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.metrics import ALL, EVALUATOR, METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.scores import PLAIN, PlainScore
 
-__all__ = ["EVALUATOR", "METRICS", "PER_EPOCH", "evaluate"]
+__all__ = ["ALL", "EVALUATOR", "METRICS", "PER_EPOCH", "PLAIN", "PlainScore", "evaluate"]

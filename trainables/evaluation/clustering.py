@@ -1,108 +1,99 @@
-"""NMI of a k-means clustering with the classes.
+"""Agreement of a clustering with the classes: NMI, AMI, pairwise F1.
 
-k-means: k = classes of the evaluated split, Lloyd's iterations from k distinct items drawn at
-random, one start, 20 iterations, all from `seed`. faiss does it where it is installed; otherwise
-torch, by the same settings (their starts differ, so the values differ within the noise of the
-start). Rows are brought to unit length first, as papers cluster cosine embeddings.
+All three come from the contingency table n_ij = items in cluster i and class j, kept sparse: at
+SOP's 11,316 clusters the dense one takes a GiB. The clustering is `kmeans`, k = classes of the
+evaluated split; rows are brought to unit length first, as papers cluster cosine embeddings.
 """
 
 from __future__ import annotations
 
-import logging
-from functools import cache
-from importlib.util import find_spec
+import math
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-logger = logging.getLogger(__name__)
 
-ITERATIONS = 20
-DISTANCE_BYTES = 64 * 2**20
+@dataclass(frozen=True)
+class Contingency:
+    """cells: [T] the n_ij > 0; clusters, classes: their sums over j and i. int64, on the CPU."""
 
-
-def nmi(embeddings: Tensor, labels: Tensor, *, seed: int) -> float:
-    """Normalised mutual information, arithmetic mean: 2·I(c, y)/(H(c) + H(y)), in [0, 1]."""
-    rows = torch.nn.functional.normalize(embeddings.float(), dim=1)
-    k = len(torch.unique(labels))
-    clusters = (kmeans_faiss if _faiss_imports() else kmeans_torch)(rows, k, seed=seed)
-    return mutual_information(clusters, labels)
+    cells: Tensor
+    clusters: Tensor
+    classes: Tensor
 
 
-@cache
-def _faiss_imports() -> bool:
-    """Whether faiss is there and loads; one that is there and does not load is logged."""
-    if find_spec("faiss") is None:
-        return False
-    try:
-        import faiss  # noqa: F401
-    except ImportError as error:
-        logger.warning("faiss does not load (%s): k-means runs in torch", error)
-        return False
-    return True
+def contingency(clusters: Tensor, classes: Tensor) -> Contingency:
+    """Of two labellings [N], by any integers."""
+    a, b = (torch.unique(x, return_inverse=True)[1] for x in (clusters.cpu(), classes.cpu()))
+    cells = torch.unique(a * (int(b.max()) + 1) + b, return_counts=True)[1]
+    return Contingency(cells, torch.bincount(a), torch.bincount(b))
 
 
-def mutual_information(a: Tensor, b: Tensor) -> float:
-    """NMI of two labellings [N]; 1 if each is a single group (they tell the same: nothing)."""
-    a, b = (torch.unique(x, return_inverse=True)[1] for x in (a.cpu(), b.cpu()))
-    rows, columns = int(a.max()) + 1, int(b.max()) + 1
-    joint = torch.bincount(a * columns + b, minlength=rows * columns).double() / len(a)
-    table = joint.view(rows, columns)
-    of_a, of_b = table.sum(1), table.sum(0)
-    # I = H(a) + H(b) − H(a, b)
-    entropies = [-torch.special.xlogy(p, p).sum() for p in (of_a, of_b, joint)]
-    total = float(entropies[0] + entropies[1])
-    if total == 0:
+def entropy(sizes: Tensor) -> float:
+    """−Σ p log p, p = sizes / Σ sizes, in nats."""
+    p = sizes.double() / int(sizes.sum())
+    return float(-torch.special.xlogy(p, p).sum())
+
+
+def nmi(table: Contingency) -> float:
+    """Normalised mutual information 2·I/(H(clusters) + H(classes)), in [0, 1] (arithmetic mean, as
+    scikit-learn's default); 1 if each is a single group (they tell the same: nothing)."""
+    of_a, of_b = entropy(table.clusters), entropy(table.classes)
+    if of_a + of_b == 0:
         return 1.0
-    return min(1.0, max(0.0, 2 * float(entropies[0] + entropies[1] - entropies[2]) / total))
+    # I = H(a) + H(b) − H(a, b)
+    return min(1.0, max(0.0, 2 * (of_a + of_b - entropy(table.cells)) / (of_a + of_b)))
 
 
-def kmeans_faiss(rows: Tensor, k: int, *, seed: int) -> Tensor:
-    """Clusters [N] int64 by faiss on the CPU."""
-    import faiss
-
-    data = rows.cpu().numpy()
-    # All items take part, as in the torch path: faiss would draw 256 per centre.
-    clustering = faiss.Kmeans(
-        data.shape[1],
-        k,
-        niter=ITERATIONS,
-        seed=seed,
-        min_points_per_centroid=1,
-        max_points_per_centroid=len(data),
-    )
-    clustering.train(data)
-    _, clusters = clustering.index.search(data, 1)
-    return torch.from_numpy(clusters[:, 0])
+def ami(table: Contingency) -> float:
+    """Adjusted mutual information (I − E)/((H(clusters) + H(classes))/2 − E), at most 1 and near 0
+    by chance; E is I expected of random groups of the same sizes (Vinh et al., JMLR 2010)."""
+    of_a, of_b = entropy(table.clusters), entropy(table.classes)
+    groups = (len(table.clusters), len(table.classes))
+    # Both one group, or both all singletons: nothing to adjust, they agree.
+    if groups in ((1, 1), (int(table.cells.sum()),) * 2):
+        return 1.0
+    chance = expected_information(table)
+    above = (of_a + of_b) / 2 - chance
+    above = math.copysign(max(abs(above), np.finfo(float).eps), above)
+    return (of_a + of_b - entropy(table.cells) - chance) / above
 
 
-def kmeans_torch(rows: Tensor, k: int, *, seed: int) -> Tensor:
-    """Clusters [N] int64 by torch, on the device of `rows`.
+def expected_information(table: Contingency) -> float:
+    """E[I] in nats under the hypergeometric model.
 
-    A centre that loses all its items takes over the item farthest from its own centre.
+    E = Σ_ij Σ_n n/N · log(N n/(a_i b_j)) · P(n; N, a_i, b_j). A term depends on the two sizes only,
+    so it is computed once for each pair of different sizes and weighted by how often that occurs.
     """
-    generator = torch.Generator().manual_seed(seed)
-    start = torch.randperm(len(rows), generator=generator)[:k].to(rows.device)
-    centres = rows[start].clone()
-    clusters, distances = _assign(rows, centres)
-    for _ in range(ITERATIONS):
-        sizes = torch.bincount(clusters, minlength=k)
-        sums = torch.zeros_like(centres).index_add_(0, clusters, rows)
-        centres = sums / sizes.clamp(min=1)[:, None]
-        empty = torch.nonzero(sizes == 0)[:, 0]
-        if len(empty):
-            centres[empty] = rows[distances.argsort(descending=True, stable=True)[: len(empty)]]
-        moved, distances = _assign(rows, centres)
-        if torch.equal(moved, clusters):
-            break
-        clusters = moved
-    return clusters
+    from scipy.special import gammaln
+
+    total = int(table.cells.sum())
+    sizes_b, times_b = (x.numpy() for x in torch.unique(table.classes, return_counts=True))
+    found = []
+    for a, times_a in zip(*torch.unique(table.clusters, return_counts=True), strict=True):
+        size, log_a = int(a), math.log(int(a))
+        for b, times in zip(sizes_b, times_b, strict=True):
+            n = np.arange(max(1, size + b - total), min(size, b) + 1, dtype=float)
+            log_p = (
+                gammaln(size + 1) + gammaln(b + 1)
+                + gammaln(total - size + 1) + gammaln(total - b + 1)
+                - gammaln(total + 1) - gammaln(n + 1) - gammaln(size - n + 1)
+                - gammaln(b - n + 1) - gammaln(total - size - b + n + 1)
+            )  # fmt: skip
+            share = n / total * (math.log(total) + np.log(n) - log_a - math.log(b))
+            found.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
+    return math.fsum(found)
 
 
-def _assign(rows: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Nearest centre of each row and the squared distance to it, in blocks."""
-    block = max(1, DISTANCE_BYTES // (4 * len(centres)))
-    squares = (centres**2).sum(1)
-    found = [(squares - 2 * part @ centres.T).min(1) for part in torch.split(rows, block)]
-    nearest = torch.cat([part.indices for part in found])
-    return nearest, torch.cat([part.values for part in found]) + (rows**2).sum(1)
+def f1(table: Contingency) -> float:
+    """Pairwise F1 = 2·TP/(2·TP + FP + FN) over unordered pairs of items: positive = of one
+    cluster, true = of one class. Exact integers. 1 if no pair is together in either."""
+    together = pairs(table.cells)
+    said = pairs(table.clusters) + pairs(table.classes)
+    return 2 * together / said if said else 1.0
+
+
+def pairs(sizes: Tensor) -> int:
+    return int((sizes * (sizes - 1) // 2).sum())

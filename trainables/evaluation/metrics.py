@@ -1,35 +1,63 @@
 """`evaluate`: embeddings, labels and a score to named metrics.
 
-Definitions: Recall@k, R-Precision and MAP@R in `ranking.py`, NMI in `clustering.py`. A new
-ranking metric is a class there and a line in `RANKING`; one that reads embeddings is a function
-and a line in `OF_EMBEDDINGS`.
+A new ranking metric is a class in `ranking.py` and a line in `RANKING`; one that reads embeddings
+is a function (unit rows, labels) → float and a line in `STRUCTURE`; one of a clustering, in
+`CLUSTERING`. Metrics of a kind share its costly part: the places of positives, or the clustering.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation.clustering import nmi
-from trainables.evaluation.ranking import MapAtR, RankingMetric, RecallAt, RPrecision
-from trainables.evaluation.ranks import Score, neighbours
+from trainables.evaluation import clustering, dvml, structure
+from trainables.evaluation.accuracy import top_k_accuracy
+from trainables.evaluation.clustering import Contingency
+from trainables.evaluation.kmeans import kmeans
+from trainables.evaluation.places import Places
+from trainables.evaluation.ranking import MapAt, MapAtR, RankingMetric, RecallAt, RPrecision
+from trainables.evaluation.scores import Score, resolve_score
+from trainables.evaluation.ways import places
 
-EVALUATOR = "retrieval-1"  # raise when any value could change: evaluations are kept under it
+EVALUATOR = "retrieval-2"  # raise when any value could change: evaluations are kept under it
 
+MOST_RECALL = 1000
 RANKING: Mapping[str, RankingMetric] = {
-    "recall_at_1": RecallAt(1),
-    "recall_at_2": RecallAt(2),
-    "recall_at_4": RecallAt(4),
-    "recall_at_8": RecallAt(8),
+    **{f"recall_at_{k}": RecallAt(k) for k in (1, 2, 4, 8, 10, 100, 1000)},
     "r_precision": RPrecision(),
     "map_at_r": MapAtR(),
+    "map_at_1000": MapAt(1000, with_query=True),
+    "map_at_1000_of_found": MapAt(1000, with_query=False),
 }
-OF_EMBEDDINGS: Mapping[str, Callable[..., float]] = {"nmi": nmi}
-METRICS: tuple[str, ...] = (*RANKING, *OF_EMBEDDINGS)
-PER_EPOCH: tuple[str, ...] = tuple(RANKING)
+CLUSTERING: Mapping[str, Callable[[Contingency], float]] = {
+    "nmi": clustering.nmi,
+    "ami": clustering.ami,
+    "f1": clustering.f1,
+}
+STRUCTURE: Mapping[str, Callable[[Tensor, Tensor], float]] = {
+    "density": structure.density,
+    "concentration": structure.concentration,
+    "spectrum": lambda rows, _: structure.spectrum(rows),
+    "uniformity": lambda rows, _: structure.uniformity(rows),
+    "gaussian_p": dvml.gaussian_p,
+    "gaussian_p_deviation": dvml.gaussian_p_deviation,
+    "relative_deviation": dvml.relative_deviation,
+}
+ACCURACY: Mapping[str, int] = {"top_1_accuracy": 1, "top_5_accuracy": 5}
+# Every epoch; once at the end (those defined for every split with a pair, also for collapsed
+# embeddings); whatever can be asked for, besides any recall_at_<k ≤ 1000>.
+PER_EPOCH: tuple[str, ...] = (
+    *(f"recall_at_{k}" for k in (1, 2, 4, 8)), "r_precision", "map_at_r",
+)  # fmt: skip
+METRICS: tuple[str, ...] = (
+    *PER_EPOCH, "recall_at_10", "recall_at_100", "recall_at_1000", "map_at_1000", *CLUSTERING,
+)  # fmt: skip
+ALL: tuple[str, ...] = (*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY)
 
 
 @torch.no_grad()
@@ -37,68 +65,87 @@ def evaluate(
     embeddings: Tensor,
     labels: Tensor,
     *,
-    score: Score,
+    score: Score | str,
     metrics: Sequence[str] = METRICS,
+    gallery: tuple[Tensor, Tensor] | None = None,
+    logits: Tensor | None = None,
     block: int | None = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Retrieval metrics of a split, each item querying all others; values in [0, 1].
+    """Metrics of a split, each item querying all others, or the gallery.
 
     Args:
-        embeddings: [N, E] on any device.
-        labels: [N] int64.
-        score: (q[B, E], r[R, E]) → [B, R], larger is closer.
-        metrics: names of `METRICS`; NMI costs a k-means, the others share one pass.
-        block: queries at a time (None: by memory); changes no value.
+        embeddings: [N, E] on any device. labels: [N], any integers.
+        score: "cosine", "dot", "euclidean", or a method's own, (q[B, E], r[R, E]) → [B, R], larger
+            is closer. It orders the ranking metrics. The others do not look at it: they are of
+            rows brought to unit length.
+        metrics: names of `ALL` or recall_at_<k>, k ≤ 1000.
+        gallery: (embeddings [G, E], labels [G]) that are searched instead (In-Shop). Metrics that
+            do not rank are then of queries and gallery together.
+        logits: [N, C] for the accuracies; `labels` are then columns of it.
+        block: queries at a time (None: by memory); changes no value but in its last bits.
         seed: of k-means.
 
     Raises:
-        ConfigError: an unknown metric, or no class with two images where one is needed.
+        ConfigError: an unknown metric, or a split on which one is not defined, as one class for
+            distances between classes.
         TrialFailure: embeddings or scores that are not finite numbers.
     """
-    unknown = [name for name in metrics if name not in METRICS]
-    if unknown:
-        raise ConfigError("metrics", repr(unknown[0]), f"one of {', '.join(METRICS)}")
+    ranking = {name: metric for name in metrics if (metric := ranking_metric(name)) is not None}
+    for name in metrics:
+        if name not in ranking and name not in ALL:
+            raise ConfigError("metrics", repr(name), f"one of {', '.join(ALL)}")
+    check(embeddings, labels)
+    if gallery is not None:
+        check(*gallery)
+    values: dict[str, float] = {}
+    if wanted := [name for name in metrics if name in ACCURACY]:
+        if logits is None:
+            raise ConfigError(f"metrics.{wanted[0]}", "no logits", "logits of the classifier")
+        for name in wanted:
+            values[name] = top_k_accuracy(logits, labels.to(logits.device), ACCURACY[name])
+    rows, given = embeddings, labels.to(embeddings.device)
+    if gallery is not None:
+        rows = torch.cat([rows, gallery[0].to(rows.device)])
+        given = torch.cat([given, gallery[1].to(rows.device)])
+    codes = torch.unique(given, return_inverse=True)[1]
+    if ranking:
+        cut = None if gallery is None else len(labels)
+        made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block=block)
+        values |= average(ranking, made)
+    if any(name in CLUSTERING or name in STRUCTURE for name in metrics):
+        values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed)
+    return {name: values[name] for name in metrics}
+
+
+def ranking_metric(name: str) -> RankingMetric | None:
+    """Of that name, or None."""
+    recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
+    if recall and int(recall[1]) <= MOST_RECALL:
+        return RecallAt(int(recall[1]))
+    return RANKING.get(name)
+
+
+def check(embeddings: Tensor, labels: Tensor) -> None:
     if len(embeddings) != len(labels) or len(labels) == 0:
         raise ConfigError(
             "embeddings", f"{len(embeddings)} rows and {len(labels)} labels", "as many, and some"
         )
-    bad = int((~torch.isfinite(embeddings)).any(1).sum())
-    if bad:
+    # A sum costs less than a look at each number, and shows whether that is needed.
+    if not torch.isfinite(embeddings.sum()) and (
+        bad := int((~torch.isfinite(embeddings)).any(1).sum())
+    ):
         raise TrialFailure(
             f"evaluation: {bad} of {len(embeddings)} embeddings hold NaN or infinity"
         )
-    labels = labels.to(embeddings.device)
-    values = _ranking(embeddings, labels, score, metrics, block)
-    for name in metrics:
-        if name in OF_EMBEDDINGS:
-            values[name] = OF_EMBEDDINGS[name](embeddings, labels, seed=seed)
-    return {name: values[name] for name in metrics}
 
 
-def _ranking(
-    embeddings: Tensor, labels: Tensor, score: Score, metrics: Sequence[str], block: int | None
-) -> dict[str, float]:
-    wanted = {name: RANKING[name] for name in metrics if name in RANKING}
-    if not wanted:
-        return {}
-    most = int(torch.bincount(labels).max()) - 1
-    depth = max(1, *(metric.depth(most) for metric in wanted.values()))
+def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dict[str, float]:
     total = dict.fromkeys(wanted, 0.0)
     count = dict.fromkeys(wanted, 0)
-    itself = torch.arange(len(labels), device=labels.device)
-    for near in neighbours(
-        embeddings,
-        labels,
-        embeddings,
-        labels,
-        score=score,
-        depth=depth,
-        self_index=itself,
-        block=block,
-    ):
+    for block in found:
         for name, metric in wanted.items():
-            value, counts = metric(near)
+            value, counts = metric(block)
             total[name] += float(value[counts].sum())
             count[name] += int(counts.sum())
     for name, queries in count.items():
@@ -109,3 +156,14 @@ def _ranking(
                 "at least one class with two images",
             )
     return {name: total[name] / count[name] for name in wanted}
+
+
+def of_rows(rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int) -> dict[str, float]:
+    """Of unit rows; labels 0 … C − 1, all present."""
+    values = {name: STRUCTURE[name](rows, labels) for name in metrics if name in STRUCTURE}
+    wanted = [name for name in metrics if name in CLUSTERING]
+    if wanted:
+        clusters = kmeans(rows, int(labels.max()) + 1, seed=seed)
+        table = clustering.contingency(clusters, labels)
+        values |= {name: CLUSTERING[name](table) for name in wanted}
+    return values

@@ -1,6 +1,7 @@
-"""Ranking metrics: Recall@k, R-Precision, MAP@R (Musgrave et al., arXiv 2003.08505).
+"""Ranking metrics: Recall@k, R-Precision, MAP@R, mAP@1000, from the places of positives.
 
-Each metric gives a value per query of a block and which queries count; `evaluate` averages.
+Each gives a value per query of a block and which queries count; `evaluate` averages. R is how many
+items of the query's class there are to find: class size − 1, or, against a gallery, the gallery's.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainables.evaluation.ranks import Neighbours
+from trainables.evaluation.places import Places
 
 
 class RankingMetric(Protocol):
     """One metric over queries."""
 
-    def depth(self, most_positives: int) -> int:
-        """How many nearest items it looks at, where R is at most `most_positives`."""
+    def depth(self, positives: Tensor) -> Tensor:
+        """How many nearest items it looks at [B], of queries with R = `positives` [B]."""
 
-    def __call__(self, near: Neighbours) -> tuple[Tensor, Tensor]:
+    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
         """Values [B] float64 and which of the queries count, [B] bool."""
 
 
@@ -31,45 +32,62 @@ class RecallAt:
 
     k: int
 
-    def depth(self, most_positives: int) -> int:
-        return self.k
+    def depth(self, positives: Tensor) -> Tensor:
+        return torch.full_like(positives, self.k)
 
-    def __call__(self, near: Neighbours) -> tuple[Tensor, Tensor]:
-        hit = near.relevant[:, : self.k].any(1)
+    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+        # The first is enough; without any column it is FAR.
+        hit = (found.places[:, :1] <= self.k).any(1)
         return hit.double(), torch.ones_like(hit)
 
 
 @dataclass(frozen=True)
 class RPrecision:
-    """R-Precision: share of relevant items among the R nearest, R the number of relevant ones.
-    Queries with R = 0 do not count."""
+    """R-Precision: share of relevant items among the R nearest (Musgrave et al., arXiv
+    2003.08505). Queries with R = 0 do not count."""
 
-    def depth(self, most_positives: int) -> int:
-        return most_positives
+    def depth(self, positives: Tensor) -> Tensor:
+        return positives
 
-    def __call__(self, near: Neighbours) -> tuple[Tensor, Tensor]:
-        within = _first(near)
-        return within.sum(1) / near.positives.clamp(min=1).double(), near.positives > 0
+    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+        within = (found.places <= found.positives[:, None]).sum(1)
+        return within / found.positives.clamp(min=1).double(), found.positives > 0
 
 
 @dataclass(frozen=True)
 class MapAtR:
-    """MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), P(i) the precision among the i nearest.
-    Queries with R = 0 do not count."""
+    """MAP@R = 1/R · Σ_{i ≤ R} P(i)·rel(i), P(i) the precision among the i nearest (Musgrave et
+    al.). Queries with R = 0 do not count."""
 
-    def depth(self, most_positives: int) -> int:
-        return most_positives
+    def depth(self, positives: Tensor) -> Tensor:
+        return positives
 
-    def __call__(self, near: Neighbours) -> tuple[Tensor, Tensor]:
-        within = _first(near)
-        place = torch.arange(1, within.shape[1] + 1, device=within.device)
-        # Hits are few: relevant places times how many are relevant up to there.
-        precision = within.cumsum(1).double() / place
-        total = (precision * within).sum(1)
-        return total / near.positives.clamp(min=1).double(), near.positives > 0
+    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+        total = precision_sum(found.places, found.positives[:, None])
+        return total / found.positives.clamp(min=1).double(), found.positives > 0
 
 
-def _first(near: Neighbours) -> Tensor:
-    """Relevance cut off after each query's own R, [B, K] bool."""
-    place = torch.arange(near.relevant.shape[1], device=near.relevant.device)
-    return near.relevant & (place < near.positives[:, None])
+@dataclass(frozen=True)
+class MapAt:
+    """mAP@k = 1/m · Σ_{i ≤ k} P(i)·rel(i) (k = 1000 in NIR's tables).
+
+    with_query: m = R + 1, the class size with the query in it, as the public code behind those
+    tables divides; at most R/(R + 1) then. Else m = min(k, R), at most 1.
+    Queries with R = 0 do not count: there is nothing to find (the public code gives them 0).
+    """
+
+    k: int
+    with_query: bool
+
+    def depth(self, positives: Tensor) -> Tensor:
+        return torch.full_like(positives, self.k)
+
+    def __call__(self, found: Places) -> tuple[Tensor, Tensor]:
+        of = found.positives + 1 if self.with_query else found.positives.clamp(1, self.k)
+        return precision_sum(found.places, self.k) / of.double(), found.positives > 0
+
+
+def precision_sum(places: Tensor, last: Tensor | int) -> Tensor:
+    """Σ P(place) over the places ≤ `last` [B, 1], [B] float64."""
+    order = torch.arange(1, places.shape[1] + 1, device=places.device)
+    return torch.where(places <= last, order / places.double(), 0.0).sum(1)

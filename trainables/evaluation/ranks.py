@@ -2,45 +2,29 @@
 
 Shape legend: B queries of a block · R references · E embedding · K depth.
 
-Every ranking metric follows from two things per query: the relevance of its K nearest
-references in order, and how many relevant references there are. They are computed here once,
-for blocks of queries, so that memory is B·R and never R·R.
+The K nearest of every query in order, for blocks of queries, so that memory is B·R and never R·R.
+The way for small sets and on GPUs; on a CPU, `rowwise.py` and `symmetric.py` count instead.
 
 Order: similarity descending, then index ascending. Each score is packed with its index into one
 int64 that sorts by exactly this rule, so ties need no second look: the float32's bits, made
-monotone, above the inverted index. The alternative, the rank of every positive by counting the
-larger scores, was measured slower (after the product, at 900 items on one CPU core: 26 ms by
-searchsorted, 15 ms by passes, against 10 ms), since the depth needed is a class's size only.
+monotone, above the inverted index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from trainables.errors import TrialFailure
+from trainables.evaluation.places import Places, places_of
+from trainables.evaluation.scores import Score
 
-Score = Callable[[Tensor, Tensor], Tensor]
 BLOCK = 256  # queries; measured best, or level with it, from 900 to 12,000 items on a CPU
 BLOCK_BYTES = 512 * 2**20  # bounds a block of scores and keys where references are many
 BYTES_PER_PAIR = 28
 EXCLUDED = torch.iinfo(torch.int64).min
-
-
-@dataclass(frozen=True)
-class Neighbours:
-    """One block of queries.
-
-    relevant: [B, K] bool, is the k-th nearest of the query's class; the query itself is left
-        out; False beyond the references.
-    positives: [B] int64, relevant references in all (R of R-Precision).
-    """
-
-    relevant: Tensor
-    positives: Tensor
 
 
 def neighbours(
@@ -53,8 +37,8 @@ def neighbours(
     depth: int,
     self_index: Tensor | None = None,
     block: int | None = None,
-) -> Iterator[Neighbours]:
-    """Nearest references of every query, in blocks of queries.
+) -> Iterator[Places]:
+    """Places of every query's positives among its K nearest references, in blocks of queries.
 
     Args:
         score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
@@ -85,7 +69,7 @@ def neighbours(
         nearest = keys.topk(depth, dim=1).values
         found = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
         relevant = (found == labels[:, None]) & (nearest != EXCLUDED)
-        yield Neighbours(relevant, positives)
+        yield places_of(relevant, positives)
 
 
 def order_keys(scores: Tensor, later: Tensor) -> Tensor:

@@ -1,85 +1,152 @@
-"""NMI against scikit-learn and counts; both k-means paths."""
+"""k-means, and the agreement of a clustering with classes against counts and scikit-learn."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
-from tests.oracles import retrieval
-from trainables.evaluation import clustering
-from trainables.evaluation.clustering import kmeans_faiss, kmeans_torch, mutual_information, nmi
+from tests.oracles import retrieval, structure
+from trainables.evaluation import evaluate
+from trainables.evaluation import kmeans as kmeans_module
+from trainables.evaluation.clustering import ami, contingency, f1, nmi
+from trainables.evaluation.kmeans import kmeans, objective
 
 
 def blobs(per_class: int, classes: int, spread: float) -> tuple[torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(4)
     labels = torch.arange(classes).repeat_interleave(per_class)
     centres = torch.eye(max(classes, 8))[:classes]
-    return centres[labels] + spread * torch.randn(len(labels), 8, generator=g), labels
+    return centres[labels] + spread * torch.randn(
+        len(labels), centres.shape[1], generator=g
+    ), labels
+
+
+def labellings(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    b = torch.randint(7, (50,), generator=g)
+    # Imbalanced, of one item each, all one, and like the other by half.
+    a = {
+        0: torch.randint(2, (50,), generator=g) * 2**40,
+        1: torch.arange(50) - 25,
+        2: torch.cat([torch.zeros(40), torch.arange(10)]).long(),
+        3: torch.zeros(50).long(),
+        4: torch.where(torch.rand(50, generator=g) < 0.5, b, torch.randint(9, (50,), generator=g)),
+    }
+    return a[seed], b
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_mutual_information_equals_counts_and_scikit_learn(seed: int) -> None:
+def test_agreement_equals_counts_and_scikit_learn(seed: int) -> None:
     metrics = pytest.importorskip("sklearn.metrics")
-    g = torch.Generator().manual_seed(seed)
-    a = torch.randint(2 + seed, (50,), generator=g) * 3
-    b = torch.randint(7, (50,), generator=g)
-    found = mutual_information(a, b)
-    assert found == pytest.approx(retrieval.nmi(a.tolist(), b.tolist()), abs=1e-12)
-    assert found == pytest.approx(metrics.normalized_mutual_info_score(a, b), abs=1e-12)
+    a, b = labellings(seed)
+    for first, second in ((a, b), (b, a)):
+        table, given = contingency(first, second), (second.numpy(), first.numpy())
+        assert nmi(table) == pytest.approx(metrics.normalized_mutual_info_score(*given), abs=1e-12)
+        assert nmi(table) == pytest.approx(
+            retrieval.nmi(first.tolist(), second.tolist()), abs=1e-12
+        )
+        assert ami(table) == pytest.approx(metrics.adjusted_mutual_info_score(*given), abs=1e-9)
+        pair = metrics.cluster.pair_confusion_matrix(*given)
+        counted = 2 * pair[1, 1] / (2 * pair[1, 1] + pair[0, 1] + pair[1, 0])
+        assert f1(table) == pytest.approx(counted, abs=1e-12)
+        assert f1(table) == pytest.approx(structure.f1(first.tolist(), second.tolist()), abs=1e-12)
 
 
-def test_mutual_information_at_its_ends() -> None:
+def test_agreement_at_its_ends() -> None:
     labels = torch.tensor([0, 0, 1, 1])
-    assert mutual_information(labels, 5 - labels) == pytest.approx(1)
-    assert mutual_information(labels, torch.tensor([0, 1, 0, 1])) == pytest.approx(0, abs=1e-12)
-    assert mutual_information(torch.zeros(4).long(), labels) == pytest.approx(0, abs=1e-12)
-    assert mutual_information(torch.zeros(4).long(), torch.ones(4).long()) == 1
+    same, crossed = contingency(labels, 5 - labels), contingency(labels, torch.tensor([0, 1, 0, 1]))
+    assert (nmi(same), ami(same), f1(same)) == pytest.approx((1, 1, 1))
+    assert (nmi(crossed), f1(crossed)) == pytest.approx((0, 0), abs=1e-12)
+    nothing, alone = torch.zeros(4).long(), torch.arange(4)
+    assert nmi(contingency(nothing, labels)) == pytest.approx(0, abs=1e-12)
+    for one in (contingency(nothing, nothing), contingency(alone, alone)):
+        assert (nmi(one), ami(one), f1(one)) == pytest.approx((1, 1, 1))
 
 
-@pytest.mark.parametrize("kmeans", [kmeans_faiss, kmeans_torch])
-def test_kmeans_is_deterministic_and_at_a_fixed_point(kmeans) -> None:
-    if kmeans is kmeans_faiss:
-        pytest.importorskip("faiss")
+def lloyd(rows: torch.Tensor, k: int, seed: int, iterations: int) -> list[int]:
+    """Plainly, in float64; without the case of an empty cluster."""
+    x = rows.double().numpy()
+    start = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed))[:k]
+    middle = x[start.numpy()]
+    for _ in range(iterations + 1):
+        clusters = np.array([np.argmin(((row - middle) ** 2).sum(1)) for row in x])
+        assert len(set(clusters)) == k
+        middle = np.array([x[clusters == c].mean(0) for c in range(k)])
+    return clusters.tolist()
+
+
+@pytest.mark.parametrize("iterations", [0, 1, 3, 20])
+def test_skipping_centres_that_stand_still_is_exactly_lloyd(iterations: int) -> None:
+    rows, _ = blobs(12, 15, 0.3)
+    found = kmeans(rows, 30, seed=2, iterations=iterations)
+    assert found.tolist() == lloyd(rows, 30, 2, iterations)
+
+
+def test_kmeans_is_deterministic_and_at_a_fixed_point() -> None:
     rows, labels = blobs(20, 2, 0.1)
     first, again = kmeans(rows, 2, seed=1), kmeans(rows, 2, seed=1)
     assert torch.equal(first, again)
-    assert mutual_information(first, labels) == pytest.approx(1)
+    assert nmi(contingency(first, labels)) == pytest.approx(1)
     centres = torch.stack([rows[first == c].mean(0) for c in range(2)])
     assert torch.equal(torch.cdist(rows, centres).argmin(1), first)
 
 
-def test_torch_path_fills_empty_clusters() -> None:
+def test_objective_is_near_that_of_faiss() -> None:
+    faiss = pytest.importorskip("faiss")
+    rows, _ = blobs(8, 60, 0.25)
+    ours, theirs = [], []
+    for seed in range(3):
+        ours.append(objective(rows, kmeans(rows, 60, seed=seed), 60))
+        other = faiss.Kmeans(rows.shape[1], 60, niter=20, seed=seed, min_points_per_centroid=1)
+        other.train(rows.numpy())
+        clusters = torch.from_numpy(other.index.search(rows.numpy(), 1)[1][:, 0])
+        theirs.append(objective(rows, clusters, 60))
+    assert np.mean(ours) <= 1.05 * np.mean(theirs)
+
+
+def test_empty_clusters_are_filled() -> None:
     rows = torch.cat([torch.zeros(30, 2), torch.tensor([[9.0, 0], [0, 9.0]])])
     # Starts among the 30 equal items lose all but one of them.
-    found = kmeans_torch(rows, 3, seed=0)
+    found = kmeans(rows, 3, seed=0)
     assert len(torch.unique(found)) == 3
 
 
-def test_torch_path_in_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _ = blobs(15, 6, 0.4)
-    whole = kmeans_torch(rows, 6, seed=2)
-    monkeypatch.setattr(clustering, "DISTANCE_BYTES", 4 * 6 * 7)
-    assert torch.equal(kmeans_torch(rows, 6, seed=2), whole)
+    whole = kmeans(rows, 6, seed=2)
+    monkeypatch.setattr(kmeans_module, "DISTANCE_BYTES", 4 * 6 * 7)
+    assert torch.equal(kmeans(rows, 6, seed=2), whole)
 
 
-@pytest.mark.parametrize("faiss", [True, False])
-def test_nmi_of_separated_classes(monkeypatch: pytest.MonkeyPatch, faiss: bool) -> None:
-    if faiss:
-        pytest.importorskip("faiss")
-    else:
-        monkeypatch.setattr(clustering, "_faiss_imports", lambda: False)
+def test_nmi_of_separated_classes() -> None:
     rows, labels = blobs(30, 3, 0.05)
     # Length must not matter: rows are brought to unit length.
     stretched = rows * torch.linspace(0.1, 10, len(rows))[:, None]
-    assert max(nmi(stretched, labels, seed=s) for s in range(5)) == pytest.approx(1)
+    names = ("nmi", "ami", "f1")
+    found = [
+        evaluate(stretched, labels - 2**40, score="cosine", metrics=names, seed=s) for s in range(5)
+    ]
+    best = max(found, key=lambda values: values["nmi"])
+    assert best == pytest.approx({"nmi": 1, "ami": 1, "f1": 1})
 
 
-def test_evaluation_imports_and_runs_without_faiss() -> None:
+@pytest.mark.parametrize(
+    "labels", [torch.zeros(20).long(), torch.arange(20), torch.arange(20) // 4]
+)
+def test_clustering_of_equal_embeddings(labels: torch.Tensor) -> None:
+    found = evaluate(torch.ones(20, 3), labels, score="cosine", metrics=("nmi", "ami", "f1"))
+    # Equal items are of one cluster, which tells nothing of the classes, unless there is one.
+    tells = float(len(labels.unique()) == 1)
+    assert (found["nmi"], found["ami"]) == pytest.approx((tells, tells), abs=1e-9)
+
+
+def test_evaluation_imports_no_faiss_and_no_compiler_for_small_sets() -> None:
     code = (
-        "import sys; sys.modules['faiss'] = None\n"
+        "import sys; sys.modules['faiss'] = None; sys.modules['numba'] = None\n"
         "import torch; from trainables.evaluation import evaluate\n"
         "x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))\n"
         "print(evaluate(x, torch.arange(20) // 4, score=lambda q, r: q @ r.T)['nmi'])"

@@ -1,0 +1,34 @@
+"""Top-k accuracy of a classifier (closed set: CIFAR, ImageNet)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError, TrialFailure
+
+
+def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
+    """Share of items whose class is among the k classes of largest logit; in [0, 1].
+
+    Equal logits: the first class comes first. k ≥ classes gives 1.
+
+    Args:
+        logits: [N, C], larger is more likely. labels: [N] int64, columns of `logits`.
+
+    Raises:
+        ConfigError: labels that are no columns. TrialFailure: a logit is not a number.
+    """
+    classes = logits.shape[1]
+    if len(logits) != len(labels) or len(labels) == 0:
+        raise ConfigError(
+            "logits", f"{len(logits)} rows and {len(labels)} labels", "as many, and some"
+        )
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise ConfigError("labels", f"up to {int(labels.max())}", f"columns of {classes} logits")
+    if torch.isnan(logits).any():
+        raise TrialFailure("evaluation: a logit is not a number")
+    own = logits.gather(1, labels[:, None])
+    column = torch.arange(classes, device=logits.device)
+    before = (logits > own) | ((logits == own) & (column < labels[:, None]))
+    return float((before.sum(1) < k).double().mean())

@@ -1,0 +1,127 @@
+"""Structure of an embedding space: π_density, ρ, G_2, σ²_κ (NIR, Table 3; Roth et al., ICML 2020).
+
+All are of rows brought to unit length, the hypersphere the papers speak of, whatever the score.
+Distances are Euclidean. Shape legend: N items · E embedding · C classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from trainables.errors import ConfigError
+
+BLOCK = 1024
+
+
+def density(rows: Tensor, labels: Tensor) -> float:
+    """π_density = π_intra/π_inter, ≥ 0.
+
+    π_intra: mean distance over all pairs of different items of one class. π_inter: mean distance
+    over all pairs of different class centres (means of unit rows, not brought to unit length), as
+    in Roth et al. The papers do not say whether classes or pairs are weighted alike in π_intra:
+    here every pair weighs the same.
+    """
+    return intra_distance(rows, labels) / inter_distance(centres(rows, labels))
+
+
+def concentration(rows: Tensor, labels: Tensor) -> float:
+    """σ²_κ = variance over classes of κ_c/π_inter, κ_c the mean distance of a class's items to its
+    centre, π_inter as in `density`. Classes with one image have κ = 0 by definition and are left
+    out. The variance is the population's (divided by the number of classes)."""
+    of_class = centres(rows, labels)
+    sizes = torch.bincount(labels)
+    away = torch.linalg.vector_norm(rows - of_class[labels], dim=1).double()
+    order = labels.argsort(stable=True)
+    kappa = torch.segment_reduce(away[order], "mean", lengths=sizes)[sizes > 1]
+    if len(kappa) == 0:
+        raise ConfigError(
+            "metrics.concentration", "classes of one image each", "a class with two images"
+        )
+    return float((kappa / inter_distance(of_class)).var(correction=0))
+
+
+def spectrum(rows: Tensor) -> float:
+    """ρ = KL(U ‖ S) = Σ 1/m · log(1/(m s_i)), in nats: U uniform, S the m = min(N, E) singular
+    values of the embedding matrix (not centred) divided by their sum. 0: all directions alike.
+
+    A singular value below what float64 can tell from zero, s_max·max(N, E)·2⁻⁵², counts as that,
+    so that rank-deficient embeddings give a large number and not infinity. All singular values
+    take part; the public code of Roth et al. leaves out the largest.
+    """
+    triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
+    # R of the QR of all rows, block by block: the singular values of R are those of the matrix.
+    for block in torch.split(rows, 4 * BLOCK):
+        triangle = torch.linalg.qr(torch.cat([triangle, block.double()]), mode="r").R
+    values = torch.linalg.svdvals(triangle)
+    least = float(values.max()) * max(rows.shape) * torch.finfo(torch.float64).eps
+    values = values.clamp(min=max(least, torch.finfo(torch.float64).tiny))
+    share = values / values.sum()
+    return float(-(share * len(share)).log().mean())
+
+
+def uniformity(rows: Tensor) -> float:
+    """G_2 = mean over pairs of different items of exp(−2‖u − v‖²), in (0, 1]. Shown as NIR does;
+    its logarithm is Wang & Isola's uniformity. 1 if there is one item only: no pair is apart."""
+    count = len(rows)
+    if count == 1:
+        return 1.0
+    sums = []
+    for first in range(0, count, BLOCK):
+        a = rows[first : first + BLOCK]
+        for left in range(first, count, 4 * BLOCK):
+            b = rows[left : left + 4 * BLOCK]
+            near = squared(a, b).mul_(-2).exp_()
+            # Pairs above the diagonal: column − row > 0 by index among all items.
+            if left < first + len(a):
+                near = near.triu(first - left + 1)
+            sums.append(near.sum(dtype=torch.float64))
+    return float(torch.stack(sums).sum()) / (count * (count - 1) / 2)
+
+
+def centres(rows: Tensor, labels: Tensor) -> Tensor:
+    """Means of the classes [C, E]; labels are 0 … C − 1, all present. Deterministic on GPUs too."""
+    order = labels.argsort(stable=True)
+    return torch.segment_reduce(rows[order], "mean", lengths=torch.bincount(labels), axis=0)
+
+
+def intra_distance(rows: Tensor, labels: Tensor) -> float:
+    """Mean distance over all pairs of different items of one class."""
+    order = labels.argsort(stable=True)
+    sizes = torch.bincount(labels)
+    sorted_rows, total, count = rows[order], [], int((sizes * (sizes - 1) // 2).sum())
+    if count == 0:
+        raise ConfigError("metrics.density", "classes of one image each", "a class with two images")
+    # Classes of one size together: few batched calls instead of one a class.
+    starts = sizes.cumsum(0) - sizes
+    for size in torch.unique(sizes[sizes > 1]).tolist():
+        first = starts[sizes == size]
+        step = max(1, 4 * BLOCK * BLOCK // (size * max(size, rows.shape[1])))
+        for part in torch.split(first, step):
+            own = sorted_rows[part[:, None] + torch.arange(size, device=rows.device)]
+            for at in range(0, size, BLOCK):
+                far = squared(own[:, at : at + BLOCK], own).clamp_(min=0).sqrt_()
+                total.append(far.triu(at + 1).sum(dtype=torch.float64))
+    return float(torch.stack(total).sum()) / count
+
+
+def inter_distance(of_class: Tensor) -> float:
+    """Mean distance over all pairs of different centres [C, E].
+
+    Raises:
+        ConfigError: fewer than two classes, or all centres equal: there is nothing to compare with.
+    """
+    count, total = len(of_class), 0.0
+    for first in range(0, count, BLOCK):
+        far = torch.cdist(of_class[first : first + BLOCK].double(), of_class[first:].double())
+        total += float(far.triu(1).sum())
+    if total == 0:
+        found = f"{count} class" + ("es of one centre" if count > 1 else "")
+        raise ConfigError("metrics", found, "two classes apart, for distances between classes")
+    return total / (count * (count - 1) / 2)
+
+
+def squared(a: Tensor, b: Tensor) -> Tensor:
+    """‖a − b‖² [..., A, B] of unit rows as ‖a‖² + ‖b‖² − 2⟨a, b⟩: rounding of some 1e-7."""
+    norms = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
+    return norms.sub_((a @ b.mT).mul_(2))
