@@ -64,10 +64,10 @@ def test_a_finished_job_evaluates_what_was_not_asked_before(
     for mode in ("train", "evaluate"):
         (final,) = run(job(trial, shared_cache, tmp_path / "one", evaluate=["test"], mode=mode))
         assert comparable(final) == comparable(both)
-    monkeypatch.setattr(jobs, "EVALUATOR", "retrieval-2")
+    monkeypatch.setattr(jobs, "EVALUATOR", "another-evaluator")
     given = job(trial, shared_cache, tmp_path / "one", evaluate=["test"], mode="evaluate")
     (final,) = run(given)
-    assert final["evaluator"] == "retrieval-2"
+    assert final["evaluator"] == "another-evaluator"
     assert set(final["evaluations"]) == {"test"}
 
 
