@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from ablate.ledger import Ledger, LedgerError
 from ablate.owner import Owner
+from tests.unprivileged import open_folder, unprivileged
 from trainables.errors import ConfigError
 from trainables.processes import host_name
 
@@ -175,8 +175,9 @@ def test_a_full_disk_keeps_what_was_committed(ledger: Ledger) -> None:
     assert ledger.claim("after", "h", 0, {}, Owner.me()) == "mine"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(ConfigError, match="writable"):
-        Ledger(tmp_path / "out" / "ledger.sqlite")
+def test_a_folder_that_cannot_be_written() -> None:
+    with open_folder() as folder:
+        folder.chmod(0o555)
+        with unprivileged(), pytest.raises(ConfigError, match="writable"):
+            Ledger(folder / "out" / "ledger.sqlite")
+        folder.chmod(0o755)

@@ -115,7 +115,7 @@ def listing(root: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(
             "data.root",
-            f"{root}: {error.strerror}",
+            f"{error.filename or root}: {error.strerror}",
             "a readable folder of class folders",
             "Check the path and its permissions",
         ) from error

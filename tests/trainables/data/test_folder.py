@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from tests.unprivileged import open_folder, unprivileged
 from trainables.config import DataConfig
 from trainables.data import fingerprint, load_splits
 from trainables.data.dataset import load_dataset
@@ -121,13 +123,18 @@ def test_empty_class(root: Path, tmp_path: Path) -> None:
     assert "class 9: found no images" in message
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_unreadable_folder(root: Path, tmp_path: Path) -> None:
-    (root / "class 1").chmod(0)
-    try:
-        assert "Permission denied" in said(lambda: fingerprint(config(root), tmp_path))
-    finally:
-        (root / "class 1").chmod(0o755)
+def test_unreadable_folder(root: Path) -> None:
+    with open_folder() as folder:
+        shutil.copytree(root, folder / "images")
+        (folder / "images").chmod(0o755)
+        locked = folder / "images" / "class 1"
+        locked.chmod(0)
+        try:
+            with unprivileged():
+                message = said(lambda: fingerprint(config(folder / "images"), folder / "cache"))
+        finally:
+            locked.chmod(0o755)
+    assert "Permission denied" in message and "class 1" in message
 
 
 @pytest.mark.parametrize("damage", ["truncated", "text", "empty"])
