@@ -192,6 +192,13 @@ class TrialConfig(ComponentConfig):
     selection: SelectionConfig = SelectionConfig()
 
     @model_validator(mode="after")
+    def parts_fit(self) -> TrialConfig:
+        """Ask loss and method whether they can be part of this trial."""
+        LOSSES[self.loss.name].check(self)  # type: ignore[attr-defined]
+        METHODS[self.method.name].check(self)  # type: ignore[attr-defined]
+        return self
+
+    @model_validator(mode="after")
     def warmup_ends(self) -> TrialConfig:
         if self.schedule.warmup_epochs >= self.training.epochs:
             raise ValueError(

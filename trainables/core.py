@@ -179,6 +179,7 @@ class Trainer:
         terms = method.terms(state, batch.labels, progress, generators["loss"])
         self.optimizer.zero_grad(set_to_none=True)
         self.trace.add(terms).backward()  # type: ignore[no-untyped-call]
+        self.trace.observe(method.observed())
 
         training = self.config.training
         if training.clip_value is not None:

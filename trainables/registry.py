@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
@@ -37,9 +38,12 @@ class ComponentConfig(BaseModel):
 
 
 class Registry(Generic[T]):
-    """Name → class, filled by the modules it lists and by entry points, on first use."""
+    """Name → class, filled on first use by `modules` and by entry points.
 
-    def __init__(self, name: str, modules: tuple[str, ...]) -> None:
+    Of a package every module is loaded, so that a new file in it is all a component takes.
+    """
+
+    def __init__(self, name: str, *modules: str) -> None:
         self.name = name
         self._modules = modules
         self._classes: dict[str, type[T]] = {}
@@ -65,8 +69,10 @@ class Registry(Generic[T]):
         if self._loaded:
             return
         self._loaded = True
-        for module in self._modules:
-            import_module(module)
+        for name in self._modules:
+            loaded = import_module(name)
+            for found in sorted(m.name for m in iter_modules(getattr(loaded, "__path__", []))):
+                import_module(f"{name}.{found}")
         for entry in entry_points(group=f"ablate.{self.name}"):
             entry.load()
 

@@ -26,6 +26,7 @@ class Trace:
         self._steps: dict[str, list[int]] = {}
         self._values: dict[str, list[Tensor]] = {}
         self._weights: dict[str, list[float | Tensor]] = {}
+        self._observed: dict[str, list[Tensor]] = {}
         self._checked = 0
 
     def add(self, terms: dict[str, Term]) -> Tensor:
@@ -47,6 +48,11 @@ class Trace:
         if total is None:
             raise ConfigError("method", "a weight of 0 for every term", "one that is not 0")
         return total
+
+    def observe(self, scalars: dict[str, Tensor]) -> None:
+        """Note what a method watches beside its terms (`Method.observed`)."""
+        for name, value in scalars.items():
+            self._observed.setdefault(name, []).append(value.detach())
 
     def check(self) -> None:
         """Raise TrialFailure, naming term and step, if a value since the last check is not finite.
@@ -73,7 +79,9 @@ class Trace:
             )
 
     def means(self) -> dict[str, float]:
-        """`train/loss`, and `term/<name>/value` and `…/weight` as means over the epoch."""
+        """`train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means over
+        the epoch. What is observed may be infinite for a step, as a gradient norm may; such
+        steps stay out of the mean and their share is told as `observed/<name>/nonfinite`."""
         found: dict[str, float] = {}
         loss = 0.0
         for name, values in self._values.items():
@@ -82,6 +90,13 @@ class Trace:
             found[f"term/{name}/value"] = float(value.mean())
             found[f"term/{name}/weight"] = float(weight.mean())
             loss += float((value * weight).sum())
+        for name, values in self._observed.items():
+            steps = torch.stack(values).double().cpu()
+            finite = steps.isfinite()
+            if bool(finite.any()):
+                found[f"observed/{name}"] = float(steps[finite].mean())
+            if not bool(finite.all()):
+                found[f"observed/{name}/nonfinite"] = float((~finite).double().mean())
         found["train/loss"] = loss / self.length if self.length else math.nan
         return found
 
@@ -93,6 +108,7 @@ class Trace:
             "steps": self._steps,
             "values": {name: torch.stack(v).cpu() for name, v in self._values.items()},
             "weights": {name: [float(w) for w in v] for name, v in self._weights.items()},
+            "observed": {name: torch.stack(v).cpu() for name, v in self._observed.items()},
         }
 
     @staticmethod
@@ -102,5 +118,8 @@ class Trace:
         trace._steps = {name: list(steps) for name, steps in state["steps"].items()}
         trace._values = {name: list(v.to(device).unbind()) for name, v in state["values"].items()}
         trace._weights = {name: list(w) for name, w in state["weights"].items()}
+        trace._observed = {
+            name: list(v.to(device).unbind()) for name, v in state["observed"].items()
+        }
         trace._checked = trace.length
         return trace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -62,3 +64,14 @@ def test_terms_may_come_and_go() -> None:
     trace.check()
     assert trace.means()["term/late/value"] == 7.0
     assert trace.means()["train/loss"] == (1 + 15) / 2
+
+
+def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
+    trace = Trace(1, 0)
+    for value in (1.0, 3.0, math.inf):
+        trace.add({"metric": Term(torch.tensor(1.0))})
+        trace.observe({"norm": torch.tensor(value)})
+    again = Trace.from_state(trace.state(), torch.device("cpu"))
+    for found in (trace.means(), again.means()):
+        assert found["observed/norm"] == 2
+        assert found["observed/norm/nonfinite"] == pytest.approx(1 / 3)

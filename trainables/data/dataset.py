@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainables.config import DataConfig
 
 DATASETS: Registry[DataSource] = Registry(
-    "data", ("trainables.data.embedded.reader", "trainables.data.folder")
+    "data", "trainables.data.embedded.reader", "trainables.data.folder"
 )
 
 

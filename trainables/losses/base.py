@@ -12,18 +12,19 @@ a loss without compares the batch with itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from trainables.registry import ComponentConfig, Registry
 
+if TYPE_CHECKING:
+    from trainables.config import TrialConfig
+
 Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]
 
-LOSSES: Registry[Loss] = Registry(
-    "losses", ("trainables.losses.normsoftmax", "trainables.losses.proxy_anchor")
-)
+LOSSES: Registry[Loss] = Registry("losses", "trainables.losses")
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,14 @@ class Loss(nn.Module):
     def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
         super().__init__()
         self.classes, self.dim = classes, dim
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        """Refuse, before anything runs, a trial that this loss cannot be part of.
+
+        Raises:
+            ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
+        """
 
     def forward(
         self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None

@@ -10,7 +10,8 @@ The training step, in the order in which the core runs it:
     features = backbone(batch.inputs)                      [B, F]
     state    = method(features, batch.labels, progress, generator)
     terms    = method.terms(state, batch.labels, progress, generator)
-    loss     = Σ weight · value
+    loss     = Σ weight · value,  backward
+    observed = method.observed()                           logged, part of nothing
 
 The head, the method and the loss compute in float32 also where the backbone runs in autocast.
 """
@@ -28,11 +29,9 @@ from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.registry import ComponentConfig, Registry
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig
+    from trainables.config import EmbeddingConfig, TrialConfig
 
-METHODS: Registry[Method] = Registry(
-    "methods", ("trainables.methods.plain", "trainables.methods.ddml")
-)
+METHODS: Registry[Method] = Registry("methods", "trainables.methods")
 
 
 class Term(NamedTuple):
@@ -108,6 +107,14 @@ class Method(nn.Module):
         self.loss = loss
         self.classes = classes
 
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        """Refuse, before anything runs, a trial that this method cannot be part of.
+
+        Raises:
+            ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
+        """
+
     def fit(self, features: Tensor) -> None:
         """Start from data: called once, before the first step, with the training features
         [N, F], if `embedding.init` is "pca"."""
@@ -141,6 +148,11 @@ class Method(nn.Module):
         for name, (value, weight) in self.loss.penalty().items():
             found[name] = Term(value, weight)
         return found
+
+    def observed(self) -> dict[str, Tensor]:
+        """Scalars worth watching that are no terms, read once a step, after `backward`: a
+        gradient norm, a mean uncertainty. Logged as epoch means under `observed/<name>`."""
+        return {}
 
     def metric(self, query: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         """The base loss of `query[..., B, E]`, against its references or the batch itself."""
