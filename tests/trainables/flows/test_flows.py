@@ -1,0 +1,362 @@
+"""Every flow inverts, tells its Jacobian, and trains all of itself."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from trainables import streams
+from trainables.flows import Flow, FlowConfig, build_flow
+from trainables.flows.coupling import soft_clamp
+
+KINDS = ["realnvp", "nice", "glow"]
+GOLDEN = Path(__file__).parent / "golden.json"
+
+
+def flow_of(dim: int = 6, condition_dim: int = 0, **options: Any) -> Flow:
+    config = FlowConfig(**{"depth": 3, "width": 16, "gain": 1.0} | options)
+    with streams.seeded(0, "flow"):
+        flow = build_flow(config, dim=dim, condition_dim=condition_dim)
+        if flow.scale is not None:
+            torch.nn.init.normal_(flow.scale)
+    return flow
+
+
+def draw(*shape: int, name: str = "x", dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(shape, generator=streams.generator(0, name), dtype=dtype)
+
+
+def jacobian(flow: Flow, x: Tensor, condition: Tensor | None = None) -> Tensor:
+    """[D, D] at one item."""
+    found: Tensor = torch.autograd.functional.jacobian(lambda v: flow(v, condition).z, x)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [2, 3, 7, 64])
+@pytest.mark.parametrize("condition_dim", [0, 5])
+@pytest.mark.parametrize("scaling", [None, True, False])
+def test_inverse(kind: str, dim: int, condition_dim: int, scaling: bool | None) -> None:
+    flow = flow_of(dim, condition_dim, kind=kind, depth=12, scaling=scaling, gain=0.1)
+    for dtype, bound in ((torch.float64, 1e-6), (torch.float32, 1e-4)):
+        flow = flow.to(dtype)
+        x = draw(9, dim, dtype=dtype)
+        condition = draw(9, condition_dim, name="c", dtype=dtype) if condition_dim else None
+        z = flow(x, condition).z
+        assert z.dtype == dtype
+        assert not torch.allclose(z, x)
+        assert (flow.inverse(z, condition) - x).abs().max() <= bound
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_inverse_at_the_papers_size(kind: str) -> None:
+    flow = flow_of(512, kind=kind, depth=12, width=512, gain=0.1)
+    x = draw(16, 512, dtype=torch.float32)
+    assert (flow.inverse(flow(x).z) - x).abs().max() <= 1e-4
+    flow, x = flow.double(), x.double()
+    assert (flow.inverse(flow(x).z) - x).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gain_scales_the_last_layers_and_a_strong_start_still_inverts(kind: str) -> None:
+    strong, weak = flow_of(16, kind=kind, depth=8), flow_of(16, kind=kind, depth=8, gain=0.1)
+    for one, other in zip(strong.couplings, weak.couplings, strict=True):
+        assert torch.equal(one.subnet[0].weight, other.subnet[0].weight)
+        assert torch.equal(0.1 * one.subnet[-1].weight, other.subnet[-1].weight)
+        assert torch.equal(0.1 * one.subnet[-1].bias, other.subnet[-1].bias)
+    strong, x = strong.double(), draw(9, 16)
+    assert (strong.inverse(strong(x).z) - x).abs().max() <= 1e-6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [2, 3, 7])
+@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("permutation", [True, False])
+def test_log_det_is_autograds(kind: str, dim: int, depth: int, permutation: bool) -> None:
+    flow = flow_of(dim, 4, kind=kind, depth=depth, permutation=permutation, scaling=True)
+    flow = flow.double()
+    x, condition = draw(5, dim), draw(5, 4, name="c")
+    found = flow(x, condition)
+    for i in range(5):
+        _, expected = torch.linalg.slogdet(jacobian(flow, x[i], condition[i]))
+        torch.testing.assert_close(found.log_det[i], expected)
+    torch.testing.assert_close(found.log_diagonal.sum(-1), found.log_det)
+
+
+def layers_one_by_one(flow: Flow, x: Tensor) -> tuple[Tensor, Tensor]:
+    """z[D] and the log-diagonal[D] from autograd's Jacobian of each layer, for one item.
+
+    Each layer is applied as a map of ℝᴰ in the order of x, so that its diagonal needs no
+    following through permutations.
+    """
+    total = torch.zeros_like(x)
+    for k, coupling in enumerate(flow.couplings):
+        order = flow.orders[k // 2].tolist()
+        first, second = order[: flow.dim // 2], order[flow.dim // 2 :]
+        passive, active = (first, second) if k % 2 == 0 else (second, first)
+
+        def layer(
+            v: Tensor, coupling: Any = coupling, p: list[int] = passive, a: list[int] = active
+        ) -> Tensor:
+            out = coupling(v[a], v[p], None)[0]
+            return torch.stack([out[a.index(i)] if i in a else v[i] for i in range(len(v))])
+
+        whole = torch.autograd.functional.jacobian(layer, x)
+        assert (whole.diagonal() > 0).all()
+        total, x = total + whole.diagonal().log(), layer(x)
+    if flow.scale is not None:
+        factor = torch.exp(2 * 0.636 * torch.atan(flow.scale))
+        total, x = total + factor.log(), x * factor
+    return x, total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dim", [2, 5, 6])
+@pytest.mark.parametrize("depth", [1, 2, 6])
+@pytest.mark.parametrize("scaling", [True, False])
+def test_diagonal_by_layer(kind: str, dim: int, depth: int, scaling: bool) -> None:
+    flow = flow_of(dim, kind=kind, depth=depth, scaling=scaling).double()
+    x = draw(4, dim)
+    found = flow(x)
+    for i in range(4):
+        z, log_diagonal = layers_one_by_one(flow, x[i])
+        torch.testing.assert_close(found.z[i], z)
+        torch.testing.assert_close(found.log_diagonal[i], log_diagonal)
+    assert len(found.log_scales) == flow.config.couplings + scaling
+    each = sum(scales.sum(-1) for scales in found.log_scales)
+    torch.testing.assert_close(each, found.log_det)
+
+
+@pytest.mark.parametrize("kind", ["realnvp", "nice"])
+def test_one_layers_diagonal_is_the_jacobians(kind: str) -> None:
+    flow = flow_of(7, kind=kind, depth=1).double()
+    x = draw(7)
+    expected = jacobian(flow, x).diagonal().log()
+    torch.testing.assert_close(flow(x).log_diagonal, expected)
+    assert (expected != 0).sum() == (4 if kind == "realnvp" else 7)
+
+
+def test_every_dimension_is_scaled_equally_often() -> None:
+    for depth in (2, 12):
+        flow = flow_of(9, depth=depth).double()
+        times = torch.zeros(9)
+        for k in range(depth):
+            order = flow.orders[k // 2]
+            times[order[4:] if k % 2 == 0 else order[:4]] += 1
+        assert times.tolist() == [depth / 2] * 9
+
+
+def test_glow_is_equation_7_of_nir() -> None:
+    flow = flow_of(5, kind="glow", depth=1, scaling=False).double()
+    x = draw(5)
+
+    def subnet(k: int, v: Tensor) -> tuple[Tensor, Tensor]:
+        first, _, last = flow.couplings[k].subnet
+        out = last.weight @ torch.clamp(first.weight @ v + first.bias, min=0) + last.bias
+        half = len(out) // 2
+        return 2 * 0.636 * torch.atan(out[:half]), out[half:]
+
+    x1, x2 = x[:2], x[2:]
+    s, t = subnet(0, x1)
+    y2 = x2 * torch.exp(s) + t
+    s, t = subnet(1, y2)
+    y1 = x1 * torch.exp(s) + t
+    torch.testing.assert_close(flow(x).z, torch.cat([y1, y2]))
+
+
+def test_nice_keeps_volume_but_for_its_scaling() -> None:
+    x = draw(3, 6, dtype=torch.float32)
+    assert flow_of(kind="nice").scale is not None
+    assert flow_of(kind="realnvp").scale is None
+    bare = flow_of(kind="nice", scaling=False)
+    assert not bare(x).log_diagonal.any()
+    assert torch.equal(flow_of(kind="nice")(x).log_det[0], flow_of(kind="nice")(x).log_det[1])
+
+
+def test_scales_are_bounded() -> None:
+    raw = torch.tensor([-1e30, -1.0, 0.0, 1.0, 1e30])
+    found = soft_clamp(raw, 2.0).tolist()
+    bound = 0.636 * math.pi
+    assert found == pytest.approx([-bound, -bound / 2, 0.0, bound / 2, bound])
+    assert bound < 2
+    flow = flow_of(scaling=True, clamp=0.5)
+    with torch.no_grad():
+        for parameter in flow.parameters():
+            parameter.mul_(1e6)
+    x = draw(4, 6, dtype=torch.float32)
+    for log_scales in flow(x).log_scales:
+        assert log_scales.abs().max() <= 0.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("condition", ["dense", "start", "mid", "end"])
+@pytest.mark.parametrize("hidden", [1, 3])
+def test_gradients_reach_every_parameter(kind: str, condition: str, hidden: int) -> None:
+    flow = flow_of(5, 3, kind=kind, condition=condition, hidden=hidden, scaling=True)
+    x, c = draw(8, 5, dtype=torch.float32), draw(8, 3, name="c", dtype=torch.float32)
+    x.requires_grad_()
+    c.requires_grad_()
+    found = flow(x, c)
+    (found.z.square().sum() + found.log_det.sum()).backward()
+    for name, tensor in [("x", x), ("c", c), *flow.named_parameters()]:
+        assert tensor.grad is not None, name
+        assert tensor.grad.isfinite().all(), name
+        assert tensor.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "condition", "seen"),
+    [
+        ("realnvp", "dense", [0, 1, 2]),
+        ("realnvp", "start", [0]),
+        ("realnvp", "mid", [1]),
+        ("nice", "end", [2]),
+        ("glow", "dense", [0, 1, 2, 3, 4, 5]),
+        ("glow", "start", [0, 1]),
+        ("glow", "mid", [2, 3]),
+        ("glow", "end", [4, 5]),
+    ],
+)
+def test_condition_changes_the_output_where_it_enters(
+    kind: str, condition: str, seen: list[int]
+) -> None:
+    flow = flow_of(6, 3, kind=kind, condition=condition)
+    widths = [coupling.subnet[0].in_features for coupling in flow.couplings]
+    assert [k for k, width in enumerate(widths) if width == 6] == seen
+    x, c = draw(4, 6, dtype=torch.float32), draw(4, 3, name="c", dtype=torch.float32)
+    found, other = flow(x, c), flow(x, -c)
+    assert (found.z - other.z).abs().max() > 1e-3
+    torch.testing.assert_close(flow.inverse(found.z, c), x, rtol=1e-4, atol=1e-4)
+    assert (flow.inverse(found.z, -c) - x).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{"identity": True, "scaling": True}, {"depth": 0}])
+def test_identity_is_exact(kind: str, options: dict[str, Any]) -> None:
+    with streams.seeded(0, "flow"):
+        flow = build_flow(FlowConfig(kind=kind, **{"depth": 5} | options), dim=7)
+    x = draw(4, 7, dtype=torch.float32).requires_grad_()
+    found = flow(x)
+    assert torch.equal(found.z, x)
+    assert torch.equal(flow.inverse(x), x)
+    assert not found.log_det.any()
+    assert not found.log_diagonal.any()
+    direction = draw(4, 7, name="g", dtype=torch.float32)
+    (gradient,) = torch.autograd.grad(found.z, x, direction)
+    assert torch.equal(gradient, direction)
+    assert (len(list(flow.parameters())) == 0) == (options == {"depth": 0})
+
+
+def test_leading_dimensions_and_a_condition_that_broadcasts() -> None:
+    flow = flow_of(5, 3, scaling=True).double()
+    x, c = draw(2, 4, 5), draw(4, 3, name="c")
+    found = flow(x, c)
+    assert found.z.shape == found.log_diagonal.shape == (2, 4, 5)
+    assert found.log_det.shape == (2, 4)
+    for t in range(2):
+        for i in range(4):
+            one = flow(x[t, i], c[i])
+            torch.testing.assert_close(found.z[t, i], one.z)
+            torch.testing.assert_close(found.log_diagonal[t, i], one.log_diagonal)
+    torch.testing.assert_close(flow.inverse(found.z, c), x)
+
+
+def test_autocast_stays_outside() -> None:
+    flow, x = flow_of(), draw(4, 6, dtype=torch.float32)
+    expected = flow(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = flow(x)
+        assert flow(x.bfloat16()).z.dtype == torch.float32
+    assert torch.equal(found.z, expected.z)
+    assert torch.equal(found.log_det, expected.log_det)
+
+
+def test_starts_alike_and_keeps_its_order_in_the_state() -> None:
+    x = draw(4, 6, dtype=torch.float32)
+    first, second = flow_of(), flow_of()
+    assert torch.equal(first(x).z, second(x).z)
+    with streams.seeded(1, "flow"):
+        other = build_flow(first.config, dim=6)
+    assert not torch.equal(other(x).z, first(x).z)
+    other.load_state_dict(first.state_dict())
+    assert torch.equal(other(x).z, first(x).z)
+
+
+def test_compiles_as_one_graph() -> None:
+    flow, x = flow_of(5, 3, kind="glow"), draw(4, 5, dtype=torch.float32)
+    c = draw(4, 3, name="c", dtype=torch.float32)
+    compiled = torch.compile(flow, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x, c).z, flow(x, c).z)
+
+
+@pytest.mark.parametrize(
+    ("shape", "condition", "message"),
+    [
+        ((4, 5), (4, 3), "6 dimensions at its end, not"),
+        ((4, 6), None, "a condition of 3 dimensions, not none"),
+        ((4, 6), (4, 2), "a condition of 3 dimensions, not"),
+    ],
+)
+def test_wrong_shapes_are_told(shape: Any, condition: Any, message: str) -> None:
+    flow = flow_of(6, 3)
+    c = None if condition is None else torch.zeros(condition)
+    with pytest.raises(ValueError, match=message):
+        flow(torch.zeros(shape), c)
+    with pytest.raises(ValueError, match="a condition of 0 dimensions, not"):
+        flow_of(6)(torch.zeros(4, 6), torch.zeros(4, 3))
+
+
+def test_one_dimension_is_refused() -> None:
+    with pytest.raises(ValueError, match="dim of at least 2, not 1"):
+        build_flow(FlowConfig(), dim=1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"depth": -1}, {"width": 0}, {"hidden": 0}, {"clamp": 0.0}, {"clamp": 21.0}, {"kind": "maf"}],
+)
+def test_ranges(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        FlowConfig(**options)
+
+
+# --- numbers that the REVISION of every method with a flow stands for --------------------------
+
+
+def wave(*shape: int, shift: float) -> Tensor:
+    n = torch.Size(shape).numel()
+    return torch.sin(1.7 * torch.arange(n, dtype=torch.float64) + shift).view(shape)
+
+
+def measured(kind: str) -> dict[str, float]:
+    flow = flow_of(5, 3, kind=kind, depth=4, hidden=2, scaling=True).double()
+    with torch.no_grad():
+        for place, parameter in enumerate(flow.parameters()):
+            parameter.copy_(0.3 * wave(*parameter.shape, shift=place))
+    found = flow(wave(4, 5, shift=0.5), wave(4, 3, shift=0.2))
+    weights = wave(4, 5, shift=0.9)
+    return {
+        "z": (found.z * weights).sum().item(),
+        "log_det": found.log_det.sum().item(),
+        "log_diagonal": (found.log_diagonal * weights).sum().item(),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_golden_values(kind: str) -> None:
+    """Other numbers: raise the REVISION of every method that has a flow, then
+    `python -m tests.trainables.flows.test_flows`."""
+    known = json.loads(GOLDEN.read_text())
+    assert measured(kind) == pytest.approx(known[kind], rel=1e-9)
+
+
+if __name__ == "__main__" and not sys.argv[1:]:
+    GOLDEN.write_text(json.dumps({kind: measured(kind) for kind in KINDS}, indent=2) + "\n")

@@ -1,0 +1,169 @@
+"""A flow: couplings in turn on both halves, reordered between pairs, then a diagonal scaling.
+
+Shape legend: D dimensions · K condition · `...` leading dimensions · A active dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trainables.flows.config import FlowConfig
+from trainables.flows.coupling import Coupling, soft_clamp
+
+
+@dataclass(frozen=True)
+class Flowed:
+    """What a flow makes of x[..., D].
+
+    z: [..., D].
+    log_det: [...], log |det ∂z/∂x|, exact: each layer is triangular.
+    log_diagonal: [..., D], the sum over layers of the log of the layer's own diagonal Jacobian
+        entry, followed through the permutations: entry i belongs to dimension i of x. It is
+        the product of layer constants of DetReg's Lemma 1, taken by dimension, and sums to
+        log_det; the diagonal of ∂z/∂x it is for a single layer only.
+    log_scales: the same by layer, without what is 0 by construction: [..., A] of each coupling,
+        then [D] of the scaling, each in its layer's own order.
+    """
+
+    z: Tensor
+    log_det: Tensor
+    log_diagonal: Tensor
+    log_scales: tuple[Tensor, ...]
+
+
+class Flow(nn.Module):
+    """f: ℝᴰ → ℝᴰ, invertible; each of its layers is a `Coupling` or the diagonal scaling.
+
+    Couplings 2p and 2p + 1 transform the second and the first half of one order of the
+    dimensions, so that every dimension is transformed equally often; the order is drawn anew
+    for each p > 0. A block of glow (NIR, Eq. 7) is such a pair, and two layers of Lemma 1. z is
+    in the order of x: a flow that is the identity gives x and not a permutation of it.
+
+    The scaling is z_i · e^{s_i}, with s softly clamped and 0 at the start.
+
+    Computes in float32, or float64 if both flow and x are; autocast is off inside. Initial
+    values come from torch's global generator: call within `streams.part`.
+    """
+
+    orders: Tensor
+    places: Tensor
+
+    def __init__(self, config: FlowConfig, *, dim: int, condition_dim: int = 0) -> None:
+        super().__init__()
+        if dim < 2:
+            raise ValueError(f"dim of at least 2, not {dim}: a coupling needs two halves")
+        self.config, self.dim, self.condition_dim = config, dim, condition_dim
+        self._half = dim // 2
+        sizes = [dim - self._half, self._half]  # what even and odd couplings transform
+        self.couplings = nn.ModuleList(
+            Coupling(
+                config,
+                active=sizes[k % 2],
+                passive=sizes[1 - k % 2],
+                condition=condition_dim if config.conditioned(k) else 0,
+            )
+            for k in range(config.couplings)
+        )
+        pairs = (config.couplings + 1) // 2
+        orders = [torch.arange(dim)] * min(pairs, 1)
+        for _ in range(1, pairs):
+            orders.append(torch.randperm(dim) if config.permutation else orders[-1])
+        # orders[p][i]: dimension of x at place i of pair p; places[p]: the reverse.
+        stacked = torch.stack(orders) if orders else torch.empty(0, dim, dtype=torch.int64)
+        self.register_buffer("orders", stacked)
+        self.register_buffer("places", stacked.argsort(-1))
+        self.scale = nn.Parameter(torch.zeros(dim)) if config.scales else None
+
+    def forward(self, x: Tensor, condition: Tensor | None = None) -> Flowed:
+        """x[..., D], condition[..., K] (leading dimensions that broadcast to x's) → `Flowed`.
+
+        Raises:
+            ValueError: a last dimension that is not D or K, a condition missing or too many.
+        """
+        with torch.autocast(x.device.type, enabled=False):
+            x, condition = self._checked(x, condition)
+            scales: list[Tensor] = []
+            log_diagonal = torch.zeros_like(x)
+            for p in range(len(self.orders)):
+                first, second = self._enter(x, p)
+                both = [torch.zeros_like(first), torch.zeros_like(second)]
+                for k in range(2 * p, min(2 * p + 2, len(self.couplings))):
+                    if k % 2 == 0:
+                        second, log_scale = self.couplings[k](second, first, condition)
+                        both[1] = log_scale
+                    else:
+                        first, log_scale = self.couplings[k](first, second, condition)
+                        both[0] = log_scale
+                    scales.append(log_scale)
+                x = torch.cat([first, second], dim=-1)
+                log_diagonal = log_diagonal + self._to_input(torch.cat(both, dim=-1), p)
+            x = self._leave(x)
+            if self.scale is not None:
+                log_scale = soft_clamp(self.scale, self.config.clamp)
+                x, log_diagonal = x * log_scale.exp(), log_diagonal + log_scale
+                scales.append(log_scale)
+            return Flowed(x, log_diagonal.sum(-1), log_diagonal, tuple(scales))
+
+    def inverse(self, z: Tensor, condition: Tensor | None = None) -> Tensor:
+        """z[..., D] → x[..., D], with the condition of the way there."""
+        with torch.autocast(z.device.type, enabled=False):
+            z, condition = self._checked(z, condition)
+            if self.scale is not None:
+                z = z * (-soft_clamp(self.scale, self.config.clamp)).exp()
+            for p in reversed(range(len(self.orders))):
+                first, second = self._halves(z.index_select(-1, self.orders[p]))
+                for k in reversed(range(2 * p, min(2 * p + 2, len(self.couplings)))):
+                    coupling = self.couplings[k]
+                    assert isinstance(coupling, Coupling)
+                    if k % 2 == 0:
+                        second = coupling.inverse(second, first, condition)
+                    else:
+                        first = coupling.inverse(first, second, condition)
+                z = self._to_input(torch.cat([first, second], dim=-1), p)
+            return z
+
+    def _enter(self, x: Tensor, pair: int) -> tuple[Tensor, Tensor]:
+        """Halves of x in this pair's order, from that of the pair before: one gather, not two."""
+        if pair > 0 and self.config.permutation:
+            x = x.index_select(-1, self.places[pair - 1][self.orders[pair]])
+        return self._halves(x)
+
+    def _leave(self, x: Tensor) -> Tensor:
+        return self._to_input(x, len(self.orders) - 1) if len(self.orders) > 1 else x
+
+    def _to_input(self, x: Tensor, pair: int) -> Tensor:
+        """From a pair's order to that of the flow's input."""
+        if pair == 0 or not self.config.permutation:
+            return x
+        return x.index_select(-1, self.places[pair])
+
+    def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[..., : self._half], x[..., self._half :]
+
+    def _checked(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if x.shape[-1] != self.dim:
+            raise ValueError(f"x with {self.dim} dimensions at its end, not {tuple(x.shape)}")
+        if (condition is None) != (self.condition_dim == 0):
+            have = "none" if condition is None else str(tuple(condition.shape))
+            raise ValueError(f"a condition of {self.condition_dim} dimensions, not {have}")
+        if x.dtype in (torch.bfloat16, torch.float16):
+            x = x.float()
+        if condition is None:
+            return x, None
+        if condition.shape[-1] != self.condition_dim:
+            raise ValueError(
+                f"a condition of {self.condition_dim} dimensions, not {tuple(condition.shape)}"
+            )
+        return x, condition.to(x.dtype).expand(*x.shape[:-1], self.condition_dim)
+
+
+def build_flow(config: FlowConfig, *, dim: int, condition_dim: int = 0) -> Flow:
+    """A new flow on ℝᴰ, conditioned on ℝᴷ unless `condition_dim` is 0.
+
+    Raises:
+        ValueError: dim below 2.
+    """
+    return Flow(config, dim=dim, condition_dim=condition_dim)
