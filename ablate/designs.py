@@ -69,12 +69,18 @@ class Point:
 
 
 class StudyBase(SpecPart):
-    """What all designs share. evaluate: the splits read of each finished trial."""
+    """What all designs share.
+
+    evaluate: the splits read of each finished trial.
+    metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
+        finished before is evaluated again and not trained.
+    """
 
     title: str = ""
     trial: dict[str, Any] = {}
     seeds: Seeds | None = None
     evaluate: tuple[Literal["val", "test"], ...] = ()
+    metrics: tuple[str, ...] = ()
     around: tuple[Around, ...] = ()
 
     seeds_once = field_validator("seeds")(check_seeds)

@@ -99,9 +99,10 @@ class Dispatch:
         cell = cells[0]
         fact = self.progression.facts[trial_id]
         asked = {split for cell in cells for split in cell.evaluate}
+        metrics = list(dict.fromkeys(name for cell in cells for name in cell.metrics))
         mode = "evaluate" if fact.status == "done" else "train"
         if mode == "evaluate":
-            asked -= set(fact.evaluations)
+            asked = set(fact.lacking(asked, metrics))
             claim = self.ledger.claim_evaluation(trial_id, self.owner)
         else:
             claim = self.ledger.claim(
@@ -129,6 +130,7 @@ class Dispatch:
                 "checkpoint_seconds": settings.checkpoint_seconds,
             },
             "evaluate": [split for split in ("val", "test") if split in asked],
+            "metrics": metrics,
             "mode": mode,
         }
         self.running[trial_id] = job
@@ -172,16 +174,25 @@ class Dispatch:
             self.ledger.release(trial_id, "failed", last["reason"])
         self.notify(trial_id)
         if last["event"] != "epoch":
-            asked = self.running.pop(trial_id)["evaluate"]
+            job = self.running.pop(trial_id)
             wall = time.monotonic() - self._began.pop(trial_id)
             for study in {cell.study for cell in self._cells[trial_id]}:
                 self.walls.setdefault(study, []).append(wall)
+            self._lose_what_was_not_told(trial_id, job, last)
             self.settle(trial_id)
-            missing = set(asked) - set(self.progression.facts[trial_id].evaluations)
-            if missing and last["event"] == "final":
-                self.lost[trial_id] = f"its evaluation has no split {', '.join(sorted(missing))}"
-            elif last["event"] == "failed" and trained_before(self.progression, trial_id):
-                self.lost[trial_id] = str(last["reason"])
+
+    def _lose_what_was_not_told(
+        self, trial_id: str, job: Mapping[str, Any], last: Mapping[str, Any]
+    ) -> None:
+        """A trial that is done and was not evaluated as asked is not asked again in this run."""
+        self.progression.facts.refresh(trial_id)
+        fact = self.progression.facts[trial_id]
+        missing = fact.lacking(job["evaluate"], job["metrics"])
+        if missing and last["event"] == "final":
+            told = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
+            self.lost[trial_id] = f"its evaluation lacks {'; '.join(told)}"
+        elif last["event"] == "failed" and trained_before(self.progression, trial_id):
+            self.lost[trial_id] = str(last["reason"])
 
     def lose(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine more often than is retried: resumable, not this run."""

@@ -182,17 +182,21 @@ class Ledger:
         trained: bool = True,
     ) -> None:
         """The final event, its evaluations, `epochs` not yet recorded and status "done", in one
-        transaction."""
+        transaction. What an evaluation adds to one by the same evaluator stands beside it."""
         now = time.time()
         with self.write() as db:
             _put_epochs(db, trial_id, epochs)
-            db.executemany(
-                "INSERT OR REPLACE INTO evaluations VALUES (?,?,?,?)",
-                [
-                    (trial_id, split, final["evaluator"], _json(metrics))
-                    for split, metrics in final["evaluations"].items()
-                ],
-            )
+            for split, metrics in final["evaluations"].items():
+                key = (trial_id, split, final["evaluator"])
+                row = db.execute(
+                    "SELECT metrics_json FROM evaluations WHERE trial_id=? AND split=? "
+                    "AND evaluator=?", key,
+                ).fetchone()  # fmt: skip
+                kept = json.loads(row[0]) if row is not None and not trained else {}
+                db.execute(
+                    "INSERT OR REPLACE INTO evaluations VALUES (?,?,?,?)",
+                    (*key, _json(kept | dict(metrics))),
+                )
             if not trained:
                 db.execute("UPDATE trials SET owner=NULL WHERE trial_id=?", [trial_id])
                 return

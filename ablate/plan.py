@@ -56,6 +56,7 @@ class Cell:
     config_hash: str
     config: dict[str, Any]
     evaluate: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
     error: str | None = None
 
 
@@ -157,11 +158,11 @@ class Plan:
         except ConfigError as fault:
             dump, error = merge(self.layers(name, point, taken)), str(fault)
             key = canonical_hash({"invalid": dump})
-        evaluate = self.evaluate(name)
+        evaluate, metrics = self.evaluate(name), self.spec.studies[name].metrics
         return [
             Cell(
                 name, point.cell, point.coords, idx, seed, identity.trial_id(key, seed), key,
-                dump, evaluate, error,
+                dump, evaluate, metrics, error,
             )
             for seed in self.seeds(name)
         ]  # fmt: skip
@@ -291,12 +292,13 @@ class Plan:
     # ---------------------------------------------------------------- identity
 
     def _identity(self) -> dict[str, Any]:
-        """What makes two sweeps the same: all but titles, seeds, splits read, and the report."""
+        """What makes two sweeps the same: all but titles, seeds, what is read of a
+        trial, and the report."""
         studies = {}
         for name, study in self.spec.studies.items():
             dump = study.model_dump(mode="json", by_alias=True)
             studies[name] = {
-                k: v for k, v in dump.items() if k not in ("title", "seeds", "evaluate")
+                k: v for k, v in dump.items() if k not in ("title", "seeds", "evaluate", "metrics")
             }
         top = expand(self._top.values, "--set")
         return {

@@ -8,6 +8,7 @@ facts and decides, and never waits. The plan's printout, the engine and `--cell`
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +26,20 @@ class Fact:
     status: str | None
     evaluations: dict[str, dict[str, float]]
 
-    def settles(self, evaluate: tuple[str, ...]) -> bool:
+    def settles(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
         """Whether nothing remains to be done for a cell read on these splits."""
         if self.status == "failed":
             return True
-        return self.status == "done" and all(split in self.evaluations for split in evaluate)
+        return self.status == "done" and not self.lacking(evaluate, metrics)
+
+    def lacking(self, evaluate: Iterable[str], metrics: Iterable[str]) -> dict[str, list[str]]:
+        """Split → the metrics, of these besides the usual ones, that it lacks; splits with
+        nothing to add are left out, one that was never evaluated is in it in any case."""
+        found = {
+            split: [name for name in metrics if name not in self.evaluations.get(split, {})]
+            for split in evaluate
+        }
+        return {s: names for s, names in found.items() if names or s not in self.evaluations}
 
 
 class Facts:
@@ -107,7 +117,8 @@ class Progression:
         return fresh
 
     def settled(self, cell: Cell) -> bool:
-        return cell.error is not None or self.facts[cell.trial_id].settles(cell.evaluate)
+        fact = self.facts[cell.trial_id]
+        return cell.error is not None or fact.settles(cell.evaluate, cell.metrics)
 
     # ------------------------------------------------------------ fixed designs
 

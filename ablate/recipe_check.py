@@ -29,11 +29,11 @@ def check_recipe(
                 if study.design == "grid" else "Name its design, or another study",
             )  # fmt: skip
         for j, metric in enumerate(table.metrics):
-            _known(f"{place}.metrics.{j}", metric, metrics)
+            _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)
             _read(f"{place}.metrics.{j}", metric, table.study, study, objective)
     for i, heatmap in enumerate(recipe.heatmaps):
         place, study = f"report.heatmaps.{i}", studies[heatmap.study]
-        _known(f"{place}.metric", heatmap.metric, metrics)
+        _known(f"{place}.metric", heatmap.metric, metrics, heatmap.study, study)
         _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
         if not isinstance(study, Grid):
             raise ConfigError(
@@ -48,11 +48,38 @@ def check_recipe(
                 )
 
 
-def _known(place: str, metric: str, metrics: tuple[str, ...]) -> None:
-    if metric not in metrics:
+def check_metrics(studies: Mapping[str, Study]) -> None:
+    """Raise for a metric that no study can read.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    from trainables.evaluation import ALL, of_embeddings
+
+    names = [name for name in ALL if of_embeddings(name)]
+    for study, given in studies.items():
+        for i, metric in enumerate(given.metrics):
+            if not of_embeddings(metric):
+                raise ConfigError(
+                    f"studies.{study}.metrics.{i}", repr(metric),
+                    f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
+                    nearest(metric, names),
+                )  # fmt: skip
+
+
+def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
+    from trainables.evaluation import of_embeddings
+
+    split, _, last = metric.partition("/")
+    if metric in metrics or (split in ("val", "test") and last in study.metrics):
+        return
+    if split in ("val", "test") and of_embeddings(last):
         raise ConfigError(
-            place, repr(metric), f"one of {listed(metrics)}", nearest(metric, metrics)
-        )
+            place, f"{metric!r}, which {name} does not read",
+            f"one of {listed(metrics)}, or one of its `metrics`",
+            f"Add `metrics: [{last}]` to studies.{name}",
+        )  # fmt: skip
+    raise ConfigError(place, repr(metric), f"one of {listed(metrics)}", nearest(metric, metrics))
 
 
 def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:

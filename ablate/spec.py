@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, field_validator
 from ablate.designs import Compare, Seeds, SpecPart, Study, StudyBase, check_seeds
 from ablate.layers import overlay
 from ablate.messages import explain, listed, nearest
-from ablate.recipe_check import check_recipe
+from ablate.recipe_check import check_metrics, check_recipe
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
@@ -180,6 +180,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         if name not in spec.studies:
             raise _unknown_study(source.locate(place), name, list(spec.studies))
     try:
+        check_metrics(spec.studies)
         check_recipe(spec.report, spec.studies, METRICS, spec.objective)
     except ConfigError as fault:
         raise ConfigError(

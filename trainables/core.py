@@ -224,12 +224,19 @@ class Trainer:
             self.best = {"epoch": self.epoch, "value": value, "weights": weights}
         return {f"{self.selection}/{name}": number for name, number in found.items()}
 
-    def finish(self, evaluate: tuple[str, ...] = ("val",)) -> FinalReport:
-        """Restore the selected epoch, evaluate the asked splits and export it."""
+    def finish(
+        self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()
+    ) -> FinalReport:
+        """Restore the selected epoch, evaluate the asked splits and export it.
+
+        Args:
+            metrics: read of each split besides `METRICS`.
+        """
         if self.best is None:
             raise RuntimeError("finish() before the first selected epoch; run epochs() first")
         self.network.load_state_dict(self.best["weights"])
-        evaluations = {split: self.evaluate(split) for split in evaluate}
+        wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
+        evaluations = {split: self.evaluate(split, wanted) for split in evaluate}
         folder = self.runtime.trial_dir
         if folder is not None:
             write_export(folder / EXPORT, self.network, self.config, self.splits.train)

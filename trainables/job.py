@@ -17,7 +17,7 @@ from typing import Any
 from trainables.config import TrialConfig
 from trainables.data import fingerprint
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation import EVALUATOR
+from trainables.evaluation import EVALUATOR, METRICS
 from trainables.export import read_weights
 from trainables.files import write_json
 from trainables.identity import config_hash
@@ -31,13 +31,13 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Run or continue a trial; yields an "epoch" event per epoch and one "final" event.
 
     A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
-    Mode "evaluate" trains nothing: it evaluates the asked splits with the trial's export.
-    "final" carries `history`, all epochs' events.
+    Mode "evaluate" trains nothing: with the trial's export it evaluates what is asked for and
+    was not evaluated before. "final" carries `history`, all epochs' events.
 
     Args:
         job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
-            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "mode": "train" or
-            "evaluate"}.
+            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "metrics": [name, …]
+            besides `METRICS`, "mode": "train" or "evaluate"}.
 
     Raises:
         ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
@@ -59,6 +59,7 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
     from trainables.core import Trainer  # which offers run_job under its own name
 
     seed, wanted = int(job["seed"]), tuple(job.get("evaluate", ("val",)))
+    more = tuple(job.get("metrics", ()))
     folder = runtime.trial_dir
     key = {
         "config_hash": config_hash(config, fingerprint(config.data, runtime.cache_dir)),
@@ -75,16 +76,24 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
         for report in trainer.epochs():
             LOG.info("%s", _line(report, config.training.epochs))
             yield _epoch_event(report)
-        final = _final_event(trainer.finish(wanted))
+        final = _final_event(trainer.finish(wanted, more))
     else:
-        stale = final["evaluator"] != EVALUATOR
-        missing = [s for s in wanted if stale or s not in final["evaluations"]]
-        if missing and folder is not None:
+        known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+        missing = {
+            split: tuple(
+                m for m in dict.fromkeys((*METRICS, *more)) if m not in known.get(split, ())
+            )
+            for split in wanted
+        }
+        if any(missing.values()) and folder is not None:
             trainer = Trainer(config, seed, runtime, resume=False)
             trainer.network.load_state_dict(read_weights(folder / final["export"]))
-            kept = {} if stale else final["evaluations"]
-            fresh = {split: trainer.evaluate(split) for split in missing}
-            final |= {"evaluations": kept | fresh, "evaluator": EVALUATOR}
+            fresh = {
+                split: known.get(split, {}) | trainer.evaluate(split, names)
+                for split, names in missing.items()
+                if names
+            }
+            final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
     if folder is not None:
         write_json(folder / FINAL, {**final, **key})
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))

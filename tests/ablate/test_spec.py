@@ -63,6 +63,11 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
      ["report.tables.0.metrics.0", "'val/recall_at_1'?"]),
     ({"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["test/nmi"]}]}},
      ["report.tables.0.metrics.0", "evaluate: [val, test]"]),
+    ({"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["val/density"]}]}},
+     ["report.tables.0.metrics.0", "metrics: [density]"]),
+    ({"studies__rows__metrics": ["densty"]}, ["studies.rows.metrics.0", "'density'?"]),
+    ({"studies__rows__metrics": ["top_1_accuracy"]}, ["studies.rows.metrics.0", "'top_1_acc"]),
+    ({"studies__rows__metrics": ["recall_at_1001"]}, ["studies.rows.metrics.0", "k ≤ 1000"]),
     ({"report": {"heatmaps": [{"study": "rows", "x": "a", "y": "b"}]}}, ["a grid study"]),
     ({"report": {"heatmaps": [{"study": "grid", "x": "method.beta", "y": "method.gama"}]}},
      ["report.heatmaps.0.y", "'method.gamma'?"]),
@@ -175,3 +180,8 @@ def test_shipped_specs_are_valid() -> None:
     assert found
     for path in found:
         assert read_spec(path).order
+
+
+def test_a_table_may_show_what_its_study_reads_besides() -> None:
+    table = {"kind": "compare", "study": "rows", "metrics": ["val/density", "val/recall_at_3"]}
+    read_spec(spec(studies__rows__metrics=["density", "recall_at_3"], report={"tables": [table]}))

@@ -118,6 +118,11 @@ def evaluate(
     return {name: values[name] for name in metrics}
 
 
+def of_embeddings(name: str) -> bool:
+    """Whether `evaluate` knows the metric and needs nothing for it but embeddings and labels."""
+    return name not in ACCURACY and (name in ALL or ranking_metric(name) is not None)
+
+
 def ranking_metric(name: str) -> RankingMetric | None:
     """Of that name, or None."""
     recall = re.fullmatch(r"recall_at_([1-9]\d*)", name)
