@@ -21,7 +21,20 @@ OTHER_READINGS = {
     "metric_input": "sample",
     "specific_input": "mean",
 }
-METHODS = [{"name": "plain"}, {"name": "ddml"}, {"name": "ddml", **OTHER_READINGS}]
+DVML_READINGS = {
+    "generated": "pooled",
+    "same_image": "excluded",
+    "kl": "printed",
+    "reconstruction": "norm",
+    "target": "attached",
+}
+METHODS = [
+    {"name": "plain"},
+    {"name": "ddml"},
+    {"name": "ddml", **OTHER_READINGS},
+    {"name": "dvml", "samples": 3},
+    {"name": "dvml", "samples": 3, **DVML_READINGS},
+]
 
 
 def built(method: dict[str, Any], loss: str) -> tuple[Method, Any]:
@@ -57,6 +70,7 @@ def tunable(method: Method) -> list[tuple[Any, str]]:
 def test_terms_compile_as_one_graph(method: dict[str, Any], loss: str) -> None:
     network, state = built(method, loss)
     draws = streams.generator(0, "loss")
+    torch.compiler.reset()  # it counts all compilations of one code object, and gives up at eight
 
     @torch.compile(fullgraph=True, backend="eager")
     def compiled(state: Any, labels: Tensor) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The linear embedding head F → D and its three starts."""
+"""The linear embedding head F → D and its three starts; how a method's other layers start."""
 
 from __future__ import annotations
 
@@ -42,6 +42,13 @@ def linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
 def start_kaiming(linear: nn.Linear) -> None:
     """Weight N(0, 2 / outputs), bias zero."""
     nn.init.kaiming_normal_(linear.weight, mode="fan_out")
+    if linear.bias is not None:
+        nn.init.zeros_(linear.bias)
+
+
+def start_lecun(linear: nn.Linear) -> None:
+    """Weight N(0, 1 / inputs), bias zero: outputs about as large as the inputs' entries."""
+    nn.init.normal_(linear.weight, std=linear.in_features**-0.5)
     if linear.bias is not None:
         nn.init.zeros_(linear.bias)
 

@@ -1,0 +1,311 @@
+"""DVML's terms against loops over the paper's equations; its phases; its neutral form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.oracles import dvml as oracle
+from tests.oracles import losses as oracle_losses
+from trainables import streams
+from trainables.config import EmbeddingConfig, TrialConfig
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.dvml import DVML, DVMLState, bend
+from trainables.methods.head import fit_pca, linear_head
+from trainables.registry import ComponentConfig
+from trainables.trace import Trace
+
+B, FEATURES, D, C, T, H = 6, 7, 4, 5, 3, 5
+LABELS = [0, 0, 1, 3, 3, 1]
+FIRST, SECOND = Progress(fraction=0.0), Progress(fraction=0.9)
+WEIGHTS = {FIRST: (1.0, 1.0, 0.1, 1.0), SECOND: (0.8, 1.0, 0.2, 0.8)}
+
+
+class MarginPairs(Loss):
+    """A loss without references; its loops are `oracle.margin_pairs`."""
+
+    geometry = Geometry("l2sq", normalize=False)
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        pull = (pairs.pos * -score).sum((-2, -1)) / pairs.pos.sum()
+        push = (pairs.neg * (9 + score).clamp_min(0)).sum((-2, -1)) / pairs.neg.sum()
+        return (pull + push).mean()
+
+
+def loss_of(name: str) -> Loss:
+    with streams.seeded(0, "init", "loss"):
+        if name == "pairs":
+            return MarginPairs(ComponentConfig(), classes=C, dim=D)
+        return LOSSES[name](LOSSES[name].Config(), classes=C, dim=D)
+
+
+def built(method: str = "dvml", loss: str = "normsoftmax", **options: Any) -> Any:
+    if method == "dvml":
+        options = {"samples": T, "hidden": H, **options}
+    base = loss_of(loss)
+    with streams.seeded(0, "init", "method"):
+        return METHODS[method](
+            METHODS[method].Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=base,
+            classes=C,
+        ).double()
+
+
+def inputs() -> Tensor:
+    return torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+
+
+def step(
+    method: Any, progress: Progress = FIRST, x: Tensor | None = None
+) -> tuple[DVMLState, dict[str, Term]]:
+    labels = torch.tensor(LABELS)[:, None]
+    x = inputs() if x is None else x
+    state = method(x, labels, progress, streams.generator(0, "method"))
+    return state, method.terms(state, labels, progress, streams.generator(0, "loss"))
+
+
+def compare(found: Tensor, expected: Tensor, leaves: dict[str, Tensor]) -> set[str]:
+    """Same value and gradients; the names of the leaves that get one."""
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    chosen = list(leaves.values())
+    ours = torch.autograd.grad(found, chosen, retain_graph=True, allow_unused=True)
+    theirs = torch.autograd.grad(expected, chosen, retain_graph=True, allow_unused=True)
+    for mine, loops in zip(ours, theirs, strict=True):
+        assert (mine is None) == (loops is None)
+        if mine is not None:
+            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10)
+    return {name for name, gradient in zip(leaves, ours, strict=True) if gradient is not None}
+
+
+class ByLoops:
+    """The whole forward pass of `method` on `x`, from its weights and the step's own draws."""
+
+    def __init__(self, method: DVML, x: Tensor) -> None:
+        def rows(layer: Any) -> Tensor:
+            return torch.stack([oracle.linear(row, layer.weight, layer.bias) for row in x])
+
+        draw = streams.generator(0, "method")
+        self.noise = torch.randn(T, B, D, generator=draw, dtype=torch.float64)
+        self.invariant, self.mean = rows(method.head), rows(method.mean)
+        self.log_variance = rows(method.log_variance)
+        self.generated = oracle.samples(self.invariant, self.mean, self.log_variance, self.noise)
+        self.layers = [
+            (layer.weight, layer.bias) for layer in (method.decoder[0], method.decoder[2])
+        ]
+
+
+def leaves_of(method: DVML, x: Tensor) -> dict[str, Tensor]:
+    return {**dict(method.named_parameters()), "features": x}
+
+
+HEADS = {
+    f"{part}.{kind}" for part in ("head", "mean", "log_variance") for kind in ("weight", "bias")
+}
+SPREAD = {name for name in HEADS if not name.startswith("head")}
+DECODER = {"decoder.0.weight", "decoder.0.bias", "decoder.2.weight", "decoder.2.bias"}
+
+
+@pytest.mark.parametrize("kl", ["corrected", "printed"])
+def test_l1_by_loops(kl: str) -> None:
+    method, x = built(kl=kl), inputs().requires_grad_()
+    _, terms = step(method, x=x)
+    own = ByLoops(method, x)
+    printed = oracle.kl_printed(own.mean, own.log_variance)
+    expected = printed if kl == "printed" else -printed
+    assert compare(terms["kl"].value, expected, leaves_of(method, x)) == {*SPREAD, "features"}
+    posterior = torch.distributions.Normal(own.mean, (0.5 * own.log_variance).exp())
+    prior = torch.distributions.Normal(torch.zeros(()).double(), torch.ones(()).double())
+    divergence = torch.distributions.kl_divergence(posterior, prior).sum(-1).mean()
+    torch.testing.assert_close(-printed, divergence)
+    assert (terms["kl"].value > 0) == (kl == "corrected")
+
+
+@pytest.mark.parametrize("reading", ["squared", "norm"])
+@pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
+def test_l2_by_loops(progress: Progress, reading: str) -> None:
+    """In phase 1 the decoder alone learns from it; in phase 2 heads and features do too."""
+    method, x = built(reconstruction=reading), inputs().requires_grad_()
+    _, terms = step(method, progress, x)
+    own = ByLoops(method, x)
+    cut = [z.detach() for z in own.generated] if progress is FIRST else own.generated
+    power = 2 if reading == "squared" else 1
+    expected = oracle.reconstruction(x.detach(), cut, own.layers, power)
+    reached = compare(terms["reconstruction"].value, expected, leaves_of(method, x))
+    assert reached == (DECODER if progress is FIRST else {*DECODER, *HEADS, "features"})
+
+
+@pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
+def test_an_attached_target_pulls_the_features(progress: Progress) -> None:
+    method, x = built(target="attached"), inputs().requires_grad_()
+    _, terms = step(method, progress, x)
+    own = ByLoops(method, x)
+    cut = [z.detach() for z in own.generated] if progress is FIRST else own.generated
+    expected = oracle.reconstruction(x, cut, own.layers, 2)
+    assert "features" in compare(terms["reconstruction"].value, expected, leaves_of(method, x))
+
+
+def metric_by_loops(loss: str, method: DVML, z: list[Tensor], images: list[int]) -> Tensor:
+    labels = [LABELS[i] for i in images]
+    x, sets = torch.stack(z), [{label} for label in labels]
+    if loss == "normsoftmax":
+        return oracle_losses.normsoftmax(x, method.loss.weights, sets, 0.05)
+    if loss == "proxy_anchor":
+        return oracle_losses.proxy_anchor(x, method.loss.proxies, sets, 32, 0.1)
+    positive = method.options.same_image == "positive"
+    return oracle.margin_pairs(z, labels, images, same_image_positive=positive)
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pairs"])
+@pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
+def test_l3_as_the_mean_over_t_batches_and_l4_by_loops(loss: str, progress: Progress) -> None:
+    method, x = built(loss=loss), inputs().requires_grad_()
+    _, terms = step(method, progress, x)
+    own, each = ByLoops(method, x), list(range(B))
+    batches = [metric_by_loops(loss, method, list(z), each) for z in own.generated]
+    reached = compare(terms["generated"].value, sum(batches) / T, leaves_of(method, x))
+    assert reached >= {*HEADS, "features"}
+    expected = metric_by_loops(loss, method, list(own.invariant), each)
+    reached = compare(terms["metric"].value, expected, leaves_of(method, x))
+    assert reached >= {"head.weight", "features"}
+    assert not reached & {*SPREAD, *DECODER}
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pairs"])
+@pytest.mark.parametrize("same_image", ["positive", "excluded"])
+def test_l3_as_one_pooled_batch_by_loops(loss: str, same_image: str) -> None:
+    method = built(loss=loss, generated="pooled", same_image=same_image)
+    x = inputs().requires_grad_()
+    _, terms = step(method, SECOND, x)
+    own = ByLoops(method, x)
+    z = [batch[i] for i in range(B) for batch in own.generated]
+    images = [i for i in range(B) for _ in range(T)]
+    expected = metric_by_loops(loss, method, z, images)
+    compare(terms["generated"].value, expected, leaves_of(method, x))
+
+
+def test_pooling_and_same_image_are_different_readings() -> None:
+    found = [
+        step(built(loss="pairs", **options))[1]["generated"].value.item()
+        for options in (
+            {},
+            {"generated": "pooled"},
+            {"generated": "pooled", "same_image": "excluded"},
+        )
+    ]
+    assert len({round(value, 6) for value in found}) == 3
+
+
+def test_state_by_hand() -> None:
+    method, x = built(), inputs()
+    state, _ = step(method, x=x)
+    own = ByLoops(method, x)
+    torch.testing.assert_close(state.query, own.invariant)
+    torch.testing.assert_close(state.mean, own.mean)
+    torch.testing.assert_close(state.log_variance, own.log_variance)
+    torch.testing.assert_close(state.generated, torch.stack(own.generated))
+    assert state.generated.shape == (T, B, D)
+    assert state.reconstructed.shape == (T, B, FEATURES)
+
+
+@pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
+def test_the_papers_weights_by_phase(progress: Progress) -> None:
+    _, terms = step(built(), progress)
+    found = tuple(terms[name].weight for name in ("kl", "reconstruction", "generated", "metric"))
+    assert found == WEIGHTS[progress]
+    assert DVML.Config().samples == 20
+    assert DVML.Config().hidden == 512
+
+
+@pytest.mark.parametrize(
+    ("phase1", "fraction", "weight"),
+    [(0.5, 0.499, 0.1), (0.5, 0.5, 0.2), (0.0, 0.0, 0.2), (1.0, 0.999, 0.1), (0.3, 0.31, 0.2)],
+)
+def test_phase1_is_a_share_of_the_steps(phase1: float, fraction: float, weight: float) -> None:
+    _, terms = step(built(phase1=phase1), Progress(fraction=fraction))
+    assert terms["generated"].weight == weight
+
+
+def test_retrieval_uses_the_invariant_alone() -> None:
+    method, x = built(), inputs()
+    expected = torch.nn.functional.normalize(method.head(x), dim=-1)
+    assert torch.equal(method.embed(x), expected)
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pairs"])
+@pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
+def test_neutral_is_the_plain_loss_bit_for_bit(loss: str, progress: Progress) -> None:
+    found = []
+    for method in (built("plain", loss), built("dvml", loss, **DVML.NEUTRAL)):
+        _, terms = step(method, progress)
+        total = Trace(1, 0).add(terms)
+        total.backward()
+        references = method.loss.references()
+        own = [] if references is None else [references.vectors.grad]
+        found.append(
+            [total, method.head.weight, method.head.weight.grad, method.head.bias.grad, *own]
+        )
+        assert method.embed(inputs()).isfinite().all()
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_pca_starts_the_invariant_head_alone() -> None:
+    method, x = built(), torch.randn(30, FEATURES, dtype=torch.float64)
+    before = method.mean.weight.clone()
+    method.fit(x)
+    with streams.seeded(0, "head"):
+        expected = linear_head(FEATURES, EmbeddingConfig(dim=D, init="pca")).double()
+    fit_pca(expected, x)
+    assert torch.equal(method.head.weight, expected.weight)
+    assert torch.equal(method.mean.weight, before)
+
+
+def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
+    with streams.seeded(0, "init", "method"):
+        method = DVML(
+            DVML.Config(), features=300, embedding=EmbeddingConfig(dim=200),
+            loss=loss_of("normsoftmax"), classes=C,
+        )  # fmt: skip
+    layers = {"mean": 300, "log_variance": 300, "decoder.0": 200, "decoder.2": 512}
+    for name, wide in layers.items():
+        layer = method.get_submodule(name)
+        assert layer.weight.var().item() == pytest.approx(1 / wide, rel=0.03)
+        assert not layer.bias.any()
+    assert not torch.equal(method.mean.weight, method.log_variance.weight)
+    assert torch.equal(built("plain").head.weight, built().head.weight)
+
+
+def test_observed_by_hand() -> None:
+    method, x = built(), inputs()
+    step(method, x=x)
+    own, seen = ByLoops(method, x), method.observed()
+    torch.testing.assert_close(seen["std"], own.log_variance.exp().sqrt().mean())
+    torch.testing.assert_close(seen["invariant_norm"], own.invariant.norm(dim=1).mean())
+    variance = torch.stack(own.generated) - own.invariant
+    torch.testing.assert_close(seen["variance_norm"], variance.norm(dim=2).mean())
+    assert not any(value.requires_grad for value in seen.values())
+
+
+def test_log_variance_bends_above_ten_only() -> None:
+    x = torch.tensor([-500.0, 0.0, 9.9, 10.0, 12.0, 1e4], dtype=torch.float64, requires_grad=True)
+    found = bend(x)
+    assert torch.equal(found[:4], x[:4])
+    torch.testing.assert_close(found[4].exp(), 3 * torch.exp(torch.tensor(10.0)).double())
+    (gradient,) = torch.autograd.grad(found.exp().sum(), x)
+    assert gradient.isfinite().all()
+    torch.testing.assert_close(gradient[3:], torch.exp(torch.tensor([10.0] * 3)).double())
+
+
+def test_a_phase_without_any_term_is_refused() -> None:
+    none = {f"lambda{term}_phase1": 0 for term in (1, 2, 3, 4)}
+    with pytest.raises(ValidationError, match="a lambda_phase1 above 0, not 0 for all four"):
+        TrialConfig(method={"name": "dvml", **none})
+    assert TrialConfig(method={"name": "dvml", **none, "phase1": 0}).method.phase1 == 0
+    TrialConfig(method={"name": "dvml", **DVML.NEUTRAL})

@@ -1,0 +1,256 @@
+"""DVML: the spread within classes as a variational part, and samples generated from it.
+
+Shape legend: B batch · F features · D embedding dimensions · H hidden width · T samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Generator, Tensor, nn
+
+from trainables import streams
+from trainables.losses.base import Loss, ParamGroup, make_pairs
+from trainables.losses.geometry import safe_sqrt
+from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.head import start_lecun
+from trainables.methods.plain import Plain
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig, TrialConfig
+
+# Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
+LOG_VARIANCE_BEND = 10.0
+
+
+@dataclass(frozen=True)
+class DVMLState(State):
+    """query: z_I [B, D]. mean, log_variance: of q(z_V|x), [B, D]. generated: z_I + z_V with T
+    draws of z_V, [T, B, D]. reconstructed: the decoder's, [T, B, F]. target: [B, F]."""
+
+    mean: Tensor
+    log_variance: Tensor
+    generated: Tensor
+    reconstructed: Tensor
+    target: Tensor
+
+
+@METHODS.register("dvml")
+class DVML(Plain):
+    """Deep Variational Metric Learning (Lin et al., ECCV 2018, Eq. 7 to 12):
+
+        L = λ1 · L1   kl              KL(N(μ, σ²) ‖ N(0, I)), summed over D, mean over B
+          + λ2 · L2   reconstruction  ‖f − decoder(ẑ)‖², summed over F, mean over B and T
+          + λ3 · L3   generated       L_m(ẑ), ẑ = z_I + z_V, T draws z_V ~ N(μ, σ²) an image
+          + λ4 · L4   metric          L_m(z_I)
+
+    μ, log σ² and z_I are three linear heads on the pooled features f; z_I is the embedding, the
+    only one that retrieval uses (the paper's text once calls it the variance). The decoder is
+    D → H → tanh → F. All T draws go through decoder and loss in one pass.
+
+    Two phases: while the share of all optimiser steps that was taken is below `phase1`, L2
+    trains the decoder alone (it gets ẑ without gradient) and the weights are `lambda*_phase1`;
+    after that L2 reaches the heads and the backbone too, and they are `lambda*_phase2`. Steps of
+    a warm-up count. The loss's own penalty, if it has one, stands once and is not multiplied.
+
+    Named choices where the paper does not settle it: Config. Beyond the paper: log σ² above 10
+    grows as 10 + ln(1 + x − 10), so that σ² stays finite and its gradient alive whatever the
+    features; both terms use that σ². The added layers start as in Chainer, which the paper used:
+    weight N(0, 1 / inputs), bias 0; z_I's head starts as every method's, by `embedding.init`.
+
+    The heads train with the learning rate of the `head`, the decoder with `auxiliary`.
+    """
+
+    REVISION = 1
+    STATIC = ("phase1",)
+    NEUTRAL: ClassVar[dict[str, object]] = {
+        f"lambda{term}_phase{phase}": float(term == 4) for term in (1, 2, 3, 4) for phase in (1, 2)
+    }
+
+    class Config(ComponentConfig):
+        """The weights are the paper's; it does not state the phases' length.
+
+        lambda1 … lambda4, by phase: weights of kl, reconstruction, generated, metric.
+        phase1: share of all optimiser steps that belongs to the first phase; 0: the second
+            alone, 1: the first alone.
+        samples: T.
+        hidden: H.
+        generated: "batches", the mean of the loss over T batches of B samples, each compared
+            within itself; or "pooled", the loss of one batch of T · B, in which a sample is
+            compared with all but itself. Samples of one image stand together there, so that
+            classes which stand together still do.
+        same_image: in a pooled batch two samples of one image are a "positive" pair, or no pair
+            ("excluded"). Nothing to a loss with references.
+        kl: "corrected", +KL; or "printed", Eq. 8's sign, with which minimising drives the
+            posterior away from the prior without bound.
+        reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.
+        target: "detached", or "attached": L2 then also pulls the features it reconstructs.
+        """
+
+        name: Literal["dvml"] = "dvml"
+        lambda1_phase1: float = Field(1.0, ge=0)
+        lambda2_phase1: float = Field(1.0, ge=0)
+        lambda3_phase1: float = Field(0.1, ge=0)
+        lambda4_phase1: float = Field(1.0, ge=0)
+        lambda1_phase2: float = Field(0.8, ge=0)
+        lambda2_phase2: float = Field(1.0, ge=0)
+        lambda3_phase2: float = Field(0.2, ge=0)
+        lambda4_phase2: float = Field(0.8, ge=0)
+        phase1: float = Field(0.5, ge=0, le=1)
+        samples: int = Field(20, ge=1, le=1000)
+        hidden: int = Field(512, ge=1, le=65_536)
+        generated: Literal["batches", "pooled"] = "batches"
+        same_image: Literal["positive", "excluded"] = "positive"
+        kl: Literal["corrected", "printed"] = "corrected"
+        reconstruction: Literal["squared", "norm"] = "squared"
+        target: Literal["detached", "attached"] = "detached"
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        """Refuse phases in which nothing would train."""
+        config = trial.method
+        assert isinstance(config, cls.Config)
+        for phase, runs in ((1, config.phase1 > 0), (2, config.phase1 < 1)):
+            weights = [getattr(config, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
+            if runs and not any(weights):
+                raise ValueError(
+                    f"a lambda_phase{phase} above 0, not 0 for all four: set lambda4_phase{phase} "
+                    f"for the plain loss, or phase1 to {2 - phase} to leave the phase out"
+                )
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+        self.options = config
+        self.phase1 = config.phase1
+        self.lambda1_phase1: float | Tensor = config.lambda1_phase1
+        self.lambda2_phase1: float | Tensor = config.lambda2_phase1
+        self.lambda3_phase1: float | Tensor = config.lambda3_phase1
+        self.lambda4_phase1: float | Tensor = config.lambda4_phase1
+        self.lambda1_phase2: float | Tensor = config.lambda1_phase2
+        self.lambda2_phase2: float | Tensor = config.lambda2_phase2
+        self.lambda3_phase2: float | Tensor = config.lambda3_phase2
+        self.lambda4_phase2: float | Tensor = config.lambda4_phase2
+        dim = embedding.dim
+        with streams.part("dvml.mean"):
+            self.mean = nn.Linear(features, dim)
+            start_lecun(self.mean)
+        with streams.part("dvml.log_variance"):
+            self.log_variance = nn.Linear(features, dim)
+            start_lecun(self.log_variance)
+        with streams.part("dvml.decoder"):
+            inner, outer = nn.Linear(dim, config.hidden), nn.Linear(config.hidden, features)
+            start_lecun(inner)
+            start_lecun(outer)
+            self.decoder = nn.Sequential(inner, nn.Tanh(), outer)
+        self._seen: dict[str, Tensor] = {}
+
+    def forward(
+        self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
+    ) -> DVMLState:
+        invariant: Tensor = self.head(features)
+        mean: Tensor = self.mean(features)
+        log_variance = bend(self.log_variance(features))
+        std = (0.5 * log_variance).exp()
+        shape = (self.options.samples, *mean.shape)
+        noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)
+        variance = mean + std * noise
+        generated = invariant + variance
+        of_decoder = generated.detach() if self._first(progress) else generated
+        self._seen = {
+            "std": std.detach().mean(),
+            "invariant_norm": _norm(invariant),
+            "variance_norm": _norm(variance),
+        }
+        return DVMLState(
+            query=invariant,
+            mean=mean,
+            log_variance=log_variance,
+            generated=generated,
+            reconstructed=self.decoder(of_decoder),
+            target=features.detach() if self.options.target == "detached" else features,
+        )
+
+    def terms(
+        self, state: State, labels: Tensor, progress: Progress, generator: Generator
+    ) -> dict[str, Term]:
+        assert isinstance(state, DVMLState)
+        # L_m(z_I) first: its draws are then those of the plain loss.
+        found = super().terms(state, labels, progress, generator)
+        weights = self._weights(progress)
+        found["metric"] = Term(found["metric"].value, weights[3])
+        found["kl"] = Term(self._kl(state), weights[0])
+        found["reconstruction"] = Term(self._reconstruction(state), weights[1])
+        found["generated"] = Term(self._generated(state.generated, labels, generator), weights[2])
+        return found
+
+    def observed(self) -> dict[str, Tensor]:
+        """std: mean of σ. invariant_norm, variance_norm: mean lengths of z_I and of z_V."""
+        return self._seen
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        heads = [*self.mean.parameters(), *self.log_variance.parameters()]
+        return [
+            *super().param_groups(phase),
+            ParamGroup("head", heads),
+            ParamGroup("auxiliary", list(self.decoder.parameters())),
+        ]
+
+    def _first(self, progress: Progress) -> bool:
+        return progress.fraction < self.phase1
+
+    def _weights(self, progress: Progress) -> tuple[float | Tensor, ...]:
+        """λ1 … λ4 of the phase."""
+        if self._first(progress):
+            return (
+                self.lambda1_phase1, self.lambda2_phase1, self.lambda3_phase1, self.lambda4_phase1,
+            )  # fmt: skip
+        return self.lambda1_phase2, self.lambda2_phase2, self.lambda3_phase2, self.lambda4_phase2
+
+    def _kl(self, state: DVMLState) -> Tensor:
+        log_variance = state.log_variance
+        inner = 1 + log_variance - state.mean.square() - log_variance.exp()
+        printed = 0.5 * inner.sum(-1).mean()
+        return printed if self.options.kl == "printed" else -printed
+
+    def _reconstruction(self, state: DVMLState) -> Tensor:
+        squared = (state.target - state.reconstructed).square().sum(-1)
+        return (squared if self.options.reconstruction == "squared" else safe_sqrt(squared)).mean()
+
+    def _generated(self, generated: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+        """L_m of ẑ[T, B, D]."""
+        if self.options.generated == "batches":
+            return self.metric(generated, labels, generator)
+        count, images, _ = generated.shape
+        pooled = generated.transpose(0, 1).flatten(0, 1)
+        repeated = labels.repeat_interleave(count, 0)
+        if self.loss.references() is not None or self.options.same_image == "positive":
+            return self.metric(pooled, repeated, generator)
+        itself = torch.arange(len(pooled), device=pooled.device)
+        pairs = make_pairs(repeated, repeated, self_index=itself)
+        image = torch.arange(images, device=pooled.device).repeat_interleave(count)
+        apart = (image[:, None] != image[None, :]).to(pairs.pos.dtype)
+        score = self.score(pooled, pooled, self.loss.geometry)
+        value: Tensor = self.loss(score, replace(pairs, pos=pairs.pos * apart), generator=generator)
+        return value
+
+
+def bend(x: Tensor) -> Tensor:
+    """x up to LOG_VARIANCE_BEND = c, c + ln(1 + x − c) above: smooth, and exp of it is linear."""
+    above = (x - LOG_VARIANCE_BEND).clamp_min(0)
+    return torch.where(x <= LOG_VARIANCE_BEND, x, LOG_VARIANCE_BEND + torch.log1p(above))
+
+
+def _norm(x: Tensor) -> Tensor:
+    return x.detach().square().sum(-1).sqrt().mean()
