@@ -46,6 +46,23 @@ def check_recipe(
                 raise ConfigError(
                     f"{place}.{side}", repr(axis), f"one of {listed(axes)}", nearest(axis, axes)
                 )
+    for i, part in enumerate(recipe.factor_curves):
+        for j, name in enumerate(part.studies):
+            place, study = f"report.factor_curves.{i}", studies[name]
+            _known(f"{place}.metric", part.metric, metrics, name, study)
+            _read(f"{place}.metric", part.metric, name, study, objective)
+            if not study.fixed:
+                raise ConfigError(
+                    f"{place}.studies.{j}", f"{name}, a {study.design} study", "one that lists its "
+                    "levels", "A search repeats no level; show it in report.tables",
+                )  # fmt: skip
+            factors = list(dict.fromkeys(key for p in study.points() for key in p.coords))
+            for side, factor in (("x", part.x), *(("at", name) for name in part.at)):
+                if factor not in factors:
+                    raise ConfigError(
+                        f"{place}.{side}", repr(factor), f"one of {listed(factors)}",
+                        nearest(factor, factors),
+                    )  # fmt: skip
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:

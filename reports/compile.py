@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from reports import figures, html, render, tables
+from reports import factor_curves, figures, html, render, tables
 from reports.best import best_yaml
 from reports.errors import ReportError
 from reports.frame import Frame, load, open_client
@@ -83,6 +83,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     texts |= best
     paths: dict[str, Path] = {}
     drawn = [figures.heatmap(frame, part) for part in recipe.heatmaps]
+    drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
     drawn += [figures.curves(frame, part) for part in recipe.curves]
     drawn = _distinct(drawn)
     with_files = []

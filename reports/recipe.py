@@ -136,12 +136,46 @@ class Curves(RecipePart):
     top: int = Field(8, ge=1, le=20)
 
 
+class FactorCurves(RecipePart):
+    """A metric against one factor: the mean over seeds at each level, with an interval.
+
+    studies: grids, one-factor studies or any other that lists its cells; cells that do not vary
+        `x` are left out. Each combination of the other coordinates' levels is its own line; a
+        combination seen at one level of `x` only is left out where others have more.
+    x: the factor, `method.gamma`.
+    at: only cells at these levels of other coordinates, `{method.beta: 0.1}`.
+    interval: `t` (95 % Student), `bootstrap` (95 % percentile) or `sd` (± one standard deviation).
+    log: whether the axis of `x` is logarithmic; default: where the levels are spaced so.
+    """
+
+    studies: tuple[str, ...] = Field(min_length=1)
+    x: str
+    metric: str = "val/map_at_r"
+    title: str = ""
+    caption: str = ""
+    at: dict[str, Any] = {}
+    interval: Literal["t", "bootstrap", "sd"] = "t"
+    log: bool | None = None
+
+    @field_validator("at", mode="after")
+    @classmethod
+    def named_levels(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return {key: level_name(level) for key, level in value.items()}
+
+    @model_validator(mode="after")
+    def x_is_free(self) -> FactorCurves:
+        if self.x in self.at:
+            raise ValueError(f"x, {self.x}, cannot be held in `at`")
+        return self
+
+
 class Recipe(RecipePart):
     """The whole `report:` section. `best`: studies whose best configuration is written as YAML."""
 
     tables: tuple[Table, ...] = ()
     heatmaps: tuple[Heatmap, ...] = ()
     curves: tuple[Curves, ...] = ()
+    factor_curves: tuple[FactorCurves, ...] = ()
     best: tuple[str, ...] = ()
 
     def studies(self) -> dict[str, str]:
@@ -154,6 +188,9 @@ class Recipe(RecipePart):
         for i, curves in enumerate(self.curves):
             for j, study in enumerate(curves.studies):
                 places.setdefault(study, f"report.curves.{i}.studies.{j}")
+        for i, factor in enumerate(self.factor_curves):
+            for j, study in enumerate(factor.studies):
+                places.setdefault(study, f"report.factor_curves.{i}.studies.{j}")
         for i, study in enumerate(self.best):
             places.setdefault(study, f"report.best.{i}")
         return places

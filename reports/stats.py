@@ -56,6 +56,21 @@ def summary(values: Sequence[float]) -> Summary | None:
     return Summary(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None, len(x))
 
 
+def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float] | None:
+    """Student's interval of the mean, x̄ ± t_{(1+level)/2, n−1} · sd / √n; None for n < 2.
+
+    NaN and infinite values are left out. Student (1908): exact for normal values.
+    """
+    x = finite(values)
+    n = len(x)
+    if n < 2:
+        return None
+    mean = float(x.mean())
+    quantile = float(scipy_stats.t.ppf((1 + level) / 2, n - 1))
+    half = quantile * float(x.std(ddof=1)) / math.sqrt(n)
+    return mean - half, mean + half
+
+
 def bootstrap_interval(
     values: Sequence[float], *, level: float = 0.95, seed: int = 0, resamples: int = RESAMPLES
 ) -> tuple[float, float] | None:
