@@ -90,6 +90,8 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
     split, _, last = metric.partition("/")
     if metric in metrics or (split in ("val", "test") and last in study.metrics):
         return
+    if split in ("val", "test") and last in _measures():
+        return
     if split in ("val", "test") and of_embeddings(last):
         raise ConfigError(
             place, f"{metric!r}, which {name} does not read",
@@ -97,6 +99,15 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
             f"Add `metrics: [{last}]` to studies.{name}",
         )  # fmt: skip
     raise ConfigError(place, repr(metric), f"one of {listed(metrics)}", nearest(metric, metrics))
+
+
+def _measures() -> set[str]:
+    """What methods measure of a split beside the metrics."""
+    from trainables.measures import SUFFIXES
+    from trainables.methods.base import METHODS
+
+    names = {name for method in METHODS for name in METHODS[method].MEASURES}
+    return {name + suffix for name in names for suffix in SUFFIXES}
 
 
 def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:

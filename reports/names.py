@@ -25,7 +25,9 @@ GREEK = {
 def is_share(metric: str) -> bool:
     """Whether a metric is shown in per cent; those are shares in [0, 1], but for deviations."""
     split, _, rest = metric.partition("/")
-    return split in ("val", "test", "best") and rest.rsplit("/", 1)[-1] not in PLAIN
+    last = rest.rsplit("/", 1)[-1]
+    plain = last in PLAIN or last.startswith("uncertainty_")  # a norm, of IDML
+    return split in ("val", "test", "best") and not plain
 
 
 def scale(metric: str) -> float:

@@ -31,6 +31,7 @@ from trainables.evaluation import EVALUATOR, METRICS, PER_EPOCH, evaluate
 from trainables.export import EXPORT, write_export
 from trainables.identity import config_hash
 from trainables.job import run_job
+from trainables.measures import measured
 from trainables.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
 from trainables.optim import Schedule, set_rates
@@ -204,20 +205,24 @@ class Trainer:
 
     # --- evaluation and selection --------------------------------------------------------------
 
-    @torch.inference_mode()
     def evaluate(self, split: str, metrics: tuple[str, ...] = METRICS) -> dict[str, float]:
-        """Metrics of the network as it stands on one split.
+        """Metrics of the network as it stands on one split, and what its method measures there.
 
         Raises:
             TrialFailure: an embedding is not finite.
         """
+        found = self._metrics(split, metrics)
+        return found | measured(self.network, self.inputs, self.splits[split])
+
+    @torch.inference_mode()
+    def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         self.network.eval()
         subset = self.splits[split]
         z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
         return evaluate(z, subset.labels, score=self.network.retrieval_score(), metrics=metrics)
 
     def _select(self) -> dict[str, float]:
-        found = self.evaluate(self.selection, PER_EPOCH)
+        found = self._metrics(self.selection, PER_EPOCH)
         value = found[self.config.selection.metric]
         if self.best is None or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}

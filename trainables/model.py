@@ -53,14 +53,15 @@ class Network(nn.Module):
         return self.method.embed(self.features(inputs))
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
-        return self.method.score(query, reference, self.method.loss.geometry)
+        """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
+        return self.method.retrieval_score(query, reference, self.method.loss.geometry)
 
     def retrieval_score(self) -> Score:
         """`score`; as a plain one, of which half suffices, where the method does not have its
         own and the loss's geometry is one."""
         geometry = self.method.loss.geometry
         unit = geometry.normalize or geometry.kind == "cosine"
-        if type(self.method).score is not Method.score or geometry.kind not in PLAIN_KIND:
+        if not self.method.plain_retrieval or geometry.kind not in PLAIN_KIND:
             return self.score
         return PlainScore(PLAIN_KIND[geometry.kind], normalize=unit)
 

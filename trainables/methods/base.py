@@ -18,6 +18,7 @@ The head, the method and the loss compute in float32 also where the backbone run
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -87,12 +88,14 @@ class Method(nn.Module):
     (`streams.seeded`); a method of several parts draws each inside `streams.part(name)`, so that
     the head starts alike in all methods.
 
-    NEUTRAL names the options with which the method equals the plain loss.
+    NEUTRAL names the options with which the method equals the plain loss, MEASURES what `measure`
+    gives.
     """
 
     Config: ClassVar[type[ComponentConfig]]
     REVISION: ClassVar[int]
     NEUTRAL: ClassVar[dict[str, object]]
+    MEASURES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -134,11 +137,24 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training and evaluation.
+        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training, and evaluation
+        unless `plain_retrieval`.
 
         Here: the loss's geometry. A method with a layout of its own, E ≠ D, has its own score.
         """
         return geometries.score(query, reference, geometry)
+
+    @property
+    def plain_retrieval(self) -> bool:
+        """Whether retrieval compares what `embed` gives by the loss's geometry alone. A method
+        that trains on a score of its own and retrieves without it says so here."""
+        return type(self).score is Method.score
+
+    def retrieval_score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
+        """[B, E'] × [R, E'] → [B, R] of what `embed` gives, E' its width; larger is closer."""
+        if self.plain_retrieval:
+            return geometries.score(query, reference, geometry)
+        return self.score(query, reference, geometry)
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator
@@ -152,6 +168,19 @@ class Method(nn.Module):
     def observed(self) -> dict[str, Tensor]:
         """Scalars worth watching that are no terms, read once a step, after `backward`: a
         gradient norm, a mean uncertainty. Logged as epoch means under `observed/<name>`."""
+        return {}
+
+    def measure(
+        self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """What there is to know of a split's images beside where they lie: a value [B] per image
+        of a block, by name. Read of a sample of each split that is evaluated at the end and told
+        as mean and interval; see `trainables/measures.py`.
+
+        Args:
+            inputs: [B, ...] as `prepare` gets them, a random sample's.
+            features: the backbone, inputs → [B, F].
+        """
         return {}
 
     def metric(self, query: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:

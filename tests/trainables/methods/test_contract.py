@@ -82,7 +82,7 @@ def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
     z = first.embed(x)
     assert torch.equal(z, first.embed(x))
     assert torch.equal(z, second.embed(x))
-    score = first.score(z, z, first.loss.geometry)
+    score = first.retrieval_score(z, z, first.loss.geometry)
     assert score.shape == (5, 5)
     assert torch.equal(score.argmax(1), torch.arange(5))
 

@@ -1,0 +1,356 @@
+"""IDML's score against loops over the paper's equations; its gradients; its neutral form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.oracles import idml as oracle
+from trainables import streams
+from trainables.config import EmbeddingConfig, TrialConfig
+from trainables.losses import geometry as geometries
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import METHODS, Batch, Progress
+from trainables.methods.idml import IDML
+from trainables.registry import ComponentConfig
+
+B, FEATURES, D, U, C = 6, 7, 4, 3, 5
+SETS = [{0}, {0}, {1, 3}, {3}, {3}, {2, 4}]
+TAU, GAMMA = 1.7, 0.3
+GEOMETRIES = [
+    Geometry("cosine"),
+    Geometry("dot", normalize=True),
+    *(Geometry(kind, normalize=n) for kind in ("l2", "l2sq") for n in (True, False)),
+]
+
+
+class PairLoss(Loss):
+    """Without references; its geometry is set by the test."""
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score * (pairs.neg - pairs.pos)).sum((-2, -1)).mean()
+
+
+def slots(sets: list[set[int]]) -> Tensor:
+    return torch.tensor([sorted(s) + [-1] * (2 - len(s)) for s in sets])
+
+
+def attached(method: str, loss: Loss, **options: Any) -> Any:
+    cls = METHODS[method]
+    if method == "idml":
+        options = {"uncertainty_dim": U, "tau": TAU, "gamma": GAMMA, **options}
+    with streams.seeded(0, "init", "method"):
+        return cls(
+            cls.Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=loss,
+            classes=C,
+        ).double()
+
+
+def base(name: str, **options: Any) -> Loss:
+    with streams.seeded(0, "init", "loss"):
+        return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
+
+
+def pair_loss(geometry: Geometry) -> Loss:
+    loss = PairLoss(ComponentConfig(), classes=C, dim=D)
+    loss.geometry = geometry  # type: ignore[misc]
+    return loss
+
+
+def x(rows: int = B) -> Tensor:
+    return torch.randn(rows, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+
+
+def metric(method: Any, features: Tensor, labels: Tensor) -> Tensor:
+    state = method(features, labels, Progress(), streams.generator(0, "method"))
+    found: Tensor = method.terms(state, labels, Progress(), streams.generator(0, "loss"))[
+        "metric"
+    ].value
+    return found
+
+
+def compare(method: Any, found: Tensor, expected: Tensor, unreached: tuple[str, ...] = ()) -> None:
+    """Value and the gradient of every parameter but those named."""
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12, check_dtype=False)
+    named = [(n, p) for n, p in method.named_parameters() if n not in unreached]
+    ours = torch.autograd.grad(found, [p for _, p in named], retain_graph=True)
+    theirs = torch.autograd.grad(expected, [p for _, p in named], retain_graph=True)
+    for (name, _), mine, loops in zip(named, ours, theirs, strict=True):
+        assert mine.abs().sum() > 0, name
+        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10, msg=lambda m, n=name: n + m)
+
+
+# --- the forms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("gamma", [0.0, 3.0])
+def test_every_pairs_score_by_loops(geometry: Geometry, gamma: float) -> None:
+    method = attached("idml", pair_loss(geometry), gamma=gamma)
+    q, r = (torch.randn(n, D + U, dtype=torch.float64).requires_grad_() for n in (4, 3))
+    found = method.score(q, r, geometry)
+    rows = []
+    for i in range(4):
+        for j in range(3):
+            four = (q[i, :D], r[j, :D], q[i, D:], r[j, D:])
+            if geometry.kind in ("cosine", "dot"):
+                rows.append(oracle.similarity(*four, TAU, gamma))
+                continue
+            d = oracle.distance(*four, TAU, gamma, geometry.normalize)
+            rows.append(-d if geometry.kind == "l2" else -d * d)
+    expected = torch.stack(rows).view(4, 3)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    weights = torch.randn(4, 3, dtype=torch.float64)
+    ours = torch.autograd.grad((weights * found).sum(), [q, r])
+    loops = torch.autograd.grad((weights * expected).sum(), [q, r])
+    for mine, theirs in zip(ours, loops, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-10)
+
+
+def test_ism_dis_by_loops() -> None:
+    method = attached("idml", pair_loss(Geometry("cosine")), metric="ism_dis")
+    q = torch.randn(4, D + U, dtype=torch.float64)
+    found = method.score(q[:2], q[2:], Geometry("cosine"))
+    for i in range(2):
+        for j in range(2):
+            a, b = q[i], q[2 + j]
+            expected = oracle.dissimilarity(a[:D], b[:D], a[D:], b[D:], TAU, GAMMA)
+            torch.testing.assert_close(found[i, j], expected, rtol=1e-6, atol=1e-12)
+
+
+def test_squared_losses_as_eq_14_prints() -> None:
+    """−D_IN in place of −D_IN²."""
+    geometry = Geometry("l2sq", normalize=True)
+    q = torch.randn(4, D + U, dtype=torch.float64)
+    squared = attached("idml", pair_loss(geometry)).score(q, q[:3], geometry)
+    printed = attached("idml", pair_loss(geometry), squared="printed").score(q, q[:3], geometry)
+    torch.testing.assert_close(-printed.square(), squared, rtol=1e-9, atol=1e-12)
+    d = oracle.distance(q[3, :D], q[0, :D], q[3, D:], q[0, D:], TAU, GAMMA, unit=True)
+    torch.testing.assert_close(printed[3, 0], -d, rtol=1e-9, atol=0)
+
+
+def test_uncertainty_is_of_the_pair() -> None:
+    """β is the norm of the sum of the vectors: opposed uncertainties cancel (section 3.2)."""
+    method = attached("idml", pair_loss(Geometry("l2", normalize=False)), gamma=0.0)
+    s, u = torch.randn(2, D, dtype=torch.float64), torch.randn(1, U, dtype=torch.float64)
+    alike, opposed = torch.cat([s, u.expand(2, -1)], 1), torch.cat([s, torch.cat([u, -u])], 1)
+    plain = -(s[0] - s[1]).norm()
+    g = method.loss.geometry
+    assert method.score(opposed[:1], opposed[1:], g).item() == pytest.approx(plain.item(), rel=1e-6)
+    assert method.score(alike[:1], alike[1:], g).item() > plain.item() * 0.9
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_gradients_on_duplicates_and_the_diagonal_are_finite(geometry: Geometry) -> None:
+    for form in ("ism_sim", "ism_dis"):
+        for gamma in (0.0, 3.0):
+            method = attached("idml", pair_loss(geometry), metric=form, gamma=gamma).float()
+            for scale in (0.0, 1e-4, 1.0, 1e4):
+                q = scale * torch.randn(4, D + U)
+                q[1] = q[0]  # a duplicate
+                q[2, D:] = -q[3, D:]  # β = 0
+                q.requires_grad_()
+                found = method.score(q, q, geometry)
+                assert found.isfinite().all()
+                (gradient,) = torch.autograd.grad(found.sum(), q)
+                assert gradient.isfinite().all(), (form, gamma, scale)
+
+
+# --- on the losses -----------------------------------------------------------------------------
+
+
+def on_proxies(method: Any, features: Tensor, vectors: Tensor) -> oracle.Pairwise:
+    """C_IN(x_i, p_j) by loops from the heads' weights; proxies of no uncertainty."""
+    s = features @ method.head.weight.T + method.head.bias
+    u = features @ method.uncertainty.weight.T + method.uncertainty.bias
+    nothing = torch.zeros(U, dtype=torch.float64)
+    return lambda i, j: oracle.similarity(s[i], vectors[j], u[i], nothing, TAU, GAMMA)
+
+
+def test_proxy_anchor_is_eq_18() -> None:
+    method = attached("idml", base("proxy_anchor", alpha=9.0, margin=0.2))
+    features = x()
+    c = on_proxies(method, features, method.loss.proxies)
+    expected = oracle.proxy_anchor(c, SETS, C, 9.0, 0.2)
+    compare(method, metric(method, features, slots(SETS)), expected)
+
+
+def test_softmax_over_class_weights() -> None:
+    """The classification of Table 2: normsoftmax on C_IN."""
+    method = attached("idml", base("normsoftmax", temperature=0.3))
+    features = x()
+    c = on_proxies(method, features, method.loss.weights)
+    expected = oracle.softmax(c, SETS, C, 0.3)
+    compare(method, metric(method, features, slots(SETS)), expected)
+
+
+def test_the_public_codes_uncertainty_head_gets_no_gradient_and_the_papers_does() -> None:
+    """With u of unit length and proxies of none, β = 1 whatever the image."""
+    features = x()
+    method = attached("idml", base("proxy_anchor", alpha=9.0), uncertainty="unit")
+    s = features @ method.head.weight.T + method.head.bias
+    u = features @ method.uncertainty.weight.T + method.uncertainty.bias
+    p = method.loss.proxies
+
+    def c(i: int, j: int) -> Tensor:
+        r = oracle.public_relative(s[i], p[j], u[i], GAMMA)
+        return 1 - (1 - oracle.cosine(s[i], p[j])) * torch.exp(-r / TAU)
+
+    head = ("uncertainty.weight", "uncertainty.bias")
+    found = metric(method, features, slots(SETS))
+    compare(method, found, oracle.proxy_anchor(c, SETS, C, 9.0, 0.1), unreached=head)
+    for gradient in torch.autograd.grad(found, list(method.uncertainty.parameters())):
+        assert gradient.abs().max() < 1e-12
+
+    method = attached("idml", base("proxy_anchor", alpha=9.0))
+    found = metric(method, features, slots(SETS))
+    for gradient in torch.autograd.grad(found, list(method.uncertainty.parameters())):
+        assert gradient.abs().max() > 1e-6
+
+
+def test_learnable_proxy_uncertainty() -> None:
+    method = attached("idml", base("proxy_anchor"), proxy_uncertainty="learnable")
+    features = x()
+    assert method.proxy_uncertainty.shape == (C, U)
+    assert not method.proxy_uncertainty.any()
+    zero = attached("idml", base("proxy_anchor"))
+    labels = slots(SETS)
+    found = metric(method, features, labels)
+    assert torch.equal(found, metric(zero, features, labels))
+    (gradient,) = torch.autograd.grad(found, [method.proxy_uncertainty])
+    assert gradient.abs().sum() > 0
+    roles = [(g.role, p) for g in method.param_groups("main") for p in g.params]
+    assert any(role == "proxies" and p is method.proxy_uncertainty for role, p in roles)
+
+
+# --- neutral, retrieval, what is refused -------------------------------------------------------
+
+
+def accepted(loss: str) -> bool:
+    try:
+        TrialConfig.model_validate({"loss": {"name": loss}, "method": {"name": "idml"}})
+    except ValidationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("options", [IDML.NEUTRAL, {"metric": "plain", "mixing": "none"}])
+def test_neutral_is_the_plain_loss(loss: str, options: dict[str, Any]) -> None:
+    """Within 1e-6 by τ; bit for bit by the plain metric."""
+    if not accepted(loss):
+        pytest.skip("refused at plan time")
+    labels = torch.tensor([0, 0, 1, 1, 3, 3])[:, None]
+    found = []
+    for name, given in (("plain", {}), ("idml", options)):
+        method = attached(name, base(loss), **given)
+        value = metric(method, 3 * x(), labels)
+        leaves = [method.head.weight, method.head.bias, *method.loss.parameters()]
+        grads = torch.autograd.grad(value, leaves, allow_unused=True)
+        assert any(g is not None and g.any() for g in grads)
+        found.append([value, method.head.weight, *(g for g in grads if g is not None)])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-9)
+        if "metric" in options:
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("test_metric", ["semantic", "introspective"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_retrieval_compares_s_or_both(geometry: Geometry, test_metric: str) -> None:
+    method = attached("idml", pair_loss(geometry), test_metric=test_metric)
+    features = x()
+    z = method.embed(features)
+    found = method.retrieval_score(z, z, geometry)
+    s = method.head(features)
+    if test_metric == "semantic":
+        assert method.plain_retrieval
+        assert z.shape == (B, D)
+        expected = geometries.score(s, s, geometry)
+    else:
+        assert not method.plain_retrieval
+        assert z.shape == (B, D + U)
+        query = method(features, slots(SETS), Progress(), streams.generator(0, "m")).query
+        expected = method.score(query, query, geometry)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_uncertainties_are_watched_apart() -> None:
+    method = attached("idml", base("proxy_anchor"), mixing="mixup")
+    batch = method.prepare(Batch(x(), slots(SETS)[:, :1]), streams.generator(0, "prepare"))
+    method(batch.inputs, batch.labels, Progress(), streams.generator(0, "method"))
+    norms = method.uncertainty(batch.inputs).norm(dim=1)
+    watched = method.observed()
+    assert watched["uncertainty_original"].item() == pytest.approx(norms[:B].mean().item())
+    assert watched["uncertainty_mixed"].item() == pytest.approx(norms[B:].mean().item())
+    alone = attached("idml", base("proxy_anchor"), mixing="none")
+    alone(x(), slots(SETS)[:, :1], Progress(), streams.generator(0, "method"))
+    assert list(alone.observed()) == ["uncertainty_original"]
+
+
+def test_measures_of_a_block() -> None:
+    method = attached("idml", base("proxy_anchor"), mixing_beta=0.7)
+    features = x()
+    found = method.measure(features, lambda inputs: inputs, streams.generator(0, "measure"))
+    share = torch._sample_dirichlet(
+        torch.full((2,), 0.7, dtype=torch.float64), streams.generator(0, "measure")
+    )[0]
+    for i in range(B):
+        j = (i + 1) % B
+        one, other = (method.uncertainty(features[k]).norm().item() for k in (i, j))
+        mixed = method.uncertainty(share * features[i] + (1 - share) * features[j]).norm().item()
+        assert found["uncertainty_original"][i].item() == pytest.approx(one)
+        assert found["uncertainty_mixed"][i].item() == pytest.approx(mixed)
+        assert found["uncertainty_gap"][i].item() == pytest.approx(mixed - (one + other) / 2)
+
+
+@pytest.mark.parametrize(
+    ("trial", "message"),
+    [
+        ({"backbone": {"mode": "frozen"}}, "feature_mixup or none with cached features, not mixup"),
+        (
+            {"backbone": {"mode": "frozen"}, "method": {"mixing": "cutmix"}},
+            "no images to mix where backbone.mode is frozen",
+        ),
+        ({"method": {"mixing": "feature_mixup"}}, "mixup, cutmix or none where images train"),
+        ({"method": {"mixing_probability": 0.5}}, "set method.originals to replaced"),
+    ],
+)
+def test_what_is_refused_at_plan_time(trial: dict[str, Any], message: str) -> None:
+    method = {"name": "idml", **trial.pop("method", {})}
+    with pytest.raises(ValidationError, match=message):
+        TrialConfig.model_validate({**trial, "method": method})
+
+
+def test_what_is_accepted() -> None:
+    frozen = {"backbone": {"mode": "frozen"}}
+    TrialConfig.model_validate({**frozen, "method": {"name": "idml", "mixing": "feature_mixup"}})
+    TrialConfig.model_validate({"method": {"name": "idml"}})
+
+
+def test_a_loss_without_a_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trial(**method: Any) -> None:
+        TrialConfig.model_validate({"method": {"name": "idml", **method}})
+
+    cls = LOSSES["proxy_anchor"]
+    monkeypatch.setattr(cls, "geometry", Geometry("hyperbolic"))
+    with pytest.raises(ValidationError, match="whose geometry is hyperbolic"):
+        trial()
+    trial(metric="plain")
+    monkeypatch.setattr(cls, "geometry", Geometry("dot", normalize=False))
+    with pytest.raises(ValidationError, match="whose geometry is dot"):
+        trial()
+    monkeypatch.setattr(cls, "geometry", Geometry("l2"))
+    trial()
+    with pytest.raises(ValidationError, match="ism_sim with loss proxy_anchor, not ism_dis"):
+        trial(metric="ism_dis")
+    monkeypatch.setattr(cls, "references", Loss.references)
+    with pytest.raises(ValidationError, match="it has no proxies"):
+        trial(proxy_uncertainty="learnable")

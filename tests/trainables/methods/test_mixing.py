@@ -1,0 +1,142 @@
+"""Mixed images and their label sets, against the definitions, image by image."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.config import EmbeddingConfig
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS, Batch, Progress
+from trainables.methods.mixing import beta_share, cutmix
+
+B, SIDE, C, D = 6, 12, 4, 5
+LABELS = torch.tensor([0, 0, 1, 1, 2, 3])[:, None]
+
+
+def images() -> Tensor:
+    return torch.rand(B, 3, SIDE, SIDE, generator=streams.generator(0, "images"))
+
+
+def method(**options: Any) -> Any:
+    with streams.seeded(0, "init", "loss"):
+        loss = LOSSES["proxy_anchor"](LOSSES["proxy_anchor"].Config(), classes=C, dim=D)
+    with streams.seeded(0, "init", "method"):
+        return METHODS["idml"](
+            METHODS["idml"].Config(uncertainty_dim=3, **options),
+            features=3 * SIDE * SIDE,
+            embedding=EmbeddingConfig(dim=D),
+            loss=loss,
+            classes=C,
+        )
+
+
+def prepared(step: int = 0, **options: Any) -> Batch:
+    draws = streams.generator(0, "prepare", step)
+    found: Batch = method(**options).prepare(Batch(images(), LABELS), draws)
+    return found
+
+
+def test_originals_come_first_with_an_unused_slot() -> None:
+    found = prepared(mixing="mixup")
+    assert torch.equal(found.inputs[:B], images())
+    assert found.inputs.shape == (2 * B, 3, SIDE, SIDE)
+    assert torch.equal(found.labels[:B], torch.cat([LABELS, -torch.ones_like(LABELS)], 1))
+    assert torch.equal(found.labels[B:, :1], LABELS)
+    assert sorted(found.labels[B:, 1].tolist()) == sorted(LABELS[:, 0].tolist())
+
+
+def test_mixup_is_a_line_between_two_images_one_share_a_step() -> None:
+    found, x = prepared(mixing="mixup", originals="replaced"), images()
+    draws = streams.generator(0, "prepare", 0)
+    share = beta_share(1.0, x, draws)
+    order = torch.randperm(B, generator=draws)
+    assert not torch.equal(order, torch.arange(B))
+    for i in range(B):
+        torch.testing.assert_close(found.inputs[i], share * x[i] + (1 - share) * x[order[i]])
+        assert found.labels[i].tolist() == [LABELS[i].item(), LABELS[order[i]].item()]
+
+
+@pytest.mark.parametrize("b", [0.2, 1.0, 4.0])
+def test_shares_are_beta_distributed(b: float) -> None:
+    """Mean 1/2, variance 1/(4(2b + 1))."""
+    draws = streams.generator(0, "beta")
+    like = torch.zeros((), dtype=torch.float64)
+    shares = torch.stack([beta_share(b, like, draws) for _ in range(4000)])
+    assert shares.mean().item() == pytest.approx(0.5, abs=0.02)
+    assert shares.var().item() == pytest.approx(1 / (4 * (2 * b + 1)), rel=0.06)
+    assert ((shares >= 0) & (shares <= 1)).all()
+
+
+def test_cutmix_is_a_box_of_the_partner_and_tells_its_area() -> None:
+    x, partner = images(), images().flip(0) + 2
+    draws = streams.generator(0, "cut")
+    left = []
+    for wanted in [i / 40 for i in range(41)] * 3:
+        mixed, share = cutmix(x, partner, torch.tensor(wanted), draws)
+        inside = (mixed == partner).all(1)
+        assert torch.equal(mixed, torch.where(inside[:, None], partner, x))
+        assert (inside == inside[0]).all()
+        rows, columns = inside[0].any(1), inside[0].any(0)
+        assert torch.equal(inside[0], rows[:, None] & columns[None])
+        for line in (rows, columns):
+            assert (line.int().diff() != 0).sum() <= 2, "one box"
+        assert share.item() == pytest.approx(1 - inside[0].float().mean().item())
+        side = 2 * (int((1 - wanted) ** 0.5 * SIDE) // 2)
+        assert rows.sum() <= side and columns.sum() <= side
+        left.append((rows.sum() == side) & (columns.sum() == side))
+    assert sum(left) > 20, "most small boxes are whole"
+
+
+def test_cutmix_needs_images() -> None:
+    with pytest.raises(ConfigError, match=r"cutmix of inputs of shape \(6, 7\)"):
+        cutmix(torch.zeros(6, 7), torch.zeros(6, 7), torch.tensor(0.5), streams.generator(0, "c"))
+
+
+def test_a_share_of_steps_mixes() -> None:
+    mixed = 0
+    for step in range(200):
+        found = prepared(step, mixing="mixup", originals="replaced", mixing_probability=0.25)
+        assert found.inputs.shape == (B, 3, SIDE, SIDE)
+        same = torch.equal(found.inputs, images())
+        assert same == bool((found.labels[:, 1] == -1).all())
+        assert not (found.labels[:, 1] == -1).any() or same
+        mixed += not same
+    assert 30 <= mixed <= 70
+
+
+@pytest.mark.parametrize("originals", ["kept", "replaced"])
+def test_weighted_labels_weigh_two_losses(originals: str) -> None:
+    mixing = method(mixing="mixup", originals=originals, mixed_labels="weighted")
+    x = images().flatten(1)
+    batch = mixing.prepare(Batch(x, LABELS), streams.generator(0, "prepare"))
+    share = beta_share(1.0, x, streams.generator(0, "prepare"))
+    found = one_metric(mixing, batch.inputs, batch.labels)
+    first = batch.labels[:, 0]
+    second = torch.where(batch.labels[:, 1] < 0, first, batch.labels[:, 1])
+    alone = method(mixing="none")
+    expected = share * one_metric(alone, batch.inputs, first[:, None])
+    expected = expected + (1 - share) * one_metric(alone, batch.inputs, second[:, None])
+    torch.testing.assert_close(found, expected)
+    sets = method(mixing="mixup", originals=originals)
+    sets.prepare(Batch(x, LABELS), streams.generator(0, "prepare"))
+    assert not torch.isclose(found, one_metric(sets, batch.inputs, batch.labels))
+
+
+def one_metric(mixing: Any, features: Tensor, labels: Tensor) -> Tensor:
+    state = mixing(features, labels, Progress(), streams.generator(0, "method"))
+    found: Tensor = mixing.metric(state.query, labels, streams.generator(0, "loss"))
+    return found
+
+
+def test_nothing_is_drawn_or_changed_without_mixing() -> None:
+    draws = streams.generator(0, "prepare")
+    before = draws.get_state()
+    batch = Batch(images(), LABELS)
+    assert method(mixing="none").prepare(batch, draws) is batch
+    assert torch.equal(draws.get_state(), before)

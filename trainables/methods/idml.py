@@ -1,0 +1,235 @@
+"""IDML: an uncertainty embedding beside the semantic one, and a metric that heeds both.
+
+Shape legend: B batch · F features · D, U sizes of the semantic and uncertainty embedding ·
+E = D + U · R references.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Generator, Tensor, nn
+
+from trainables import streams
+from trainables.losses import geometry as geometries
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup
+from trainables.methods.base import METHODS, Progress, State
+from trainables.methods.head import start_kaiming
+from trainables.methods.introspective import (
+    CLOSEST,
+    confidence,
+    introspective,
+    is_cosine,
+    pair_uncertainty_squared,
+    semantic_distance,
+)
+from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig, TrialConfig
+
+
+@METHODS.register("idml")
+class IDML(Mixing):
+    """Introspective Deep Metric Learning: any loss, on the introspective score of
+
+        s = W_s f + b_s [B, D],  u = W_u f + b_u [B, U];  α = ‖s_i − s_j‖,  β = ‖u_i + u_j‖
+
+    in place of its plain one; see `introspective.py` for the forms. A loss of distances gets
+    −D_IN (Eq. 6), one of cosines C_IN (Eq. 8); where the loss's geometry normalises, s is of
+    unit length in α too; u never is. A loss of squared distances gets −D_IN². So the forms of
+    the paper's Eq. 7, 9 and appendix A come of the losses as they stand, mining and sampling
+    included. Mixed images are trained on as `mixing` says.
+
+    Retrieval uses s alone by default. Proxies carry an uncertainty of their own, 0 by default.
+
+    Deviations: one λ per step. The uncertainty head starts as the semantic head of init "kaiming"
+    does, scaled by `uncertainty_gain`; it learns at the head's rate.
+    """
+
+    REVISION = 1
+    NEUTRAL: ClassVar[dict[str, object]] = {"mixing": "none", "tau": 1e12, "gamma": 0.0}
+    MEASURES: ClassVar[tuple[str, ...]] = (
+        "uncertainty_original", "uncertainty_mixed", "uncertainty_gap",
+    )  # fmt: skip
+    STATIC: ClassVar[tuple[str, ...]] = (*Mixing.STATIC, "uncertainty_gain")
+
+    class Config(MixingConfig):
+        """Defaults are the paper's for CUB; γ = 3 for Cars196, τ = 1 in classification.
+
+        tau: τ, how little uncertainty weakens (the settings of the paper once call it ε).
+        gamma: γ, the introspective bias.
+        metric: "ism_sim" (Eq. 6, 8, 19); "ism_dis" (Eq. 20, for losses of cosines); "plain", the
+            loss's own score, in which the uncertainty has no part (mixing alone, Table 3).
+        uncertainty_dim: U; D is `embedding.dim`.
+        uncertainty: "vector", u as it is, β = ‖u_i + u_j‖, α un-squared: the paper's. "unit", the
+            public code's reading: u of unit length, β² and α² in place of β and α, and α² to
+            proxies whose length is left as it is; with proxies of no uncertainty β is then 1
+            whatever the image, and u gets no gradient.
+        proxy_uncertainty: u of the loss's references: "zero", or "learnable" from zero.
+        squared: what a loss of squared distances gets: "squared", −D_IN², its own definition on the
+            introspective distance; "printed", −D_IN, as Eq. 14 has for Proxy-NCA, whose own
+            distance is squared.
+        test_metric: what retrieval compares: "semantic" s alone, or "introspective", [s | u] by the
+            score that trained (Table 8).
+        uncertainty_gain: of the uncertainty head's initial weights.
+        """
+
+        name: Literal["idml"] = "idml"
+        mixing: Literal["none", "mixup", "cutmix", "feature_mixup"] = "mixup"
+        tau: float = Field(5.0, gt=0, le=1e12)
+        gamma: float = Field(0.0, ge=0, le=1e3)
+        metric: Literal["ism_sim", "ism_dis", "plain"] = "ism_sim"
+        uncertainty_dim: int = Field(512, ge=1, le=8192)
+        uncertainty: Literal["vector", "unit"] = "vector"
+        proxy_uncertainty: Literal["zero", "learnable"] = "zero"
+        squared: Literal["squared", "printed"] = "squared"
+        test_metric: Literal["semantic", "introspective"] = "semantic"
+        uncertainty_gain: float = Field(1.0, gt=0, le=100)
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+        self.tau: float | Tensor = config.tau
+        self.gamma: float | Tensor = config.gamma
+        self.options = config
+        self.dim = embedding.dim
+        with streams.part("idml.uncertainty"):
+            self.uncertainty = nn.Linear(features, config.uncertainty_dim)
+            start_kaiming(self.uncertainty)
+        with torch.no_grad():
+            self.uncertainty.weight.mul_(config.uncertainty_gain)
+        self.proxy_uncertainty: nn.Parameter | None = None
+        references = loss.references()
+        if references is not None and config.proxy_uncertainty == "learnable":
+            shape = (len(references.vectors), config.uncertainty_dim)
+            self.proxy_uncertainty = nn.Parameter(torch.zeros(shape))
+        self._watched: dict[str, Tensor] = {}
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        super().check(trial)
+        config, name = trial.method, trial.loss.name  # type: ignore[attr-defined]
+        assert isinstance(config, IDML.Config)
+        loss = LOSSES[name]
+        if config.metric == "plain":
+            return
+        kind = loss.geometry.kind
+        if kind not in ("l2", "l2sq") and not is_cosine(loss.geometry):
+            raise ValueError(
+                f"a loss of cosines or Euclidean distances, not {name}, whose geometry is {kind}: "
+                "the introspective metric has no form for it"
+            )
+        if config.metric == "ism_dis" and not is_cosine(loss.geometry):
+            raise ValueError(
+                f"method.metric ism_sim with loss {name}, not ism_dis: Eq. 20 is of cosines, and "
+                f"the loss's geometry is {kind}"
+            )
+        if config.proxy_uncertainty == "learnable" and loss.references is Loss.references:
+            raise ValueError(
+                f"method.proxy_uncertainty zero with loss {name}, not learnable: it has no proxies"
+            )
+
+    def forward(
+        self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
+    ) -> State:
+        s, u = self.head(features), self.uncertainty(features)
+        self._watch(u.detach(), labels)
+        return State(self._joined(s, u))
+
+    def embed(self, features: Tensor) -> Tensor:
+        s = super().embed(features)
+        if self.options.test_metric == "semantic":
+            return s
+        return self._joined(s, self.uncertainty(features))
+
+    @property
+    def plain_retrieval(self) -> bool:
+        return self.options.test_metric == "semantic"
+
+    def as_query(self, vectors: Tensor) -> Tensor:
+        if self.proxy_uncertainty is not None:
+            return torch.cat([vectors, self.proxy_uncertainty], -1)
+        nothing = vectors.new_zeros(len(vectors), self.options.uncertainty_dim)
+        return torch.cat([vectors, nothing], -1)
+
+    def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
+        (s_q, u_q), (s_r, u_r) = self._parts(query), self._parts(reference)
+        plain = geometries.score(s_q, s_r, geometry)
+        form = self.options.metric
+        if form == "plain":
+            return plain
+        beta_squared = pair_uncertainty_squared(u_q, u_r)
+        if self.options.uncertainty == "unit":
+            alpha_squared = geometries.squared_distance(s_q, s_r)
+            relative = (beta_squared + self.gamma) / alpha_squared.clamp_min(CLOSEST**2)
+        else:
+            alpha = semantic_distance(plain, geometry)
+            relative = (geometries.safe_sqrt(beta_squared) + self.gamma) / alpha.clamp_min(CLOSEST)
+        if geometry.kind == "l2sq" and self.options.squared == "printed":
+            plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
+        return introspective(plain, confidence(relative, self.tau), geometry, form)
+
+    def observed(self) -> dict[str, Tensor]:
+        """Mean ‖u‖ of the step's original and of its mixed images."""
+        return self._watched
+
+    @torch.no_grad()
+    def measure(
+        self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: Generator
+    ) -> dict[str, Tensor]:
+        """‖u‖ of images, of mixtures with the next one of the block, and by how much a mixture's is
+        above the mean of its two images' (Fig. 6 and 8). λ ~ Beta(b, b) per step as in training; by
+        CutMix where that is trained on, else by Mixup, of what the network takes in."""
+        share = beta_share(self.mix.mixing_beta, inputs, generator)
+        partner = inputs.roll(-1, 0)
+        if self.mix.mixing == "cutmix":
+            mixed, _ = cutmix(inputs, partner, share, generator)
+        else:
+            mixed = mixup(inputs, partner, share)
+        one, both = (self.uncertainty(features(x)).norm(dim=-1) for x in (inputs, mixed))
+        gap = both - (one + one.roll(-1, 0)) / 2
+        return dict(zip(self.MEASURES, (one, both, gap), strict=True))
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        groups = [
+            *super().param_groups(phase),
+            ParamGroup("head", list(self.uncertainty.parameters())),
+        ]
+        if self.proxy_uncertainty is not None:
+            groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))
+        return groups
+
+    def _joined(self, s: Tensor, u: Tensor) -> Tensor:
+        if self.options.uncertainty == "unit":
+            u = F.normalize(u, dim=-1)
+            if self.loss.geometry.normalize:
+                s = F.normalize(s, dim=-1)
+        return torch.cat([s, u], -1)
+
+    def _parts(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        return y[..., : self.dim], y[..., self.dim :]
+
+    def _watch(self, u: Tensor, labels: Tensor) -> None:
+        norms = u.norm(dim=-1)
+        if self.mix.mixing == "none" or labels.shape[1] == 1:
+            self._watched = {"uncertainty_original": norms.mean()}
+            return
+        mixed = (labels[:, -1] != UNUSED).to(norms.dtype)
+        # Where a step has none of a kind the mean is 0/0; the trace leaves it out of the epoch's.
+        found = {"uncertainty_mixed": (norms * mixed).sum() / mixed.sum()}
+        if self.mix.originals == "kept" or self.mix.mixing_probability < 1:
+            found["uncertainty_original"] = (norms * (1 - mixed)).sum() / (1 - mixed).sum()
+        self._watched = found

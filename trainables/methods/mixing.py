@@ -1,0 +1,166 @@
+"""Mixup and CutMix at a method's input, and what a loss is told of the mixed images' classes.
+
+Shape legend: B batch · H, W image sides · F features · S label slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Generator, Tensor
+
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES, Loss
+from trainables.methods.base import Batch
+from trainables.methods.plain import Plain
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig, TrialConfig
+
+UNUSED = -1  # in a label slot
+
+
+class MixingConfig(ComponentConfig):
+    """mixing: "mixup", λ x_i + (1 − λ) x_j; "cutmix", a box of x_j, of area 1 − λ, in x_i; both of
+        images. "feature_mixup": mixup of cached features, where images are not at hand. "none".
+    mixing_beta: b of λ ~ Beta(b, b). One λ, and one box, per step, as in the public code of Mixup
+        and CutMix; partners are a random permutation of the batch.
+    originals: "kept", a step sees the batch and as many mixed images beside it, as IDML's text has
+        it ("both original images and mixed images"); "replaced", the mixed images alone, as in
+        Mixup and CutMix of classification.
+    mixing_probability: share of steps that mix, with originals "replaced".
+    mixed_labels: "sets", a mixed image is of both classes, {l_i, l_j}, and a pair is positive if
+        the sets meet (IDML, section 3.3); "weighted", λ L(l_i) + (1 − λ) L(l_j), as in IDML's
+        public code, where an original is of its own class in both.
+    """
+
+    mixing: Literal["none", "mixup", "cutmix", "feature_mixup"] = "none"
+    mixing_beta: float = Field(1.0, gt=0, le=100)
+    originals: Literal["kept", "replaced"] = "kept"
+    mixing_probability: float = Field(1.0, gt=0, le=1)
+    mixed_labels: Literal["sets", "weighted"] = "sets"
+
+
+class Mixing(Plain):
+    """A linear head whose method may train on mixed images.
+
+    `prepare` remembers the step's λ for `metric`, which weighs two losses with it.
+    """
+
+    STATIC: ClassVar[tuple[str, ...]] = ("mixing_beta", "mixing_probability")
+
+    def __init__(
+        self,
+        config: MixingConfig,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+        self.mix = config
+        self.share: Tensor | None = None
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        super().check(trial)
+        config = trial.method
+        assert isinstance(config, MixingConfig)
+        cached = trial.backbone.mode == "frozen"
+        if cached and config.mixing in ("mixup", "cutmix"):
+            raise ValueError(
+                f"method.mixing feature_mixup or none with cached features, not {config.mixing}: "
+                "there are no images to mix where backbone.mode is frozen"
+            )
+        if not cached and config.mixing == "feature_mixup":
+            raise ValueError(
+                "method.mixing mixup, cutmix or none where images train the backbone, not "
+                "feature_mixup: it mixes cached features (backbone.mode frozen)"
+            )
+        if config.originals == "kept" and config.mixing_probability < 1:
+            raise ValueError(
+                "method.mixing_probability 1 with originals kept, not "
+                f"{config.mixing_probability:g}: set method.originals to replaced"
+            )
+        layout = LOSSES[trial.loss.name].batch.layout  # type: ignore[attr-defined]
+        if config.mixing != "none" and layout == "class_major":
+            raise ValueError(
+                f"method.mixing none with loss {trial.loss.name}, not "  # type: ignore[attr-defined]
+                f"{config.mixing}: the loss needs one class's images together"
+            )
+
+    def prepare(self, batch: Batch, generator: Generator) -> Batch:
+        """[B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
+        self.share = None
+        if self.mix.mixing == "none":
+            return batch
+        x, labels = batch.inputs, batch.labels
+        share = beta_share(self.mix.mixing_beta, x, generator)
+        order = torch.randperm(len(x), generator=generator, device=x.device)
+        mixes = torch.ones((), dtype=torch.bool, device=x.device)
+        if self.mix.mixing_probability < 1:
+            draw = torch.rand((), generator=generator, device=x.device)
+            mixes = draw < self.mix.mixing_probability
+            share = torch.where(mixes, share, torch.ones_like(share))
+        if self.mix.mixing == "cutmix":
+            mixed, share = cutmix(x, x[order], share, generator)
+        else:
+            mixed = mixup(x, x[order], share)
+        nothing = torch.full_like(labels, UNUSED)
+        both = torch.cat([labels, torch.where(mixes, labels[order], nothing)], 1)
+        if self.mix.mixed_labels == "weighted":
+            self.share = share
+        if self.mix.originals == "replaced":
+            return Batch(mixed, both)
+        alone = torch.cat([labels, nothing], 1)
+        return Batch(torch.cat([x, mixed]), torch.cat([alone, both]))
+
+    def metric(self, query: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+        if self.share is None:
+            return super().metric(query, labels, generator)
+        first, second = labels.chunk(2, dim=1)
+        second = torch.where(second == UNUSED, first, second)
+        one = super().metric(query, first, generator)
+        other = super().metric(query, second, generator)
+        return self.share * one + (1 - self.share) * other
+
+
+def beta_share(b: float, like: Tensor, generator: Generator) -> Tensor:
+    """λ ~ Beta(b, b), 0-d, with `like`'s type and device."""
+    pair = torch.full((2,), b, dtype=like.dtype, device=like.device)
+    return torch._sample_dirichlet(pair, generator)[0]
+
+
+def mixup(x: Tensor, partner: Tensor, share: Tensor) -> Tensor:
+    """λ x + (1 − λ) x' (Zhang et al., "mixup: Beyond empirical risk minimization", ICLR 2018)."""
+    return share * x + (1 - share) * partner
+
+
+def cutmix(
+    x: Tensor, partner: Tensor, share: Tensor, generator: Generator
+) -> tuple[Tensor, Tensor]:
+    """A box of the partner in x[B, C, H, W], and the share of x that is left (Yun et al., "CutMix",
+    ICCV 2019): sides W√(1 − λ), H√(1 − λ) around a uniform point, cut off at the border.
+
+    Raises:
+        ConfigError: inputs that are no images.
+    """
+    if x.dim() != 4:
+        raise ConfigError(
+            "method.mixing", f"cutmix of inputs of shape {tuple(x.shape)}", "images [B, C, H, W]"
+        )
+    height, width = x.shape[-2:]
+    side = (1 - share).sqrt()
+    centre = torch.rand(2, generator=generator, device=x.device)
+    inside = []
+    for place, length in zip(centre, (height, width), strict=True):
+        half = (length * side).floor().div(2, rounding_mode="floor")
+        middle = (length * place).floor()
+        at = torch.arange(length, device=x.device)
+        inside.append((at >= middle - half) & (at < middle + half))
+    box = inside[0][:, None] & inside[1][None, :]
+    return torch.where(box, partner, x), 1 - box.to(x.dtype).mean()
