@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ablate.designs import Compare, Components
+from ablate.designs import Components
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, heartbeats
 from ablate.ledger import Ledger
@@ -72,8 +72,6 @@ def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cel
     if not given:
         return []
     design = plan.spec.studies[study]
-    if isinstance(design, Compare):
-        return []
     if isinstance(design, Components):
         given = dict.fromkeys(design.components, "on") | given
     return [

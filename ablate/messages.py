@@ -14,6 +14,7 @@ from trainables.errors import ConfigError
 from trainables.registry import FromRegistry
 
 _TAGS = ("design", "name")  # the fields by which tagged unions are told
+LISTED, NAMED = "list of levels", "named levels"  # the members of a union told by their type
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -44,6 +45,8 @@ def untagged(parts: Sequence[str | int], data: Any) -> list[str]:
     clean: list[str] = []
     level, fresh = data, True
     for part in parts:
+        if part in (LISTED, NAMED):
+            continue
         if fresh and clean and isinstance(level, Mapping):
             fresh = False
             if any(level.get(tag) == part for tag in _TAGS):
@@ -134,7 +137,9 @@ def explain(
     dotted = ".".join(path)
     inner = context.get("error")
     if isinstance(inner, ConfigError):
-        return path, ConfigError(dotted, inner.found, inner.expected, inner.remedy)
+        if path[-1:] != [inner.path]:  # a validator of a whole part names the place in it
+            path = [*path, *inner.path.split(".")] if inner.path else path
+        return path, ConfigError(".".join(path), inner.found, inner.expected, inner.remedy)
     if kind == "extra_forbidden":
         names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
         expected = f"one of {listed(names)}" if names else "no such key"

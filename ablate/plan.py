@@ -14,15 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.designs import Around, Compare, Grid, Point, Search, StudyBase, needs, seed_list
+from ablate.designs import Around, Compare, Point, Search, StudyBase, seed_list
 from ablate.layers import Layer, check_path, expand, has, merge, origin, resolve
 from ablate.spec import LoadedSpec
+from ablate.tuning import budgets, warning
 from trainables import identity
-from trainables.config import DataConfig, TrialConfig
+from trainables.config import BackboneConfig, DataConfig, TrialConfig
 from trainables.errors import ConfigError
 from trainables.weights import check_weights
 
 Fingerprint = Callable[[DataConfig, Path], str]
+# Options of a study that came after the first sweeps; unused, they are no part of its identity.
+LATER = ("cross",)
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Plan:
         self.overrides = overrides
         self._fingerprint, self._cache = fingerprint, cache
         self._fingerprints: dict[str, str] = {}
+        self._weighed: list[BackboneConfig] = []
         self._top = Layer("--set", dict(overrides.settings or {}))
         for name in self.order:
             self._check(name, self.spec.studies[name])
@@ -104,9 +108,11 @@ class Plan:
         found = [Layer("trial", self.spec.trial), *self._dataset_layers()]
         found.append(Layer(f"{place}.trial", study.trial))
         found += [Layer(f"{place}.around", values) for values in taken]
-        if point is not None and point.variant is not None and isinstance(study, Compare):
-            variant = study.variants[point.variant]
-            found.append(Layer(f"{place}.variants.{point.variant}.trial", variant.trial))
+        if point is not None and isinstance(study, Compare):
+            found += [
+                Layer(f"{place}.{study.place(*pair)}.trial", study.level(*pair).trial)
+                for pair in point.arm
+            ]
         if point is not None:
             found.append(Layer(f"{place}.{point.where}", point.values))
         return [*found, self._top]
@@ -176,8 +182,22 @@ class Plan:
     def size(self, name: str) -> int:
         """Cells × seeds of a study."""
         study = self.spec.studies[name]
-        cells = study.trials if isinstance(study, Search) else len(study.points())
+        cells = study.trials if isinstance(study, Search) else len(study.listed)
         return cells * len(self.seeds(name))
+
+    def tuning(self) -> dict[str, dict[str, int]]:
+        """Comparison → cell → trials that went into the tuning of it."""
+        studies = self.spec.studies
+        return {
+            name: budgets(study, studies, self.size)
+            for name, study in studies.items()
+            if isinstance(study, Compare)
+        }
+
+    def warnings(self) -> list[str]:
+        """What a reader of the plan should know before it runs."""
+        found = [warning(name, cells) for name, cells in self.tuning().items()]
+        return [text for text in found if text is not None]
 
     def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
         """Identifies a search's proposals: its base, space, sampler, objective and seeds; not its
@@ -202,18 +222,15 @@ class Plan:
         locate, place = self.loaded.source.locate, f"studies.{name}"
         points: list[Point | None] = [None]
         if isinstance(study, Compare):
-            points = list(study.points())
+            points = list(study.listed)
         for point in points:
             base = self.layers(name, point, ())
             merged = merge(base)
             for path in self._top.values:
                 check_path(path, merged, f"--set {path}")
-            for around in needs(study, point.variant if point else None):
+            for around in study.needs(point.arm if point else ()):
                 self._check_taken(name, point, around, merged)
-            config = resolve(base, locate)
-            self._check_objective(config, place)
-            self.fingerprint(config)
-            self._check_weights(config, base)
+            self._check_resolved(base, place)
         merged = merge(self.layers(name, None, ()))
         if isinstance(study, Search):
             for path, axis in study.space.items():
@@ -223,22 +240,32 @@ class Plan:
                 for value in axis.ends():
                     self._check_value(name, path, value, f"{where}", others)
         elif not isinstance(study, Compare):
-            kind = "grid" if isinstance(study, Grid) else "components"
-            for path in study.paths():
-                check_path(path, merged, locate(f"{place}.{kind}"))
-            for point in study.points():
-                resolve(self.layers(name, point, ()), locate)
+            for path in study.paths:
+                if not any(path.startswith(f"{other}.") for other in study.paths):
+                    check_path(path, merged, locate(f"{place}.{study.listed[-1].where}"))
+            for point in study.listed:
+                self._check_resolved(self.layers(name, point, ()), place)
+
+    def _check_resolved(self, layers: Sequence[Layer], place: str) -> None:
+        """That a trial of these layers can be, as far as can be told before it runs."""
+        config = resolve(layers, self.loaded.source.locate)
+        self._check_objective(config, place)
+        self.fingerprint(config)
+        if config.backbone not in self._weighed:
+            self._check_weights(config, layers)
+            self._weighed.append(config.backbone)
 
     def _check_taken(
         self, name: str, point: Point | None, around: Around, merged: Mapping[str, Any]
     ) -> None:
         """What is taken from the best of a study must fit here and reach the trial: a later
         layer that names another loss or method would drop its options with the name."""
-        place = f"studies.{name}"
-        if point is not None and point.variant is not None:
-            place = f"{place}.variants.{point.variant}"
+        study, place = self.spec.studies[name], f"studies.{name}"
+        if point is not None and isinstance(study, Compare):
+            owners = [pair for pair in point.arm if around in study.level(*pair).around]
+            place = f"{place}.{study.place(*owners[0])}" if owners else place
         where = self.loaded.source.locate(f"{place}.around" + (".take" if around.take else ""))
-        for path in around.take or self.spec.studies[around.best_of].paths():
+        for path in around.take or self.spec.studies[around.best_of].paths:
             check_path(path, merged, where)
             if not has(merge(self.layers(name, point, [{path: None}])), path):
                 part = path.split(".", maxsplit=1)[0]
@@ -296,7 +323,7 @@ class Plan:
         trial, and the report."""
         studies = {}
         for name, study in self.spec.studies.items():
-            dump = study.model_dump(mode="json", by_alias=True)
+            dump = _settled(study.model_dump(mode="json", by_alias=True))
             studies[name] = {
                 k: v for k, v in dump.items() if k not in ("title", "seeds", "evaluate", "metrics")
             }
@@ -320,7 +347,19 @@ class Plan:
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
         dump["trial"] = merge([Layer("trial", self.spec.trial), *self._dataset_layers()])
         dump["set"] = dict(self._top.values)
+        dump["tuning"] = self.tuning()
         for name in self.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))
         return dump
+
+
+def _settled(dump: Any) -> Any:
+    """Without options that came later and are not used: they leave a sweep what it was."""
+    if isinstance(dump, dict):
+        return {
+            key: _settled(value)
+            for key, value in dump.items()
+            if key not in LATER or value not in (None, {}, [])
+        }
+    return [_settled(value) for value in dump] if isinstance(dump, list) else dump

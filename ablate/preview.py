@@ -39,13 +39,12 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger) -> str:
     for name in plan.order:
         state = progression.studies[name]
         known = [cell for cell in state.cells if progression.settled(cell)]
+        settled = {cell.trial_id for cell in known}
         shared = {seen[c.trial_id] for c in state.cells if c.trial_id in seen}
-        times = [
-            estimate(cell, rates)
-            for cell in state.cells
-            if cell not in known and cell.trial_id not in seen and cell.trial_id not in todo
-        ]
-        todo |= {cell.trial_id for cell in state.cells if cell not in known}
+        counted = settled | seen.keys() | todo
+        fresh = {c.trial_id: c for c in state.cells if c.trial_id not in counted}
+        times = [estimate(cell, rates) for cell in fresh.values()]
+        todo |= {cell.trial_id for cell in state.cells} - settled
         hidden = state.size - len(state.cells)
         later += hidden
         typical = [estimate(cell, rates) for cell in state.cells[:1]] or [
@@ -68,8 +67,10 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger) -> str:
         if times:
             text += f", about {duration(spent)}" if None not in times else ", time unknown"
         lines.append(text)
+        lines += [f"    {note}" for note in plan.spec.studies[name].notes()]
         for cell in state.cells:
             seen.setdefault(cell.trial_id, name)
+    lines += [f"warning: {text}" for text in plan.warnings()]
     parallel = max(1, int(cores() // settings.request.cpus)) if not settings.request.gpus else 1
     where = f"{parallel} at once, {settings.request.threads} thread(s) each"
     lines.append(f"{len(todo)} trials to run now and {later} later; {where}")
@@ -110,7 +111,7 @@ def estimate(cell: Cell, rates: Mapping[Like, float]) -> float | None:
 
 def _centre(plan: Plan, name: str) -> dict[str, Any]:
     study = plan.spec.studies[name]
-    point = None if study.design != "compare" else study.points()[0]
+    point = None if study.design != "compare" else study.listed[0]
     return plan.resolved(name, point).model_dump(mode="json")
 
 

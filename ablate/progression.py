@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate.designs import Around, Search, needs
+from ablate.designs import Arm, Around, Compare, Search
 from ablate.layers import has, lookup
 from ablate.ledger import Ledger
 from ablate.plan import Cell, Plan
@@ -98,7 +98,7 @@ class Progression:
         self.plan, self.facts, self.record = plan, facts, record
         self.studies = {name: StudyState(name, plan.size(name)) for name in plan.order}
         self._best: dict[str, Best | None] = {}
-        self._taken: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
+        self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
     def advance(self) -> list[Cell]:
         """Cells that have become known since the last call, in order."""
@@ -126,10 +126,10 @@ class Progression:
         found: list[Cell] = []
         if len(state.cells) == state.size:  # asked after every trial
             return found
-        for idx, point in enumerate(self.plan.spec.studies[state.name].points()):
+        for idx, point in enumerate(self.plan.spec.studies[state.name].listed):
             if idx in state.listed:
                 continue
-            taken = self.taken(state.name, point.variant)
+            taken = self.taken(state.name, point.arm)
             if taken is None:
                 continue
             state.listed.add(idx)
@@ -145,7 +145,7 @@ class Progression:
         study = self.plan.spec.studies[state.name]
         assert isinstance(study, Search)
         start = len(state.listed)
-        taken = self.taken(state.name, None)
+        taken = self.taken(state.name, ())
         if taken is None or start >= study.trials or not all(map(self.settled, state.cells)):
             return []
         key = self.plan.study_key(state.name, taken)
@@ -204,23 +204,23 @@ class Progression:
     def _values(self, name: str, cell: Cell) -> dict[str, Any]:
         """What a study gives to those centred on it: what it took itself, and what it varies."""
         study = self.plan.spec.studies[name]
-        variant = cell.coords.get("variant") if study.design == "compare" else None
-        paths = dict.fromkeys(study.paths())
-        for values in self._taken.get((name, variant)) or ():
+        arm: Arm = tuple(cell.coords.items()) if isinstance(study, Compare) else ()
+        paths = dict.fromkeys(study.paths)
+        for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
         return {path: lookup(cell.config, path) for path in paths if has(cell.config, path)}
 
-    def taken(self, name: str, variant: str | None) -> list[dict[str, Any]] | None:
+    def taken(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
         """The layers a cell takes from other studies; None while one of those is incomplete."""
-        if (name, variant) in self._taken:
-            return self._taken[name, variant]
+        if (name, arm) in self._taken:
+            return self._taken[name, arm]
         found = []
-        for around in needs(self.plan.spec.studies[name], variant):
+        for around in self.plan.spec.studies[name].needs(arm):
             values = self._take(name, around)
             if values is None:
                 return None
             found.append(values)
-        self._taken[name, variant] = found
+        self._taken[name, arm] = found
         return found
 
     def _take(self, name: str, around: Around) -> dict[str, Any] | None:

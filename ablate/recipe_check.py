@@ -40,7 +40,7 @@ def check_recipe(
                 f"{place}.study", f"{heatmap.study}, a {study.design} study", "a grid study",
                 "Show it in report.tables",
             )  # fmt: skip
-        axes = list(study.paths())
+        axes = list(study.paths)
         for side, axis in (("x", heatmap.x), ("y", heatmap.y)):
             if axis not in axes:
                 raise ConfigError(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from ablate.designs import Compare, Seeds, SpecPart, Study, StudyBase, check_seeds
+from ablate.designs import Seeds, SpecPart, Study, check_seeds
 from ablate.layers import overlay
 from ablate.messages import explain, listed, nearest
 from ablate.recipe_check import check_metrics, check_recipe
@@ -195,30 +195,20 @@ def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:
     )
 
 
-def centres(study: StudyBase) -> dict[str, str]:
-    """The studies this one is centred on → the place in the study that says so."""
-    found = {a.best_of: "around.best_of" for a in study.around}
-    if isinstance(study, Compare):
-        for name, variant in study.variants.items():
-            for around in variant.around:
-                found.setdefault(around.best_of, f"variants.{name}.around.best_of")
-    return found
-
-
 def _order(spec: Spec, source: Source) -> tuple[str, ...]:
     graph: dict[str, set[str]] = {}
     for name, study in spec.studies.items():
-        for centre, place in centres(study).items():
+        for centre, place in study.centres().items():
             if centre not in spec.studies:
                 raise _unknown_study(
                     source.locate(f"studies.{name}.{place}"), centre, list(spec.studies)
                 )
-        graph[name] = set(centres(study))
+        graph[name] = set(study.centres())
     try:
         ranked = list(graphlib.TopologicalSorter(graph).static_order())
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        place = next(iter(centres(spec.studies[cycle[0]]).values()))
+        place = next(iter(spec.studies[cycle[0]].centres().values()))
         raise ConfigError(
             source.locate(f"studies.{cycle[0]}.{place}"),
             f"a cycle ({' → '.join(cycle)})", "studies that do not wait for each other",
@@ -247,8 +237,10 @@ def json_schema() -> dict[str, Any]:
     partial = {"$ref": "#/$defs/TrialConfig"}
     schema["properties"]["trial"] = partial
     schema["properties"]["datasets"] = {"type": "object", "additionalProperties": partial}
-    for part in ("Search", "Grid", "Components", "Compare", "Variant"):
-        properties = schema["$defs"][part]["properties"]
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if "around" not in properties:
+            continue
         properties["trial"] = partial
         around = properties["around"]
         around["anyOf"] = [around.pop("items"), {"type": "array", "items": around_ref()}]

@@ -1,0 +1,118 @@
+"""Comparisons: named variants, or methods × losses × data sets × backbones, side by side."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ablate.messages import listed, nearest
+from ablate.study import MAX_CELLS, Arm, Around, Point, SpecPart, StudyBase, cell_name
+from trainables.errors import ConfigError
+
+VARIANT = "variant"  # the factor under which `variants` are told
+
+
+class Variant(SpecPart):
+    """One row of a comparison, or one level of a crossed factor: its own centre and its own
+    partial trial."""
+
+    title: str = ""
+    around: tuple[Around, ...] = ()
+    trial: dict[str, Any] = Field(default_factory=dict)
+
+    several = field_validator("around", mode="before")(StudyBase.several.__func__)  # type: ignore[attr-defined]
+
+
+class Compare(StudyBase):
+    """Named variants side by side, or every combination of crossed factors.
+
+    cross: `{method: {plain: {trial: …}, ddml: {…}}, loss: {…}}`; the last factor varies fastest.
+        Crossed with `variants` where both are given. All `around` of a combination come
+        before all its `trial`s, each in the order of the factors.
+    around: a combination may have a study of its own: `best_of: tune_{method}_{loss}`, filled in
+        with the names of its levels.
+    """
+
+    design: Literal["compare"]
+    variants: dict[str, Variant] = Field(default_factory=dict)
+    cross: dict[str, Annotated[dict[str, Variant], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def some(self) -> Compare:
+        if not self.variants and not self.cross:
+            raise ValueError("at least one of variants and cross")
+        if VARIANT in self.cross:
+            raise ConfigError(
+                f"cross.{VARIANT}", "a factor of that name", "another name",
+                "List them under `variants`",
+            )  # fmt: skip
+        cells = math.prod(len(levels) for levels in self.factors().values())
+        if cells > MAX_CELLS:
+            raise ValueError(f"at most {MAX_CELLS} cells, not {cells}")
+        self._check_templates()
+        return self
+
+    def factors(self) -> dict[str, dict[str, Variant]]:
+        """The variants as a factor, if there are any, then the crossed ones."""
+        return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
+
+    def _check_templates(self) -> None:
+        names = list(self.factors())
+        for i, around in enumerate(self.around):
+            for field in re.findall(r"{(.*?)}", around.best_of):
+                if field not in names:
+                    raise ConfigError(
+                        f"around.{i}.best_of", f"{{{field}}}, which is no factor",
+                        f"one of {listed(names)}", nearest(field, names),
+                    )  # fmt: skip
+
+    def points(self) -> list[Point]:
+        factors = self.factors()
+        found = []
+        for levels in itertools.product(*factors.values()):
+            arm = tuple(zip(factors, levels, strict=True))
+            coords = dict(arm)
+            name = levels[0] if len(levels) == 1 else cell_name(coords)
+            found.append(Point(name, coords, {}, self.place(*arm[-1]), arm))
+        return found
+
+    def place(self, factor: str, level: str) -> str:
+        """Where a level stands in the study."""
+        return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"
+
+    def level(self, factor: str, level: str) -> Variant:
+        return self.factors()[factor][level]
+
+    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
+        own = tuple(
+            around if "{" not in around.best_of
+            else around.model_copy(update={"best_of": _filled(around.best_of, arm)})
+            for around in self.around
+            if arm or "{" not in around.best_of
+        )  # fmt: skip
+        return own + tuple(a for pair in arm for a in self.level(*pair).around)
+
+    def centres(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for i, around in enumerate(self.around):
+            place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
+            for point in self.listed:
+                found.setdefault(_filled(around.best_of, point.arm), place)
+        for factor, levels in self.factors().items():
+            for name, variant in levels.items():
+                for around in variant.around:
+                    found.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
+        return found
+
+
+def _filled(template: str, arm: Arm) -> str:
+    """`tune_{method}` with the names of a combination's levels."""
+    for factor, level in arm:
+        template = template.replace(f"{{{factor}}}", level)
+    return template
