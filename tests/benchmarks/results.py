@@ -10,14 +10,15 @@ from dataclasses import dataclass
 class Result:
     """name: what is measured. base: what it is compared with, by name. All in `unit`.
 
-    The bound is an upper one; `at_least` makes it a lower one.
+    The bound is an upper one; `at_least` makes it a lower one. None: a number to be told, no
+    promise.
     """
 
     name: str
     ours: float
     base_name: str
     base: float
-    bound: float
+    bound: float | None
     unit: str
     at_least: bool = False
 
@@ -27,14 +28,21 @@ class Result:
 
     @property
     def met(self) -> bool:
+        if self.bound is None:
+            return True
         return self.ours >= self.bound if self.at_least else self.ours <= self.bound
 
     def row(self) -> tuple[str, ...]:
         sign = "≥" if self.at_least else "≤"
+        kept = (
+            ("", "")
+            if self.bound is None
+            else (f"{sign} {self.bound:.4g} {self.unit}", "met" if self.met else "MISSED")
+        )
         return (
             self.name, f"{self.ours:.4g} {self.unit}",
             f"{self.base_name} {self.base:.4g} {self.unit}", f"×{self.ratio:.2f}",
-            f"{sign} {self.bound:.4g} {self.unit}", "met" if self.met else "MISSED",
+            *kept,
         )  # fmt: skip
 
 
