@@ -42,10 +42,13 @@ def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Nested mapping of one whose keys may be dotted, at any depth.
 
     Raises:
-        ConfigError: a path is given twice, or both a value and something below it.
+        ConfigError: a path is given twice, or both a value and something below it; a key that
+            is no text.
     """
     nested: dict[str, Any] = {}
     for key, value in values.items():
+        if not isinstance(key, str):
+            raise ConfigError(f"{where}.{key}", f"the key {key!r}", "text", "Put it in quotes")
         inner = expand(value, f"{where}.{key}") if isinstance(value, Mapping) else value
         for part in reversed(key.split(".")[1:]):
             inner = {part: inner}
@@ -146,8 +149,9 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
         if parts[length] not in names:
             level = ".".join(parts[:length])
             kind = f"a field of {level}" if level else "a field of a trial"
-            if parts[0] in NAMED and length == 1:
-                kind += f" ({data[parts[0]]['name']})"
+            named = data.get(parts[0])
+            if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
+                kind += f" ({named.get('name')})"
             expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
             raise ConfigError(
                 place, f"the unknown path {path!r}", expected, nearest(parts[length], names)

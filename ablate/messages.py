@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
@@ -15,6 +16,7 @@ from trainables.registry import FromRegistry
 
 _TAGS = ("design", "name")  # the fields by which tagged unions are told
 LISTED, NAMED = "list of levels", "named levels"  # the members of a union told by their type
+_MEMBER = re.compile(r"(int|float|str|bool|(constrained-|function-|tuple\[|dict\[|list\[).*)")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -53,6 +55,8 @@ def untagged(parts: Sequence[str | int], data: Any) -> list[str]:
                 continue
         if isinstance(level, list) and isinstance(part, str):
             continue  # pydantic's name for a member of a plain union
+        if isinstance(level, Mapping) and part not in level and _MEMBER.fullmatch(str(part)):
+            continue  # likewise
         if clean and not isinstance(level, Mapping | list):
             break
         clean.append(str(part))
@@ -196,6 +200,7 @@ def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:
 _WORDS = {
     "dict_type": "a mapping (key: value)",
     "mapping_type": "a mapping (key: value)",
+    "invalid_key": "text for a key (a number or a word of YAML needs quotes)",
     "model_type": "a mapping (key: value)",
     "model_attributes_type": "a mapping (key: value)",
     "string_type": "text (a number or a word of YAML needs quotes)",
