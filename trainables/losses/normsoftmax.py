@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.proxies import Init, start
 from trainables.registry import ComponentConfig
 
 
@@ -22,7 +22,7 @@ class NormSoftmax(Loss):
         L = −1/B Σ_i Σ_j t_ij log softmax_j(s_ij / τ),   s_ij = cos(x_i, w_j)
 
     with t_i the one-hot label; for label sets, t_i spreads evenly over the set, in proportion
-    to the pair weights. One weight vector w per class, no bias, drawn from U(−1/√D, 1/√D).
+    to the pair weights. One weight vector w per class, no bias.
 
     Not part of the loss, and left out: the paper's layer normalisation of the embedding without
     affine weights, and its binarised embeddings.
@@ -34,15 +34,16 @@ class NormSoftmax(Loss):
     geometry = Geometry("cosine")
 
     class Config(ComponentConfig):
-        """temperature: τ; 0.05 is the paper's."""
+        """temperature: τ; 0.05 is the paper's. init: `proxies.start`; the public code's."""
 
         name: Literal["normsoftmax"] = "normsoftmax"
         temperature: float = Field(0.05, gt=0, le=10)
+        init: Init = "uniform"
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.temperature: float | Tensor = config.temperature
-        self.weights = nn.Parameter(torch.empty(classes, dim).uniform_(-1, 1) / math.sqrt(dim))
+        self.weights = start(classes, dim, config.init)
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 

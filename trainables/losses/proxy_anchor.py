@@ -7,9 +7,10 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.proxies import Init, start
 from trainables.registry import ComponentConfig
 
 # In place of log 0: far below any score, yet finite, so that a proxy without a positive in
@@ -26,7 +27,7 @@ class ProxyAnchor(Loss):
 
     P⁺: proxies with a positive in the batch. Computed as softplus(logsumexp(·)), equal to the
     printed form and free of overflow. Pair weights in (0, 1) multiply the exponentials. One
-    proxy per class, kaiming-normal with fan-out.
+    proxy per class.
 
     Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
     """
@@ -35,18 +36,19 @@ class ProxyAnchor(Loss):
     geometry = Geometry("cosine")
 
     class Config(ComponentConfig):
-        """alpha: scale α; margin: δ. 32 and 0.1 are the paper's."""
+        """alpha: scale α; margin: δ. 32 and 0.1 are the paper's. init: `proxies.start`; the
+        public code's, NIR starts it from randn8."""
 
         name: Literal["proxy_anchor"] = "proxy_anchor"
         alpha: float = Field(32.0, gt=0, le=1024)
         margin: float = Field(0.1, ge=0, le=2)
+        init: Init = "kaiming"
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.alpha: float | Tensor = config.alpha
         self.margin: float | Tensor = config.margin
-        self.proxies = nn.Parameter(torch.empty(classes, dim))
-        nn.init.kaiming_normal_(self.proxies, mode="fan_out")
+        self.proxies = start(classes, dim, config.init)
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 
@@ -64,7 +66,18 @@ class ProxyAnchor(Loss):
 
 def gathered(exponent: Tensor, weights: Tensor) -> Tensor:
     """log(1 + Σ_B w e^x) of exponent[..., B, R] and weights[..., B, R] → [..., R]."""
+    total = log_sum(exponent, weights)
+    # F.softplus returns x itself above 20, short of log(1 + e^x) by about e^−x: nothing in
+    # float32, 2e-9 in float64, where gradients that nearly cancel would show it.
+    return torch.where(total > 20, total + torch.exp(-total.clamp_min(20)), F.softplus(total))
+
+
+def log_sum(exponent: Tensor, weights: Tensor) -> Tensor:
+    """log Σ_B w e^x of exponent[..., B, R] and weights[..., B, R] → [..., R].
+
+    About −1e30, with gradient 0, where no weight is above 0.
+    """
     chosen = weights > 0
     log_weights = torch.where(chosen, weights, torch.ones_like(weights)).log()
     masked = torch.where(chosen, exponent + log_weights, torch.full_like(exponent, NOTHING))
-    return F.softplus(torch.logsumexp(masked, dim=-2))
+    return torch.logsumexp(masked, dim=-2)

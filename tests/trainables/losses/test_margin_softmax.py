@@ -1,0 +1,154 @@
+"""CosFace, ArcFace and SphereFace: by loops, and where the cosine ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.oracles import margins as oracle
+from tests.trainables.losses.cases import (
+    LABELS,
+    SHARES,
+    batch,
+    made,
+    same_value_and_gradients,
+    shared,
+    value,
+    whole,
+)
+from trainables.losses.margin_softmax import MarginSoftmax
+
+# Margins of 2 and above put about half of the random angles beyond π − m, or past k = 0.
+FORMS: list[Any] = [
+    pytest.param("cosface", {"margin": 0.35}, oracle.cosface(0.35), id="cosface"),
+    pytest.param("arcface", {"margin": 0.5}, oracle.arcface(0.5, "linear"), id="arcface"),
+    pytest.param("arcface", {"margin": 2.0}, oracle.arcface(2.0, "linear"), id="arcface wide"),
+    pytest.param(
+        "arcface",
+        {"margin": 2.0, "beyond": "printed"},
+        oracle.arcface(2.0, "printed"),
+        id="arcface printed",
+    ),
+    pytest.param("sphereface", {"margin": 1.5}, oracle.sphereface(1.5, 0), id="sphereface"),
+    pytest.param("sphereface", {"margin": 4.0}, oracle.sphereface(4, 0), id="sphereface 4"),
+    pytest.param(
+        "sphereface",
+        {"margin": 3.0, "relaxation": 5.0},
+        oracle.sphereface(3, 5),
+        id="sphereface relaxed",
+    ),
+]
+Psi = Callable[[Tensor], Tensor]
+
+
+def margin_loss(name: str, **options: Any) -> MarginSoftmax:
+    loss = made(name, **options).double()
+    assert isinstance(loss, MarginSoftmax)
+    return loss
+
+
+@pytest.mark.parametrize("sets", LABELS)
+@pytest.mark.parametrize("scale", [1.0, 64.0])
+@pytest.mark.parametrize(("name", "options", "psi"), FORMS)
+def test_by_loops(
+    name: str, options: dict[str, Any], psi: Psi, scale: float, sets: list[set[int]]
+) -> None:
+    loss = margin_loss(name, scale=scale, **options)
+    x, labels = batch(sets)
+    expected = oracle.margin_softmax(x, loss.weights, whole(sets), scale, psi)
+    same_value_and_gradients(value(loss, x, labels), expected, [x, loss.weights])
+
+
+@pytest.mark.parametrize(("name", "options", "psi"), FORMS)
+def test_fractional_weights_by_loops(name: str, options: dict[str, Any], psi: Psi) -> None:
+    loss = margin_loss(name, scale=8.0, **options)
+    x, labels, pairs = shared(loss)
+    expected = oracle.margin_softmax(x, loss.weights, SHARES, 8, psi)
+    same_value_and_gradients(value(loss, x, labels, pairs), expected, [x, loss.weights])
+
+
+@pytest.mark.parametrize(("name", "options", "psi"), FORMS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_at_the_ends_of_the_cosine(
+    name: str, options: dict[str, Any], psi: Psi, dtype: torch.dtype
+) -> None:
+    """c = ±1 and a rounding beyond, as a duplicate of a proxy gives it: ψ(0), ψ(π), finite
+    gradients; and one rounding inside."""
+    loss = margin_loss(name, **options)
+    step = torch.finfo(dtype).eps
+    ends = [-1 - step, -1.0, -1 + step, 1 - step, 1.0, 1 + step]
+    c = torch.tensor(ends, dtype=dtype, requires_grad=True)
+    found = loss.target(c)
+    angles = torch.tensor([e if abs(e) < 1 else math.copysign(1, e) for e in ends]).double()
+    expected = torch.stack([psi(theta) for theta in angles.acos()])
+    tolerance = 4 * options["margin"] ** 2 * step**0.5  # of an angle known to √eps
+    torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+    (gradient,) = torch.autograd.grad(found.sum(), c)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "options", "psi"), FORMS)
+def test_near_the_ends_of_the_cosine(name: str, options: dict[str, Any], psi: Psi) -> None:
+    away = 10.0 ** -torch.arange(1, 9, dtype=torch.float64)
+    c = torch.cat([1 - away, away - 1]).requires_grad_()
+    found = margin_loss(name, **options).target(c)
+    expected = torch.stack([psi(theta) for theta in c.acos()])
+    # acos of 1 − a knows a to ε/a.
+    torch.testing.assert_close(found, expected, rtol=1e-7, atol=1e-9)
+    (ours,) = torch.autograd.grad(found.sum(), c)
+    (theirs,) = torch.autograd.grad(expected.sum(), c)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["cosface", "arcface", "sphereface"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_query_on_its_proxy_or_opposite(name: str, sign: int) -> None:
+    loss = made(name, scale=64.0)
+    x = sign * loss.references().vectors.detach().clone()
+    x.requires_grad_()
+    found = value(loss, x, torch.arange(len(x)))
+    found.backward()
+    assert found.isfinite()
+    assert x.grad.isfinite().all()
+    assert loss.weights.grad.isfinite().all()
+    # In the limit a query at its proxy turns nothing but by the other classes: no jump.
+    assert x.grad.norm() <= 64 * len(x) * (1 / x.norm(dim=1)).max()
+
+
+@pytest.mark.parametrize("margin", [0.1, 0.5, 1.0])
+def test_arcface_falls_all_the_way_unless_printed(margin: float) -> None:
+    c = torch.linspace(-1, 1, 1001, dtype=torch.float64)
+    linear = margin_loss("arcface", margin=margin).target(c)
+    printed = margin_loss("arcface", margin=margin, beyond="printed").target(c)
+    assert (linear.diff() > 0).all()
+    rising = c < -math.cos(margin)
+    assert (printed[rising].diff() < 0).all()
+    assert torch.equal(printed[~rising], linear[~rising])
+
+
+@pytest.mark.parametrize("margin", [1.0, 1.5, 2.0, 3.7, 4.0, 8.0])
+def test_sphereface_falls_and_never_exceeds_the_cosine(margin: float) -> None:
+    c = torch.linspace(-1, 1, 1001, dtype=torch.float64, requires_grad=True)
+    psi = margin_loss("sphereface", margin=margin).target(c)
+    assert (psi.diff() > 0).all()
+    assert (psi <= c + 1e-12).all()
+    (slope,) = torch.autograd.grad(psi.sum(), c)
+    assert (slope >= -1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("cosface", {"margin": 0.0}), ("arcface", {"margin": 0.0}), ("sphereface", {"margin": 1.0})],
+)
+def test_without_a_margin_it_is_normsoftmax(name: str, options: dict[str, Any]) -> None:
+    loss = margin_loss(name, scale=20.0, **options)
+    plain = made("normsoftmax", temperature=0.05).double()
+    assert torch.equal(loss.weights, plain.weights)
+    x, labels = batch([{0}, {0}, {1}, {3, 4}])
+    found, expected = value(loss, x, labels), value(plain, x, labels)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)

@@ -1,0 +1,134 @@
+"""DDML attached to each base loss: its decoder is the loss's own proxies, all of a class's.
+
+Tables 1 and 2 of the paper attach it to NormSoftmax, Proxy-Anchor, HypViT, CosFace, SphereFace
+and ArcFace: "the existing decoders" of those with proxies, an added one for HypViT.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.oracles import ddml as oracle
+from trainables import streams
+from trainables.config import TrialConfig
+from trainables.losses.base import LOSSES
+from trainables.methods.base import Progress, Term
+from trainables.methods.ddml import DDML, DDMLState
+from trainables.methods.plain import Plain
+from trainables.model import build_method
+
+FEATURES, D, C = 7, 4, 5
+LABELS = [0, 0, 1, 1, 3, 3]
+SCALE = 23.0
+WITH_PROXIES = [
+    "normsoftmax",
+    "proxy_anchor",
+    "cosface",
+    "arcface",
+    "sphereface",
+    "proxy_nca",
+    "proxy_nca_pp",
+    "proxy_nca_nir",
+    "soft_triple",
+]
+
+
+def built(loss: str, method: str = "ddml", **options: Any) -> Any:
+    config = TrialConfig(
+        method={"name": method, **options}, loss={"name": loss}, embedding={"dim": D}
+    )
+    return build_method(config, features=FEATURES, classes=C, seed=2).double()
+
+
+def step(method: Any) -> tuple[Any, dict[str, Term]]:
+    draws = streams.generator(0, "x")
+    x = 3 * torch.randn(len(LABELS), FEATURES, dtype=torch.float64, generator=draws)
+    labels = torch.tensor(LABELS)[:, None]
+    state = method(x, labels, Progress(), streams.generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+
+
+def class_posterior(z: Tensor, vectors: Tensor, per_class: int) -> list[Tensor]:
+    """q(c|z): the shares of all of the class's references, added up."""
+    q = oracle.posterior(z, vectors, SCALE)
+    return [sum(q[c * per_class + 1 : (c + 1) * per_class], q[c * per_class]) for c in range(C)]
+
+
+@pytest.mark.parametrize("loss", WITH_PROXIES)
+def test_terms_by_loops_over_the_losses_own_proxies(loss: str) -> None:
+    method = built(loss)
+    assert isinstance(method, DDML)
+    assert method.decoder is None
+    references = method.loss.references()
+    assert len(references.vectors) == C * references.per_class
+    state, terms = step(method)
+    assert isinstance(state, DDMLState)
+
+    agnostic, specific = torch.zeros(()).double(), torch.zeros(()).double()
+    for n, y in enumerate(LABELS):
+        of_sample = class_posterior(state.sample[n], references.vectors, references.per_class)
+        agnostic = agnostic - sum(torch.log(q) for q in of_sample) / C / len(LABELS)
+        z = state.specific_sample[n]
+        of_specific = class_posterior(z, references.vectors, references.per_class)
+        specific = specific - torch.log(of_specific[y]) / len(LABELS)
+    for found, expected in ((terms["agnostic"], agnostic), (terms["specific"], specific)):
+        torch.testing.assert_close(found.value, expected, rtol=1e-6, atol=1e-12)
+        leaves = [references.vectors, method.head.weight]
+        ours = torch.autograd.grad(found.value, leaves, retain_graph=True)
+        theirs = torch.autograd.grad(expected, leaves, retain_graph=True)
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
+            assert b.abs().sum() > 0
+
+
+def test_soft_triple_keeps_its_penalty_and_ten_centres() -> None:
+    method = built("soft_triple")
+    assert method.loss.references().per_class == 10
+    _, terms = step(method)
+    assert list(terms) == ["metric", "centres", "agnostic", "specific", "split"]
+    uniform = built("soft_triple")
+    with torch.no_grad():
+        uniform.loss.centres.copy_(torch.ones_like(uniform.loss.centres))
+    _, terms = step(uniform)
+    # Uniform over the C classes, not over the 10 C centres.
+    for name in ("agnostic", "specific"):
+        torch.testing.assert_close(terms[name].value, torch.log(torch.tensor(C).double()))
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_a_decoder_is_added_only_where_the_loss_has_no_proxies(loss: str) -> None:
+    try:
+        method = built(loss)
+    except ValueError as refusal:
+        pytest.skip(f"refused: {refusal}")
+    has = method.loss.references() is not None
+    assert (method.decoder is None) == has
+    decoder = method._decoder_references()
+    proxies = {id(p) for p in method.loss.parameters()} if has else {id(method.decoder.weights)}
+    assert id(decoder.vectors) in proxies
+    grouped = [p for group in method.param_groups("main") for p in group.params]
+    assert sum(p is decoder.vectors for p in grouped) == 1
+    assert decoder.labels.tolist() == [c for c in range(C) for _ in range(decoder.per_class)]
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
+    try:
+        plain, neutral = built(loss, "plain"), built(loss, **DDML.NEUTRAL)
+    except ValueError as refusal:
+        pytest.skip(f"refused: {refusal}")
+    assert type(plain) is Plain
+    found = []
+    for method in (plain, neutral):
+        _, terms = step(method)
+        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
+        total = sum(torch.as_tensor(t.weight).double() * t.value for t in terms.values())
+        total.backward()
+        grads = [p.grad for p in method.loss.parameters()]
+        found.append([total, terms["metric"].value, method.head.weight.grad, *grads])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)

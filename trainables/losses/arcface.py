@@ -1,0 +1,53 @@
+"""ArcFace: a margin on the target's angle."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES
+from trainables.losses.geometry import safe_sqrt
+from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
+
+
+@LOSSES.register("arcface")
+class ArcFace(MarginSoftmax):
+    """ArcFace (Deng et al., "ArcFace: Additive angular margin loss for deep face recognition",
+    CVPR 2019, Eq. 3): `MarginSoftmax` with
+
+        ψ(cos θ) = cos(θ + m) = cos θ cos m − sin θ sin m
+
+    without an arccosine. ψ'(c) grows without bound towards c = 1, where it meets a cosine whose
+    own gradient vanishes as sin θ; at |c| ≥ 1 sin θ counts as 0 with gradient 0.
+
+    Beyond θ = π − m the printed cos(θ + m) rises again. `beyond`: "linear", cos θ − m sin m
+    there, as the public code (and pytorch-metric-learning) has it, keeps ψ falling, at the
+    price of a step at π − m; "printed" is the equation alone.
+    """
+
+    REVISION = 1
+
+    class Config(MarginConfig):
+        """scale: s; margin: m, in radians. 64 and 0.5 are the paper's."""
+
+        name: Literal["arcface"] = "arcface"
+        margin: float = Field(0.5, ge=0, le=math.pi)
+        beyond: Literal["linear", "printed"] = "linear"
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.margin: float | Tensor = config.margin
+        self.beyond = config.beyond
+
+    def target(self, cosine: Tensor) -> Tensor:
+        m = self.margin
+        cos_m, sin_m = (m.cos(), m.sin()) if isinstance(m, Tensor) else (math.cos(m), math.sin(m))
+        sine = safe_sqrt((1 - cosine) * (1 + cosine), floor=0.0)
+        turned = cosine * cos_m - sine * sin_m
+        if self.beyond == "printed":
+            return turned
+        return torch.where(cosine >= -cos_m, turned, cosine - m * sin_m)

@@ -1,0 +1,35 @@
+"""CosFace: a margin off the target's cosine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES
+from trainables.losses.margin_softmax import MarginConfig, MarginSoftmax
+
+
+@LOSSES.register("cosface")
+class CosFace(MarginSoftmax):
+    """CosFace (Wang et al., "CosFace: Large margin cosine loss for deep face recognition",
+    CVPR 2018, Eq. 4): `MarginSoftmax` with
+
+        ψ(c) = c − m
+    """
+
+    REVISION = 1
+
+    class Config(MarginConfig):
+        """scale: s; margin: m. 64 is the paper's in its experiments, 0.35 its choice of m."""
+
+        name: Literal["cosface"] = "cosface"
+        margin: float = Field(0.35, ge=0, le=2)
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.margin: float | Tensor = config.margin
+
+    def target(self, cosine: Tensor) -> Tensor:
+        return cosine - self.margin

@@ -1,0 +1,37 @@
+"""How learnable references start: the draws of the losses' papers and of their public codes."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import nn
+
+Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "normal"]
+
+
+def start(rows: int, dim: int, init: Init) -> nn.Parameter:
+    """[rows, dim] initial values, drawn from torch's global generator; R = rows, D = dim.
+
+    kaiming          N(0, 2/R): Proxy-Anchor's code (fan-out).
+    uniform          U(−1/√D, 1/√D): NormSoftmax's code.
+    kaiming_uniform  U(−1/√R, 1/√R): SoftTriple's code, which stores its centres transposed.
+    randn            N(0, 1).
+    randn8           N(0, 1)/8: the public codes of Proxy-NCA, Proxy-NCA++ and NIR.
+    normal           N(0, 0.01²): ArcFace's code.
+
+    Wherever references are L2-normalised, as they are in every loss here, only the directions
+    and the learning rate relative to the length matter: the length sets how far one optimiser
+    step turns a reference.
+    """
+    values = torch.empty(rows, dim)
+    if init == "kaiming":
+        nn.init.kaiming_normal_(values, mode="fan_out")
+    elif init == "uniform":
+        values = values.uniform_(-1, 1) / math.sqrt(dim)
+    elif init == "kaiming_uniform":
+        values = values.uniform_(-1, 1) / math.sqrt(rows)
+    else:
+        values = values.normal_() * {"randn": 1.0, "randn8": 1 / 8, "normal": 0.01}[init]
+    return nn.Parameter(values)

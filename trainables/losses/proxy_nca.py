@@ -1,0 +1,72 @@
+"""Proxy-NCA: each item is drawn to its class's proxy and away from all others."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.proxies import Init, start
+from trainables.losses.proxy_anchor import log_sum
+from trainables.registry import ComponentConfig
+
+
+@LOSSES.register("proxy_nca")
+class ProxyNCA(Loss):
+    """Proxy-NCA (Movshovitz-Attias et al., "No fuss distance metric learning using proxies",
+    ICCV 2017, Eq. 4 and Algorithm 1):
+
+        L = −1/B Σ_i log( Σ_{p∈P_i} e^{−σ d(x_i, p)} / Σ_{p∈N_i} e^{−σ d(x_i, p)} )
+
+    d(x, p) = ‖x − p‖² of L2-normalised vectors, P_i the proxy of the item's class, N_i all other
+    proxies; since these exclude P_i, the loss may be negative. `denominator`: "negatives" is the
+    printed N_i; "all" takes every proxy, the probability of a softmax, as most public codes do
+    (pytorch-metric-learning's with softmax_scale = σ).
+
+    Label sets: P_i is the set's proxies, and their exponentials add up inside the logarithm, as
+    in IDML's Eq. 14. Pair weights in (0, 1) multiply the exponentials of P_i and N_i. A query
+    without a positive counts as 0; one without a negative is only drawn to its proxies.
+
+    Shapes: score [..., B, C] = −d → scalar, the mean over B and leading dimensions.
+    """
+
+    REVISION = 1
+    geometry = Geometry("l2sq")
+
+    class Config(ComponentConfig):
+        """scale: σ; the paper has none, so 1. init: `proxies.start`; that of public codes."""
+
+        name: Literal["proxy_nca"] = "proxy_nca"
+        scale: float = Field(1.0, gt=0, le=1024)
+        denominator: Literal["negatives", "all"] = "negatives"
+        init: Init = "randn8"
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.scale: float | Tensor = config.scale
+        self.denominator = config.denominator
+        self.proxies = start(classes, dim, config.init)
+        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.labels: Tensor
+
+    def references(self) -> References:
+        return References(self.proxies, self.labels)
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        exponent = self.scale * score
+        weights = pairs.neg if self.denominator == "negatives" else torch.ones_like(pairs.neg)
+        return nca(exponent, pairs.pos, weights)
+
+
+def nca(exponent: Tensor, attract: Tensor, repel: Tensor) -> Tensor:
+    """−log(Σ_R a e^x / Σ_R r e^x) of exponent[..., B, R] and weights, meaned over B and `...`."""
+    near, far = log_sum(exponent.mT, attract.mT), log_sum(exponent.mT, repel.mT)
+    nothing = torch.zeros_like(near)
+    near_or_0 = torch.where((attract > 0).any(-1), near, nothing)
+    far_or_0 = torch.where((repel > 0).any(-1) & (attract > 0).any(-1), far, nothing)
+    return (far_or_0 - near_or_0).mean()

@@ -1,0 +1,65 @@
+"""Proxy-NCA in Proxy-Anchor's form, NIR's baseline: each item gathers the proxies."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.proxies import Init, start
+from trainables.losses.proxy_anchor import gathered
+from trainables.registry import ComponentConfig
+
+
+@LOSSES.register("proxy_nca_nir")
+class ProxyNCANIR(Loss):
+    """Proxy-NCA as NIR states it (Roth et al., "Non-isotropy regularization for proxy-based deep
+    metric learning", CVPR 2022, Eq. 6):
+
+        L = 1/|B⁺| Σ_{x∈B⁺} log(1 + Σ_{p∈P_x⁺} e^{−α(s(x,p) − δ)})
+          + 1/|B⁻| Σ_{x∈B⁻} log(1 + Σ_{p∈P_x⁻} e^{ α(s(x,p) + δ)}),   s = cosine
+
+    Proxy-Anchor with the roles of items and proxies exchanged. P_x⁺ is the proxy of the item's
+    class, P_x⁻ all others; B⁺ are the items with a proxy in P⁺, B⁻ those with one in P⁻: with
+    one label and two classes or more, all of the batch.
+
+    Label sets: P_x⁺ is the set's proxies (the paper has one label per item). Pair weights in
+    (0, 1) multiply the exponentials.
+
+    Shapes: score [..., B, C] → scalar, the mean over leading dimensions.
+    """
+
+    REVISION = 1
+    geometry = Geometry("cosine")
+
+    class Config(ComponentConfig):
+        """alpha: scale α; margin: δ. The paper gives no values for Eq. 6, so Proxy-Anchor's, 32
+        and 0.1. init: `proxies.start`; the public code's."""
+
+        name: Literal["proxy_nca_nir"] = "proxy_nca_nir"
+        alpha: float = Field(32.0, gt=0, le=1024)
+        margin: float = Field(0.1, ge=0, le=2)
+        init: Init = "randn8"
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.alpha: float | Tensor = config.alpha
+        self.margin: float | Tensor = config.margin
+        self.proxies = start(classes, dim, config.init)
+        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.labels: Tensor
+
+    def references(self) -> References:
+        return References(self.proxies, self.labels)
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        attract = gathered((-self.alpha * (score - self.margin)).mT, pairs.pos.mT)
+        repel = gathered((self.alpha * (score + self.margin)).mT, pairs.neg.mT)
+        drawn = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)
+        pushed = (pairs.neg > 0).any(-1).sum(-1).clamp_min(1)
+        return (attract.sum(-1) / drawn + repel.sum(-1) / pushed).mean()

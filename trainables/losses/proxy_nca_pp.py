@@ -1,0 +1,58 @@
+"""Proxy-NCA++: the probability of the own proxy, at a low temperature."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.proxies import Init, start
+from trainables.losses.proxy_nca import nca
+from trainables.registry import ComponentConfig
+
+
+@LOSSES.register("proxy_nca_pp")
+class ProxyNCAPP(Loss):
+    """Proxy-NCA++ (Teh et al., "ProxyNCA++: Revisiting and revitalizing proxy neighborhood
+    component analysis", ECCV 2020, the proxy assignment probability with temperature scaling):
+
+        L = −1/B Σ_i log( Σ_{p∈P_i} e^{−d(x_i, p)/T} / Σ_p e^{−d(x_i, p)/T} )
+
+    d(x, p) = ‖x − p‖² of L2-normalised vectors, P_i the proxy of the item's class. For one label
+    per item it equals NormSoftmax at τ = T/2, and Proxy-NCA with denominator "all" at σ = 1/T.
+
+    Not part of the loss, and left out: the paper's max pooling, layer normalisation, class-
+    balanced sampling and faster proxies.
+
+    Label sets and pair weights: as in `ProxyNCA`. A query without a positive counts as 0.
+
+    Shapes: score [..., B, C] = −d → scalar, the mean over B and leading dimensions.
+    """
+
+    REVISION = 1
+    geometry = Geometry("l2sq")
+
+    class Config(ComponentConfig):
+        """temperature: T; 1/9 is the paper's. init: `proxies.start`; the public code's."""
+
+        name: Literal["proxy_nca_pp"] = "proxy_nca_pp"
+        temperature: float = Field(1 / 9, gt=0, le=10)
+        init: Init = "randn8"
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.temperature: float | Tensor = config.temperature
+        self.proxies = start(classes, dim, config.init)
+        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.labels: Tensor
+
+    def references(self) -> References:
+        return References(self.proxies, self.labels)
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        return nca(score / self.temperature, pairs.pos, torch.ones_like(pairs.pos))

@@ -1,0 +1,89 @@
+"""SoftTriple: a softmax over classes that have several centres each."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.geometry import safe_sqrt
+from trainables.losses.normsoftmax import soft_cross_entropy
+from trainables.losses.proxies import Init, start
+from trainables.registry import ComponentConfig
+
+
+@LOSSES.register("soft_triple")
+class SoftTriple(Loss):
+    """SoftTriple (Qian et al., "SoftTriple loss: Deep metric learning without triplet sampling",
+    ICCV 2019):
+
+        S_ic = Σ_k softmax_k(s_ick / γ) s_ick,   s_ick = cos(x_i, w_ck)
+        L    = −1/B Σ_i Σ_c t_ic log softmax_c(λ (S_ic − δ [c is a class of item i]))
+        R    = 1/(C K (K − 1)) Σ_c Σ_{k<l} ‖w_ck − w_cl‖,   w normalised
+
+    The softmax over a class's centres is the maximiser of their similarity with an entropy
+    regulariser of weight γ. R, which merges centres that a class does not need, is the term
+    "centres" with weight τ (`penalty`), absent for K = 1; two centres that coincide get no
+    gradient from their own distance. (The public code adds 1e-5 below the root instead.)
+
+    Label sets: each class of the set pays the margin, and t_i spreads evenly over the set. Of a
+    fractional pair weight both follow in proportion. A query without a positive counts as 0.
+
+    Shapes: score [..., B, C·K], class-major → scalar, the mean over B and leading dimensions.
+    """
+
+    REVISION = 1
+    geometry = Geometry("cosine")
+
+    class Config(ComponentConfig):
+        """centres: K, the paper's 10 (CUB, Cars); 2 for SOP, where classes are small.
+
+        scale: λ; gamma: γ; margin: δ; tau: τ. 20, 0.1, 0.01 and 0.2 are the paper's.
+        init: `proxies.start`; the public code's.
+        """
+
+        name: Literal["soft_triple"] = "soft_triple"
+        centres: int = Field(10, ge=1, le=1000)
+        scale: float = Field(20.0, gt=0, le=1024)
+        gamma: float = Field(0.1, gt=0, le=100)
+        margin: float = Field(0.01, ge=0, le=2)
+        tau: float = Field(0.2, ge=0)
+        init: Init = "kaiming_uniform"
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.per_class = config.centres
+        self.scale: float | Tensor = config.scale
+        self.gamma: float | Tensor = config.gamma
+        self.margin: float | Tensor = config.margin
+        self.tau: float | Tensor = config.tau
+        self.centres = start(classes * self.per_class, dim, config.init)
+        labels = torch.arange(classes).repeat_interleave(self.per_class)
+        above = torch.ones(self.per_class, self.per_class).triu(1)
+        self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("above", above, persistent=False)
+        self.labels: Tensor
+        self.above: Tensor
+
+    def references(self) -> References:
+        return References(self.centres, self.labels, self.per_class)
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        each = score.reshape(*score.shape[:-1], self.classes, self.per_class)
+        relaxed = ((each / self.gamma).softmax(-1) * each).sum(-1)
+        weights = pairs.pos[..., :: self.per_class].to(score.dtype)
+        return soft_cross_entropy(self.scale * (relaxed - self.margin * weights), weights)
+
+    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+        if self.per_class == 1:
+            return {}
+        w = F.normalize(self.centres, dim=-1).view(self.classes, self.per_class, -1)
+        apart = safe_sqrt(2 - 2 * (w @ w.mT)) * self.above
+        pairs = self.classes * self.per_class * (self.per_class - 1)
+        return {"centres": (apart.sum() / pairs, self.tau)}
