@@ -1,0 +1,234 @@
+"""Main effects and interactions of full and fractional factorials, by least squares.
+
+The model is y = seed + Σ terms + error, with the seed as a block where cells have several (runs at
+one seed share their draws). Two-level factors are coded −1 and +1, others by deviations from
+their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats as scipy_stats
+
+Floats = NDArray[np.float64]
+ROUNDING = 1e-12  # of the values, below which scatter is none
+ZERO = 1e-9  # of a column's length, below which least squares takes it as spanned by others
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One term: a main effect (one factor) or an interaction (several).
+
+    estimate: for two-level factors 2β, that is mean at high − mean at low; for an interaction half
+        the difference of one factor's effect at the other's two levels (both have one standard
+        error in a balanced design). None where a factor has more levels: see `spread`.
+    se, low, high: its standard error and 95 % interval; None without degrees of freedom.
+    spread: largest − smallest of the fitted level means (of an interaction: of its deviations).
+    best: the level (or levels) with the largest fitted mean.
+    share: the term's sum of squares over that of all cells' means (partial where unbalanced).
+    df, f, p: of the F test of the term; f and p None without degrees of freedom for error, or
+        where the error is nothing but rounding.
+    """
+
+    term: tuple[str, ...]
+    estimate: float | None
+    se: float | None
+    low: float | None
+    high: float | None
+    spread: float
+    best: tuple[str, ...]
+    share: float
+    df: int
+    f: float | None
+    p: float | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """All terms that can be told apart, and what the error is.
+
+    error: "replicates" (cells × seeds after their main effects) or "residual" (what the terms leave
+        over) or "none". error_df: its degrees of freedom; sigma: its standard deviation.
+    aliased: terms left out because earlier ones span them, with the terms they are mixed with.
+    n: values used; cells: cells with any.
+    """
+
+    effects: tuple[Effect, ...]
+    error: str
+    error_df: int
+    sigma: float | None
+    aliased: dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
+    n: int
+    cells: int
+
+
+def factorial(
+    cells: Sequence[tuple[Mapping[str, str], Mapping[int, float]]],
+    *,
+    order: int = 2,
+    levels: Mapping[str, Sequence[str]] | None = None,
+) -> Fit | None:
+    """Least-squares effects up to interactions of `order` factors.
+
+    Each term's estimate is its coefficient in the model with all terms; its F test drops the term
+    from that model: F = (ΔSS/df) / σ². In a balanced full factorial these are the contrasts of
+    means. σ² is the mean square of the replicates, cells × seeds without the main effects of both,
+    where any cell has several seeds; else of what the model leaves over (then higher interactions
+    count as error); else there is none, and neither are standard errors and p.
+
+    A term whose columns are spanned, in whole or in part, by those of earlier ones (main effects
+    first, then interactions in the order of the factors) is left out and listed in `aliased`: in a
+    fraction, the estimate of a term that stays is mixed with theirs.
+
+    Args:
+        cells: (levels by factor, {seed: value}) per cell; values that are not finite and cells
+            without any are left out, so that the design may be incomplete. A factor that a cell
+            lacks is at the level "".
+        order: 1 for main effects alone, 2 for two-way interactions too, and so on.
+        levels: the order of a factor's levels, low first; default: as they come. Of two-level
+            factors the last one is the high one.
+
+    Returns:
+        None if fewer than two cells have a value, or no factor varies.
+
+    Source: Montgomery, "Design and Analysis of Experiments" (8th ed.), chs. 4, 6 and 8.
+    """
+    rows = [
+        (dict(coords), seed, float(value))
+        for coords, values in cells for seed, value in values.items() if np.isfinite(value)
+    ]  # fmt: skip
+    factors = _factors([coords for coords, _, _ in rows], levels or {})
+    places = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
+    if not factors or len(set(places)) < 2:
+        return None
+    y = np.array([value for _, _, value in rows])
+    blocks = _dummies([str(seed) for _, seed, _ in rows])
+    codes = {
+        name: _coded([at[i] for at in places], factors[name]) for i, name in enumerate(factors)
+    }
+    kept, aliased = _independent(blocks, codes, order)
+    everything = np.hstack([blocks, *kept.values()])
+    within, ranks = _within(y, blocks, places)
+    sigma2, df, error = None, 0, "none"
+    for name, squares, rank in (
+        ("replicates", within, ranks), ("residual", _rss(y, everything), everything.shape[1]),
+    ):  # fmt: skip
+        if sigma2 is None and len(y) > rank:
+            sigma2, df, error = squares / (len(y) - rank), len(y) - rank, name
+    between = _rss(y, blocks) - within
+    beta = np.linalg.lstsq(everything, y, rcond=None)[0]
+    inverse = np.linalg.inv(everything.T @ everything)
+    effects, start = [], blocks.shape[1]
+    for term, columns in kept.items():
+        width = columns.shape[1]
+        mine = slice(start, start + width)
+        start += width
+        squares = float(beta[mine] @ np.linalg.solve(inverse[mine, mine], beta[mine]))
+        estimate = se = low = high = f = p = None
+        if all(len(factors[name]) == 2 for name in term):
+            estimate = 2 * float(beta[mine][0])
+        if sigma2 is not None and sigma2 > (ROUNDING * np.abs(y).max()) ** 2:
+            f = squares / width / sigma2
+            p = float(scipy_stats.f.sf(f, width, df))
+            if estimate is not None:
+                se = 2 * float(np.sqrt(sigma2 * inverse[mine, mine][0, 0]))
+                half = float(scipy_stats.t.ppf(0.975, df)) * se
+                low, high = estimate - half, estimate + half
+        fitted = columns @ beta[mine]
+        top = int(np.argmax(fitted))
+        effects.append(Effect(
+            term, estimate, se, low, high, float(np.ptp(fitted)),
+            tuple(places[top][list(factors).index(name)] for name in term),
+            squares / between if between > 0 else 0.0, width, f, p,
+        ))  # fmt: skip
+    sigma = None if sigma2 is None else float(np.sqrt(sigma2))
+    return Fit(tuple(effects), error, df, sigma, aliased, len(y), len(set(places)))
+
+
+def _factors(
+    rows: Sequence[Mapping[str, str]], given: Mapping[str, Sequence[str]]
+) -> dict[str, list[str]]:
+    """The levels of each factor that varies."""
+    names = dict.fromkeys(name for coords in rows for name in coords)
+    found = {}
+    for name in names:
+        seen = dict.fromkeys(coords.get(name, "") for coords in rows)
+        order = [level for level in given.get(name, ()) if level in seen]
+        found[name] = [*order, *(level for level in seen if level not in order)]
+    return {name: levels for name, levels in found.items() if len(levels) > 1}
+
+
+def _coded(values: Sequence[str], levels: Sequence[str]) -> Floats:
+    """[n, levels − 1]: −1 and +1 for two levels, else deviations (the first level is −1)."""
+    first = np.array([value == levels[0] for value in values], dtype=np.float64)
+    columns = [np.array([value == level for value in values]) - first for level in levels[1:]]
+    return np.stack(columns, axis=1)
+
+
+def _dummies(values: Sequence[str]) -> Floats:
+    """[n, distinct values], an indicator column each."""
+    distinct = dict.fromkeys(values)
+    return np.array([[value == other for other in distinct] for value in values], dtype=np.float64)
+
+
+def _independent(
+    blocks: Floats, codes: Mapping[str, Floats], order: int
+) -> tuple[dict[tuple[str, ...], Floats], dict[tuple[str, ...], tuple[tuple[str, ...], ...]]]:
+    """The terms whose columns raise the rank in full, and what the others are mixed with."""
+    kept: dict[tuple[str, ...], Floats] = {}
+    aliased: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
+    basis = np.linalg.qr(blocks)[0]
+    for size in range(1, order + 1):
+        for term in combinations(codes, size):
+            columns = codes[term[0]]
+            for name in term[1:]:
+                further = codes[name]
+                columns = (columns[:, :, None] * further[:, None, :]).reshape(len(columns), -1)
+            left = columns - basis @ (basis.T @ columns)
+            left -= basis @ (basis.T @ left)  # once more: what rounding left of the first
+            sizes = np.linalg.svd(left, compute_uv=False)
+            if len(sizes) == columns.shape[1] and sizes.min() > ZERO * len(left):
+                kept[term] = columns
+                basis = np.hstack([basis, np.linalg.qr(left)[0]])
+            else:
+                aliased[term] = _mixed(columns, blocks, kept)
+    return kept, aliased
+
+
+def _mixed(
+    columns: Floats, blocks: Floats, kept: Mapping[tuple[str, ...], Floats]
+) -> tuple[tuple[str, ...], ...]:
+    """The terms that have a part in the projection of `columns` on all of them."""
+    weights = np.linalg.lstsq(np.hstack([blocks, *kept.values()]), columns, rcond=None)[0]
+    start, mixed = blocks.shape[1], []
+    for other, theirs in kept.items():
+        if np.abs(weights[start : start + theirs.shape[1]]).max() > ZERO:
+            mixed.append(other)
+        start += theirs.shape[1]
+    return tuple(mixed)
+
+
+def _within(y: Floats, blocks: Floats, places: Sequence[tuple[str, ...]]) -> tuple[float, int]:
+    """Sum of squares left by cells and blocks, and the rank of both.
+
+    The cells are taken out first, as means, so that thousands of them need no matrix.
+    """
+    number = {at: i for i, at in enumerate(dict.fromkeys(places))}
+    cell = np.array([number[at] for at in places])
+    counts = np.bincount(cell)
+    both = np.column_stack([y, blocks])
+    sums = np.zeros((len(counts), both.shape[1]))
+    np.add.at(sums, cell, both)
+    left = both - (sums / counts[:, None])[cell]
+    rank = int(np.linalg.matrix_rank(left[:, 1:], tol=ZERO * len(y)))
+    return _rss(left[:, 0], left[:, 1:]), len(counts) + rank
+
+
+def _rss(y: Floats, model: Floats) -> float:
+    left = y - model @ np.linalg.lstsq(model, y, rcond=None)[0]
+    return float(left @ left)

@@ -1,0 +1,170 @@
+"""Hyperparameter importances of a search's trials, by Optuna's evaluators.
+
+Optuna is imported when it is asked for: a report without a search needs none of it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+EVALUATORS = {"ped_anova": "PED-ANOVA", "fanova": "fANOVA"}
+TARGET = 0.1
+IN_TARGET = 5
+LEAST = 10  # fewer trials have no five that are the best
+SENSIBLE = 50  # where five trials are a tenth
+
+
+@dataclass(frozen=True)
+class Importances:
+    """Shares of each parameter, summing to one, largest first (all zero: nothing to tell).
+
+    evaluator: its name and settings. n: trials used. target: share of them that count as the best
+    (PED-ANOVA). conditional: parameters that some trials lack; dropped: those of them that the
+    evaluator cannot judge. warnings: what a reader must know.
+    """
+
+    evaluator: str
+    shares: dict[str, float]
+    n: int
+    target: float | None
+    conditional: tuple[str, ...]
+    dropped: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def importances(
+    params: Sequence[Mapping[str, Any]],
+    values: Sequence[float],
+    space: Mapping[str, Mapping[str, Any]],
+    *,
+    evaluator: Literal["ped_anova", "fanova"] = "ped_anova",
+    seed: int = 0,
+) -> Importances | None:
+    """How much each parameter matters for a large value; None for fewer than 10 trials.
+
+    ped_anova: Pearson divergence between the densities of a parameter among the best trials and
+        among all, both by Parzen windows, as a share of its sum: what matters to be among the
+        best. The best are the best tenth, or the best five where a tenth is fewer. Conditional
+        parameters are judged where they are active. Source: Watanabe, Bansal and Hutter,
+        "PED-ANOVA" (IJCAI 2023); Optuna's implementation.
+    fanova: share of the variance of a random forest's prediction over the whole space that each
+        parameter explains alone, interactions left out, renormalised to one. Conditional parameters
+        are dropped: Optuna's forest takes only what every trial has. Random, by `seed`. Source:
+        Hutter, Hoos and Leyton-Brown (ICML 2014); Optuna's implementation.
+
+    Both look at where the sampler went, so that few trials, or a sampler that has settled, make
+    them unsteady: below 50 trials that is said in `warnings`.
+
+    Args:
+        params: per trial, its values by path. Trials with no finite value are left out.
+        values: per trial, the mean objective; larger is better.
+        space: per path `{low, high}` with `log`, `int` or `step`, or `{choice: [...]}`; a path
+            that no trial has is left out.
+
+    Raises:
+        ValueError: a trial has a value outside its space, or a path that `space` lacks.
+    """
+    told = [
+        (dict(p), float(v)) for p, v in zip(params, values, strict=True) if math.isfinite(v)
+    ]  # fmt: skip
+    n = len(told)
+    if n < LEAST:
+        return None
+    paths = [path for path in space if any(path in p for p, _ in told)]
+    conditional = tuple(path for path in paths if not all(path in p for p, _ in told))
+    dropped = conditional if evaluator == "fanova" else ()
+    assessed = [path for path in paths if path not in dropped]
+    best = max(math.ceil(TARGET * n), IN_TARGET)
+    judge = _evaluator(evaluator, best / n, seed)
+    shares = _evaluate(told, space, assessed, judge)
+    name = EVALUATORS[evaluator]
+    if evaluator == "ped_anova":
+        name = f"{name} of the best {best} of {n} trials"
+    notes = []
+    if n < SENSIBLE:
+        notes.append(f"{n} trials are few: below {SENSIBLE}, importances are a hint and no more")
+    if len({v for _, v in told}) == 1:
+        notes.append("all trials have the same value, so nothing can matter")
+    if dropped:
+        notes.append(f"{EVALUATORS[evaluator]} cannot judge conditional parameters, left out")
+    target = best / n if evaluator == "ped_anova" else None
+    return Importances(name, shares, n, target, conditional, dropped, tuple(notes))
+
+
+def _evaluator(name: str, target: float, seed: int) -> Any:
+    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that its interface may change is no news to a reader
+        if name == "fanova":
+            return FanovaImportanceEvaluator(seed=seed)
+        return PedAnovaImportanceEvaluator(target_quantile=target)
+
+
+def _evaluate(
+    told: Sequence[tuple[dict[str, Any], float]],
+    space: Mapping[str, Mapping[str, Any]],
+    assessed: list[str],
+    judge: Any,
+) -> dict[str, float]:
+    import optuna
+
+    values = {value for _, value in told}
+    if len(values) == 1 or not assessed:
+        return dict.fromkeys(assessed, 0.0)
+    axes = {path: _distribution(axis) for path, axis in space.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what matters to a reader stands in our own warnings
+        level = optuna.logging.get_verbosity()
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        try:
+            study = optuna.create_study(direction="maximize")
+            for given, value in told:
+                drawn = {path: _drawn(path, v, space) for path, v in given.items()}
+                kinds = {path: axes[path] for path in drawn}
+                trial = optuna.trial.create_trial(value=value, params=drawn, distributions=kinds)
+                study.add_trial(trial)
+            found = optuna.importance.get_param_importances(
+                study, evaluator=judge, params=assessed, normalize=False
+            )
+        finally:
+            optuna.logging.set_verbosity(level)
+    total = sum(found.values())
+    shares = {path: (share / total if total > 0 else 0.0) for path, share in found.items()}
+    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+
+
+def _distribution(axis: Mapping[str, Any]) -> BaseDistribution:
+    """The distribution of a `space` entry as a sweep's YAML has it; choices go by index."""
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if axis.get("choice") is not None:
+        return CategoricalDistribution(tuple(range(len(axis["choice"]))))
+    log, step = bool(axis.get("log")), axis.get("step")
+    if axis.get("int") or axis.get("whole"):
+        return IntDistribution(int(axis["low"]), int(axis["high"]), log=log, step=int(step or 1))
+    return FloatDistribution(
+        float(axis["low"]), float(axis["high"]), log=log, step=None if step is None else float(step)
+    )
+
+
+def _drawn(path: str, value: Any, space: Mapping[str, Mapping[str, Any]]) -> Any:
+    if path not in space:
+        raise ValueError(f"a path of the space, one of {', '.join(space)}, not {path}")
+    choices = space[path].get("choice")
+    if choices is None:
+        return value
+    if value not in list(choices):
+        raise ValueError(f"one of {list(choices)} for {path}, not {value!r}")
+    return list(choices).index(value)

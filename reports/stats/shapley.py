@@ -1,0 +1,101 @@
+"""Shapley attribution: how much of a full factorial's gain each component is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from math import factorial as faculty
+
+import numpy as np
+
+from reports.stats.describe import t_interval
+
+MAX_COMPONENTS = 16  # 2^16 subsets
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Each component's share of total = v(all) − v(none), and an interval over seeds.
+
+    values: mean over the seeds that have every subset; they sum to `total`.
+    intervals: 95 % Student's over those seeds; None for one seed.
+    seeds: those that count; dropped: those that lack a subset.
+    """
+
+    values: dict[str, float]
+    intervals: dict[str, tuple[float, float] | None]
+    total: float
+    seeds: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+
+def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
+    """φ_i = Σ_{S ⊆ N∖{i}} |S|! (n − |S| − 1)! / n! · (v(S ∪ {i}) − v(S)), over all subsets.
+
+    The mean gain of adding i, over all orders in which the components may be added; in the unit of
+    `worth`. Σ φ_i = v(N) − v(∅).
+
+    Args:
+        worth: v of every subset of the components.
+
+    Raises:
+        ValueError: a subset is missing or its worth is not finite, or more than 16 components.
+
+    Source: Shapley, "A Value for n-Person Games", Contributions to the Theory of Games II
+    (1953).
+    """
+    names = sorted(frozenset[str]().union(*worth))
+    n = len(names)
+    if n > MAX_COMPONENTS:
+        raise ValueError(f"at most {MAX_COMPONENTS} components, not {n}: use fewer")
+    place = {name: 1 << i for i, name in enumerate(names)}
+    v = np.full(2**n, np.nan)
+    for subset, value in worth.items():
+        v[sum(place[name] for name in subset)] = value
+    lost = [
+        names_of for size in range(n + 1) for names_of in combinations(names, size)
+        if not np.isfinite(v[sum(place[name] for name in names_of)])
+    ]  # fmt: skip
+    if lost:
+        told = " + ".join(lost[0]) or "none"
+        raise ValueError(f"the worth of every subset, not without {told} ({len(lost)} missing)")
+    masks = np.arange(2**n)
+    sizes = np.array([bin(mask).count("1") for mask in masks])
+    weights = np.array([faculty(s) * faculty(n - s - 1) / faculty(n) for s in range(n)])
+    found = {}
+    for name, bit in place.items():
+        without = masks[(masks & bit) == 0]
+        found[name] = float((weights[sizes[without]] * (v[without | bit] - v[without])).sum())
+    return found
+
+
+def attribution(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribution | None:
+    """Shapley values seed by seed, their means and Student's 95 % intervals over the seeds.
+
+    Args:
+        worth: {subset: {seed: value}}. A seed that lacks a subset, or has no finite value there, is
+            dropped (and named): its attribution would not sum to its own total.
+
+    Returns:
+        None if no seed has all 2^n subsets.
+    """
+    names = sorted(frozenset[str]().union(*worth))
+    seen = {seed for values in worth.values() for seed in values}
+    complete = [
+        seed for seed in sorted(seen)
+        if len(worth) == 2 ** len(names)
+        and all(np.isfinite(values.get(seed, np.nan)) for values in worth.values())
+    ]  # fmt: skip
+    if not complete:
+        return None
+    each = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]
+    columns = {name: [found[name] for found in each] for name in names}
+    totals = [worth[frozenset(names)][seed] - worth[frozenset()][seed] for seed in complete]
+    return Attribution(
+        {name: float(np.mean(column)) for name, column in columns.items()},
+        {name: t_interval(column) for name, column in columns.items()},
+        float(np.mean(totals)),
+        tuple(complete),
+        tuple(sorted(seen - set(complete))),
+    )
