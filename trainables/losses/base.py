@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from trainables import streams
 from trainables.registry import ComponentConfig, Registry
 
 if TYPE_CHECKING:
@@ -158,3 +159,11 @@ class Loss(nn.Module):
     def param_groups(self) -> list[ParamGroup]:
         params = list(self.parameters())
         return [ParamGroup("proxies", params)] if params else []
+
+
+def configured_geometry(config: ComponentConfig, dim: int) -> Geometry:
+    """The geometry of the loss that `config` says, which may depend on its options; for checks
+    before anything runs. Builds the loss, for two classes."""
+    with streams.seeded(0, "geometry"):
+        loss = LOSSES[config.name](config, classes=2, dim=dim)  # type: ignore[attr-defined]
+    return loss.geometry

@@ -17,7 +17,7 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, configured_geometry
 from trainables.methods.base import METHODS, Progress, State
 from trainables.methods.head import start_kaiming
 from trainables.methods.introspective import (
@@ -73,7 +73,7 @@ class IDML(Mixing):
             whatever the image, and u gets no gradient.
         proxy_uncertainty: u of the loss's references: "zero", or "learnable" from zero.
         squared: what a loss of squared distances gets: "squared", −D_IN², its own definition on the
-            introspective distance; "printed", −D_IN, as Eq. 14 has for Proxy-NCA, whose own
+            introspective distance; "plain", −D_IN, as Eq. 14 has for Proxy-NCA, whose own
             distance is squared.
         test_metric: what retrieval compares: "semantic" s alone, or "introspective", [s | u] by the
             score that trained (Table 8).
@@ -88,7 +88,7 @@ class IDML(Mixing):
         uncertainty_dim: int = Field(512, ge=1, le=8192)
         uncertainty: Literal["vector", "unit"] = "vector"
         proxy_uncertainty: Literal["zero", "learnable"] = "zero"
-        squared: Literal["squared", "printed"] = "squared"
+        squared: Literal["squared", "plain"] = "squared"
         test_metric: Literal["semantic", "introspective"] = "semantic"
         uncertainty_gain: float = Field(1.0, gt=0, le=100)
 
@@ -123,16 +123,21 @@ class IDML(Mixing):
         super().check(trial)
         config, name = trial.method, trial.loss.name  # type: ignore[attr-defined]
         assert isinstance(config, IDML.Config)
-        loss = LOSSES[name]
+        loss, geometry = LOSSES[name], configured_geometry(trial.loss, trial.embedding.dim)
         if config.metric == "plain":
+            if config.test_metric == "introspective":
+                raise ValueError(
+                    "method.test_metric semantic with metric plain, not introspective: the "
+                    "uncertainty is not trained"
+                )
             return
-        kind = loss.geometry.kind
-        if kind not in ("l2", "l2sq") and not is_cosine(loss.geometry):
+        kind = geometry.kind
+        if kind not in ("l2", "l2sq") and not is_cosine(geometry):
             raise ValueError(
                 f"a loss of cosines or Euclidean distances, not {name}, whose geometry is {kind}: "
                 "the introspective metric has no form for it"
             )
-        if config.metric == "ism_dis" and not is_cosine(loss.geometry):
+        if config.metric == "ism_dis" and not is_cosine(geometry):
             raise ValueError(
                 f"method.metric ism_sim with loss {name}, not ism_dis: Eq. 20 is of cosines, and "
                 f"the loss's geometry is {kind}"
@@ -147,7 +152,7 @@ class IDML(Mixing):
     ) -> State:
         s, u = self.head(features), self.uncertainty(features)
         self._watch(u.detach(), labels)
-        return State(self._joined(s, u))
+        return State(s if self.options.metric == "plain" else self._joined(s, u))
 
     def embed(self, features: Tensor) -> Tensor:
         s = super().embed(features)
@@ -160,17 +165,19 @@ class IDML(Mixing):
         return self.options.test_metric == "semantic"
 
     def as_query(self, vectors: Tensor) -> Tensor:
+        if self.options.metric == "plain":
+            return vectors
         if self.proxy_uncertainty is not None:
             return torch.cat([vectors, self.proxy_uncertainty], -1)
         nothing = vectors.new_zeros(len(vectors), self.options.uncertainty_dim)
         return torch.cat([vectors, nothing], -1)
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        (s_q, u_q), (s_r, u_r) = self._parts(query), self._parts(reference)
-        plain = geometries.score(s_q, s_r, geometry)
         form = self.options.metric
         if form == "plain":
-            return plain
+            return geometries.score(query, reference, geometry)
+        (s_q, u_q), (s_r, u_r) = self._parts(query), self._parts(reference)
+        plain = geometries.score(s_q, s_r, geometry)
         beta_squared = pair_uncertainty_squared(u_q, u_r)
         if self.options.uncertainty == "unit":
             alpha_squared = geometries.squared_distance(s_q, s_r)
@@ -178,7 +185,7 @@ class IDML(Mixing):
         else:
             alpha = semantic_distance(plain, geometry)
             relative = (geometries.safe_sqrt(beta_squared) + self.gamma) / alpha.clamp_min(CLOSEST)
-        if geometry.kind == "l2sq" and self.options.squared == "printed":
+        if geometry.kind == "l2sq" and self.options.squared == "plain":
             plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
         return introspective(plain, confidence(relative, self.tau), geometry, form)
 

@@ -93,6 +93,12 @@ class Mixing(Plain):
                 f"{config.mixing}: the loss needs one class's images together"
             )
 
+    @classmethod
+    def label_sets(cls, config: ComponentConfig) -> bool:
+        """Whether the loss is given label sets; weighted labels come one at a time."""
+        assert isinstance(config, MixingConfig)
+        return config.mixing != "none" and config.mixed_labels == "sets"
+
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
         """[B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
         self.share = None

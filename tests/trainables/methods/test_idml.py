@@ -125,15 +125,15 @@ def test_ism_dis_by_loops() -> None:
             torch.testing.assert_close(found[i, j], expected, rtol=1e-6, atol=1e-12)
 
 
-def test_squared_losses_as_eq_14_prints() -> None:
+def test_squared_losses_on_plain_distances_as_eq_14_has_them() -> None:
     """−D_IN in place of −D_IN²."""
     geometry = Geometry("l2sq", normalize=True)
     q = torch.randn(4, D + U, dtype=torch.float64)
     squared = attached("idml", pair_loss(geometry)).score(q, q[:3], geometry)
-    printed = attached("idml", pair_loss(geometry), squared="printed").score(q, q[:3], geometry)
-    torch.testing.assert_close(-printed.square(), squared, rtol=1e-9, atol=1e-12)
+    plain = attached("idml", pair_loss(geometry), squared="plain").score(q, q[:3], geometry)
+    torch.testing.assert_close(-plain.square(), squared, rtol=1e-9, atol=1e-12)
     d = oracle.distance(q[3, :D], q[0, :D], q[3, D:], q[0, D:], TAU, GAMMA, unit=True)
-    torch.testing.assert_close(printed[3, 0], -d, rtol=1e-9, atol=0)
+    torch.testing.assert_close(plain[3, 0], -d, rtol=1e-9, atol=0)
 
 
 def test_uncertainty_is_of_the_pair() -> None:
@@ -321,6 +321,10 @@ def test_measures_of_a_block() -> None:
         ),
         ({"method": {"mixing": "feature_mixup"}}, "mixup, cutmix or none where images train"),
         ({"method": {"mixing_probability": 0.5}}, "set method.originals to replaced"),
+        (
+            {"method": {"metric": "plain", "test_metric": "introspective"}},
+            "semantic with metric plain, not introspective",
+        ),
     ],
 )
 def test_what_is_refused_at_plan_time(trial: dict[str, Any], message: str) -> None:
@@ -336,9 +340,15 @@ def test_what_is_accepted() -> None:
 
 
 def test_a_loss_without_a_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trial(**method: Any) -> None:
-        TrialConfig.model_validate({"method": {"name": "idml", **method}})
+    def trial(loss: str = "proxy_anchor", **method: Any) -> None:
+        given = {"loss": {"name": loss}, "method": {"name": "idml", **method}}
+        TrialConfig.model_validate(given)
 
+    trial("triplet_l2")
+    with pytest.raises(ValidationError, match="ism_sim with loss triplet_l2, not ism_dis"):
+        trial("triplet_l2", metric="ism_dis")  # its geometry is the instance's
+    with pytest.raises(ValidationError, match="loss margin, not learnable: it has no proxies"):
+        trial("margin", proxy_uncertainty="learnable")
     cls = LOSSES["proxy_anchor"]
     monkeypatch.setattr(cls, "geometry", Geometry("hyperbolic"))
     with pytest.raises(ValidationError, match="whose geometry is hyperbolic"):
@@ -347,10 +357,3 @@ def test_a_loss_without_a_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(cls, "geometry", Geometry("dot", normalize=False))
     with pytest.raises(ValidationError, match="whose geometry is dot"):
         trial()
-    monkeypatch.setattr(cls, "geometry", Geometry("l2"))
-    trial()
-    with pytest.raises(ValidationError, match="ism_sim with loss proxy_anchor, not ism_dis"):
-        trial(metric="ism_dis")
-    monkeypatch.setattr(cls, "references", Loss.references)
-    with pytest.raises(ValidationError, match="it has no proxies"):
-        trial(proxy_uncertainty="learnable")

@@ -1,0 +1,158 @@
+"""PEL against loops over its definition; its neutral form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.oracles import ddml as gaussian
+from tests.oracles import idml as oracle
+from trainables import streams
+from trainables.config import EmbeddingConfig
+from trainables.losses import geometry as geometries
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.pel import PEL
+from trainables.registry import ComponentConfig
+
+B, FEATURES, D, C, K = 5, 7, 4, 5, 3
+LABELS = [0, 0, 1, 3, 3]
+
+
+class PairLoss(Loss):
+    """Without references; its geometry is set by the test."""
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score.square() * (pairs.neg - pairs.pos)).sum((-2, -1)).mean()
+
+
+def pair_loss(geometry: Geometry) -> Loss:
+    loss = PairLoss(ComponentConfig(), classes=C, dim=D)
+    loss.geometry = geometry  # type: ignore[misc]
+    return loss
+
+
+def base(name: str, **options: Any) -> Loss:
+    with streams.seeded(0, "init", "loss"):
+        return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
+
+
+def attached(method: str, loss: Loss, **options: Any) -> Any:
+    if method == "pel":
+        options = {"samples": K, **options}
+    with streams.seeded(0, "init", "method"):
+        return METHODS[method](
+            METHODS[method].Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=loss,
+            classes=C,
+        ).double()
+
+
+def step(method: Any) -> tuple[Any, dict[str, Term]]:
+    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    labels = torch.tensor(LABELS)[:, None]
+    state = method(3 * x, labels, Progress(), streams.generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+
+
+def compare(method: Any, found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    leaves = list(method.parameters())
+    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
+    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
+    reached = 0
+    for mine, loops in zip(ours, theirs, strict=True):
+        assert (mine is None) == (loops is None)
+        if mine is not None:
+            reached += 1
+            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
+    assert reached >= 4
+
+
+def samples(method: Any) -> Tensor:
+    """μ + softplus(raw − 5) ε by hand, [K, B, D]."""
+    x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    mean = x @ method.head.weight.T + method.head.bias
+    sigma = gaussian.std(x @ method.raw_std.weight.T + method.raw_std.bias)
+    draw = streams.generator(0, "method")
+    return mean + sigma * torch.randn(K, B, D, generator=draw, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kind", ["l2", "cosine"])
+def test_scores_are_averaged_over_all_pairs_of_samples(kind: Any) -> None:
+    method = attached("pel", pair_loss(Geometry(kind, normalize=kind == "cosine")))
+    _, terms = step(method)
+    z, total = samples(method), torch.zeros((), dtype=torch.float64)
+    for i in range(B):
+        for j in range(B):
+            if i == j:
+                continue
+            score = torch.zeros((), dtype=torch.float64)
+            for k in range(K):
+                for other in range(K):
+                    a, b = z[k, i], z[other, j]
+                    each = oracle.cosine(a, b) if kind == "cosine" else -oracle.norm(a - b)
+                    score = score + each / K**2
+            total = total + score**2 * (-1 if LABELS[i] == LABELS[j] else 1)
+    compare(method, terms["metric"].value, total)
+
+
+def test_against_proxies_the_score_is_the_mean_over_samples() -> None:
+    method = attached("pel", base("proxy_anchor", alpha=9.0))
+    _, terms = step(method)
+    z, proxies = samples(method), method.loss.proxies
+
+    def c(i: int, j: int) -> Tensor:
+        return torch.stack([oracle.cosine(z[k, i], proxies[j]) for k in range(K)]).mean()
+
+    expected = oracle.proxy_anchor(c, [{y} for y in LABELS], C, 9.0, 0.1)
+    compare(method, terms["metric"].value, expected)
+
+
+def test_losses_are_averaged_over_samples() -> None:
+    method = attached("pel", base("proxy_anchor", alpha=9.0), monte_carlo="losses")
+    _, terms = step(method)
+    z, proxies = samples(method), method.loss.proxies
+    each = [
+        oracle.proxy_anchor(
+            lambda i, j, k=k: oracle.cosine(z[k, i], proxies[j]),  # type: ignore[misc]
+            [{y} for y in LABELS], C, 9.0, 0.1,
+        )
+        for k in range(K)
+    ]  # fmt: skip
+    compare(method, terms["metric"].value, torch.stack(each).mean())
+
+
+def test_the_prior_by_loops() -> None:
+    method = attached("pel", base("proxy_anchor"), kl=0.3)
+    state, terms = step(method)
+    compare(method, terms["kl"].value, gaussian.split_closed(state.mean, state.std))
+    assert terms["kl"].weight == 0.3
+
+
+def test_retrieval_compares_the_means() -> None:
+    method = attached("pel", base("proxy_anchor"))
+    x = torch.randn(B, FEATURES, dtype=torch.float64)
+    z = method.embed(x)
+    assert torch.equal(z, torch.nn.functional.normalize(method.head(x), dim=-1))
+    assert method.plain_retrieval
+    geometry = method.loss.geometry
+    assert torch.equal(method.retrieval_score(z, z, geometry), geometries.score(z, z, geometry))
+
+
+@pytest.mark.parametrize("loss", ["proxy_anchor", "normsoftmax", "margin"])
+def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
+    found = []
+    for name, options in (("plain", {}), ("pel", PEL.NEUTRAL)):
+        method = attached(name, base(loss), **options)
+        _, terms = step(method)
+        total = sum(torch.tensor(t.weight, dtype=torch.float64) * t.value for t in terms.values())
+        total.backward()
+        found.append([total, method.head.weight.grad, method.head.bias.grad])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
