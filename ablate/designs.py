@@ -10,6 +10,7 @@ from pydantic import Field
 from ablate.compare import Compare, Variant
 from ablate.components import AddOne, Components, LeaveOneOut
 from ablate.factors import Factorial, Grid, OneFactor
+from ablate.scheduling import Scheduler
 from ablate.space import Axis
 from ablate.study import (
     MAX_CELLS,
@@ -40,6 +41,7 @@ class Search(StudyBase):
     trials: int = Field(ge=1, le=MAX_CELLS)
     round: int = Field(4, ge=1)
     startup: int = Field(8, ge=1)
+    scheduler: Scheduler | None = None
     space: dict[str, Axis] = Field(min_length=1)
 
     fixed: ClassVar[bool] = False

@@ -18,6 +18,7 @@ from ablate.ledger import Ledger
 from ablate.owner import Owner
 from ablate.plan import Cell
 from ablate.progression import Progression
+from ablate.scheduling import WAIT, Decision
 from trainables.errors import ConfigError
 
 WAIT_SECONDS = 1.0
@@ -100,6 +101,9 @@ class Dispatch:
         fact = self.progression.facts[trial_id]
         asked = {split for cell in cells for split in cell.evaluate}
         metrics = list(dict.fromkeys(name for cell in cells for name in cell.metrics))
+        until = self._until(cells)
+        if until == WAIT:
+            return None
         mode = "evaluate" if fact.status == "done" else "train"
         if mode == "evaluate":
             asked = set(fact.lacking(asked, metrics))
@@ -133,9 +137,19 @@ class Dispatch:
             "metrics": metrics,
             "mode": mode,
         }
+        if until is not None:
+            job["until"] = until
         self.running[trial_id] = job
+        self.progression.leg(trial_id, begins=True)
         self._began[trial_id] = time.monotonic()
         return job
+
+    def _until(self, cells: Sequence[Cell]) -> Decision | None:
+        """How far the cells of a trial want it to train now; None: to its end."""
+        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
+        if None in wanted:
+            return None
+        return max((w for w in wanted if isinstance(w, int)), default=WAIT)
 
     def job_of(self, trial_id: str) -> dict[str, Any] | None:
         """One trial's job out of turn; None where nothing is left to do.
@@ -162,9 +176,10 @@ class Dispatch:
             return
         epochs = [event for event in events if event["event"] == "epoch"]
         last = events[-1]
-        if last["event"] == "final":
+        if last["event"] in ("final", "paused"):
             # All of them once more: a killed driver or worker may have lost some on the way.
             epochs += last.get("history", [])
+        if last["event"] == "final":
             trained = self.running[trial_id]["mode"] == "train"
             self.ledger.record_final(trial_id, last, epochs if trained else (), trained=trained)
             self.trained += trained
@@ -172,11 +187,16 @@ class Dispatch:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
             self.ledger.release(trial_id, "failed", last["reason"])
+        elif last["event"] == "paused":
+            reason = f"paused by its scheduler after epoch {last['epoch']}"
+            self.ledger.release(trial_id, "partial", reason)
         self.notify(trial_id)
         if last["event"] != "epoch":
             job = self.running.pop(trial_id)
+            self.progression.leg(trial_id, begins=False)
             wall = time.monotonic() - self._began.pop(trial_id)
             for study in {cell.study for cell in self._cells[trial_id]}:
+                # A leg counts as a trial does: only a first look at the time that is left.
                 self.walls.setdefault(study, []).append(wall)
             self._lose_what_was_not_told(trial_id, job, last)
             self.settle(trial_id)
@@ -197,6 +217,7 @@ class Dispatch:
     def lose(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine more often than is retried: resumable, not this run."""
         if self.running.pop(trial_id, None) is not None:
+            self.progression.leg(trial_id, begins=False)
             self.ledger.release(trial_id, "interrupted", reason)
             self.lost[trial_id] = reason
             self.notify(trial_id)
@@ -214,6 +235,7 @@ class Dispatch:
         self.unfold()
         if trial_id not in self.running:
             self._enqueue(self._cells.get(trial_id, []))
+        self._enqueue(self.progression.ready(), first=True)
 
     def unfold(self) -> None:
         """Cells that have become known: into the ledger, and into the queue if need be."""
@@ -228,12 +250,18 @@ class Dispatch:
                 if self.progression.facts[trial_id].status is not None:
                     self.notify(trial_id)
 
-    def _enqueue(self, cells: Sequence[Cell]) -> None:
+    def _enqueue(self, cells: Sequence[Cell], *, first: bool = False) -> None:
+        """Trials of cells that are not settled into the queue; a scheduler's at its head."""
+        ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
             known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
-            if not known and trial_id not in self._waiting and not self.progression.settled(cell):
-                self._queue.append(trial_id)
+            if known or trial_id in self._waiting or self.progression.settled(cell):
+                continue
+            if self.progression.until(cell) == WAIT:
+                continue
+            (ahead if first else self._queue).append(trial_id)
+        self._queue.extendleft(reversed(dict.fromkeys(ahead)))
 
     def _fail(self, cell: Cell) -> None:
         """A configuration that cannot be is a fact too."""

@@ -16,6 +16,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate import fractions
 from ablate.messages import LISTED, NAMED, listed, nearest, shown
+from ablate.scheduling import Scheduler
 from ablate.study import MAX_CELLS, Point, StudyBase, canonical, cell_name
 from trainables.errors import ConfigError
 
@@ -78,6 +79,7 @@ class Grid(StudyBase):
     """Every combination of the listed values; the last path varies fastest."""
 
     design: Literal["grid"]
+    scheduler: Scheduler | None = None
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(min_length=1)
 
     @model_validator(mode="after")

@@ -102,6 +102,8 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
             print(cell.error)
             return 1
         job = dispatch.job_of(cell.trial_id)
+        if job is not None:
+            job.pop("until", None)  # who asks for one cell wants its result
         if job is None:
             state = ledger.trial(cell.trial_id) or {}
             print(f"{cell.trial_id} is {state.get('status')} already; nothing to do")

@@ -293,6 +293,17 @@ class Ledger:
                 [study_key, idx, _json(params), config_hash],
             )
 
+    def stops(self, sweep_id: str, study: str) -> dict[str, int]:
+        """Cell → epoch at which a scheduler stopped it for good."""
+        found = self.rows("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
+        return {row["cell"]: row["epoch"] for row in found}
+
+    def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
+        with self.write() as db:
+            db.execute(
+                "INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", [sweep_id, study, cell, epoch]
+            )
+
     # ------------------------------------------------------------- tracking
 
     def mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:

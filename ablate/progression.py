@@ -16,6 +16,8 @@ from ablate.designs import Arm, Around, Compare, Search
 from ablate.layers import has, lookup
 from ablate.ledger import Ledger
 from ablate.plan import Cell, Plan
+from ablate.schedule import Schedule
+from ablate.scheduling import STOP, Decision
 from ablate.search import Told, propose
 
 
@@ -52,6 +54,8 @@ class Facts:
     def __init__(self, ledger: Ledger, evaluator: str | None, *, retry_failed: bool) -> None:
         self.ledger, self.evaluator, self.retry_failed = ledger, evaluator, retry_failed
         self._known: dict[str, Fact] = {}
+        self._values: dict[tuple[str, str], tuple[float, ...]] = {}
+        self.version = 0  # changes whenever something known does
 
     def __getitem__(self, trial_id: str) -> Fact:
         if trial_id not in self._known:
@@ -60,7 +64,23 @@ class Facts:
                 self._known[trial_id] = Fact(None, {})
         return self._known[trial_id]
 
+    def values(self, trial_id: str, metric: str) -> tuple[float, ...]:
+        """A metric at each whole epoch from the first on, until one lacks it."""
+        key = (trial_id, metric)
+        if key not in self._values:
+            found: list[float] = []
+            for row in self.ledger.epochs(trial_id):
+                value = row["metrics"].get(metric)
+                if row["epoch"] != len(found) + 1 or value is None:
+                    break
+                found.append(value)
+            self._values[key] = tuple(found)
+        return self._values[key]
+
     def refresh(self, trial_id: str) -> None:
+        self.version += 1
+        for key in [key for key in self._values if key[0] == trial_id]:
+            del self._values[key]
         row = self.ledger.trial(trial_id)
         evaluations = self.ledger.evaluations(trial_id, self.evaluator) if row else {}
         self._known[trial_id] = Fact(row["status"] if row else None, evaluations)
@@ -97,6 +117,12 @@ class Progression:
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         self.plan, self.facts, self.record = plan, facts, record
         self.studies = {name: StudyState(name, plan.size(name)) for name in plan.order}
+        self.schedules = {
+            name: Schedule(self, name)
+            for name, study in plan.spec.studies.items()
+            if getattr(study, "scheduler", None) is not None
+        }
+        self.running: set[str] = set()  # trials of this driver that are under way
         self._best: dict[str, Best | None] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
@@ -117,8 +143,37 @@ class Progression:
         return fresh
 
     def settled(self, cell: Cell) -> bool:
+        """Whether nothing remains to be done for a cell: done, failed, or stopped."""
         fact = self.facts[cell.trial_id]
-        return cell.error is not None or fact.settles(cell.evaluate, cell.metrics)
+        if cell.error is not None or fact.settles(cell.evaluate, cell.metrics):
+            return True
+        return self.until(cell) == STOP
+
+    def stopped(self, cell: Cell) -> bool:
+        """Whether a scheduler has ended a cell before its end."""
+        return not cell.error and self.until(cell) == STOP
+
+    def until(self, cell: Cell) -> Decision | None:
+        """How far a cell is to train now; None: to its end, without a pause."""
+        schedule = self.schedules.get(cell.study)
+        if schedule is None or self.facts[cell.trial_id].status in ("done", "failed"):
+            return None  # what a finished one may lack is an evaluation
+        return schedule.decision(cell)
+
+    def leg(self, trial_id: str, *, begins: bool) -> None:
+        """A trial of this driver begins to run, or has ended, if only for now."""
+        (self.running.add if begins else self.running.discard)(trial_id)
+        self.facts.version += 1
+
+    def ready(self) -> list[Cell]:
+        """Known cells of scheduled studies that may train now, those on their way first."""
+        found = [
+            cell
+            for name in self.schedules
+            for cell in self.studies[name].cells
+            if cell.error is None and isinstance(self.until(cell), int)
+        ]
+        return sorted(found, key=lambda cell: not self.schedules[cell.study].paused(cell))
 
     # ------------------------------------------------------------ fixed designs
 
@@ -146,7 +201,7 @@ class Progression:
         assert isinstance(study, Search)
         start = len(state.listed)
         taken = self.taken(state.name, ())
-        if taken is None or start >= study.trials or not all(map(self.settled, state.cells)):
+        if taken is None or start >= study.trials or not all(map(self._known, state.cells)):
             return []
         key = self.plan.study_key(state.name, taken)
         ledger = self.facts.ledger
@@ -168,9 +223,20 @@ class Progression:
         state.cells += found
         return found
 
+    def _known(self, cell: Cell) -> bool:
+        """Whether a cell says all that the next round waits for: its result, or under an
+        asynchronous scheduler how it stood at a first pause."""
+        if self.settled(cell):
+            return True
+        schedule = self.schedules.get(cell.study)
+        return schedule is not None and schedule.asynchronous and schedule.paused(cell)
+
     def _told(self, state: StudyState, idx: int) -> Told:
         cells = [cell for cell in state.cells if cell.idx == idx]
-        return Told(cells[0].coords, self.mean(cells))
+        value, schedule = self.mean(cells), self.schedules.get(state.name)
+        if value is not None or schedule is None:
+            return Told(cells[0].coords, value)
+        return Told(cells[0].coords, None, reports=schedule.reports(idx))
 
     # ---------------------------------------------------------------- centres
 

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from trainables.errors import ConfigError
 
-VERSION = 1
+VERSION = 2  # 2: stops
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -51,6 +51,9 @@ CREATE TABLE IF NOT EXISTS mlflow_runs(
     store TEXT NOT NULL, sweep_id TEXT NOT NULL, trial_id TEXT NOT NULL, run_id TEXT NOT NULL,
     logged_epoch INTEGER NOT NULL DEFAULT 0, logged_final INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY(store, sweep_id, trial_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS stops(
+    sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, epoch INTEGER NOT NULL,
+    PRIMARY KEY(sweep_id, study, cell)) WITHOUT ROWID;
 """
 
 
@@ -126,13 +129,14 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
                 raise ConfigError(
                     str(path),
                     f"a database of version {version} with {tables} tables",
-                    f"a ledger of version {VERSION}",
+                    f"a ledger of at most version {VERSION}",
                     "It belongs to a newer ablate or to another program; give another --out",
                 )
             if version == VERSION:
                 return
             connection.execute("PRAGMA journal_mode=WAL")
             # One transaction: a process killed here leaves an empty file, not half a ledger.
+            # An older version only lacks tables, which the same statements add.
             connection.executescript(
                 f"BEGIN IMMEDIATE; {DDL} PRAGMA application_id={APPLICATION_ID}; "
                 f"PRAGMA user_version={VERSION}; COMMIT;"

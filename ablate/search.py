@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ablate.designs import Search
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Told:
-    """An earlier proposal. value: mean objective over its seeds; None: it failed.
+    """An earlier proposal. value: mean objective over its seeds; None: it failed, or a
+    scheduler stopped it, `reports` being its values by epoch until then.
 
-    A failed trial is told as pruned before its first report, which TPE ranks below every
-    completed one, so that it moves away from there.
+    Both are told as pruned. TPE ranks these below every completed trial, those that got
+    farther first, and one that failed, without a report, last.
     """
 
     params: dict[str, Any]
     value: float | None
     running: bool = False
+    reports: Mapping[int, float] = field(default_factory=dict)
 
 
 def propose(study: Search, key: str, earlier: Sequence[Told]) -> dict[str, Any]:
@@ -79,4 +81,7 @@ def _frozen(study: Search, told: Told, distributions: dict[str, Any]) -> FrozenT
         state, value = TrialState.PRUNED, None
     else:
         state, value = TrialState.COMPLETE, told.value
-    return create_trial(state=state, value=value, params=params, distributions=distributions)
+    return create_trial(
+        state=state, value=value, params=params, distributions=distributions,
+        intermediate_values=dict(told.reports),
+    )  # fmt: skip

@@ -87,8 +87,8 @@ class Attempt:
     def events(self, patience: float) -> list[Event]:
         """The next events: those of at most `patience` seconds, at least one.
 
-        The last one of a job is "final" or "failed" (reason, traceback). OSError passes: it is
-        the machine's fault, and the job may be tried again.
+        The last one of a job is "final", "paused" or "failed" (reason, traceback). OSError
+        passes: it is the machine's fault, and the job may be tried again.
         """
         found: list[Event] = []
         end = time.monotonic() + patience
@@ -101,6 +101,8 @@ class Attempt:
                 if event["event"] == "final":
                     if self.clean:
                         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+                    return found
+                if event["event"] == "paused":
                     return found
                 if time.monotonic() >= end:
                     return found

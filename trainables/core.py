@@ -270,6 +270,11 @@ class Trainer:
 
     # --- checkpoints ---------------------------------------------------------------------------
 
+    def pause(self) -> None:
+        """Save the epochs done so far, due or not, for a later process to go on from."""
+        self._clock = time.monotonic()
+        self._save()
+
     def _tick(self) -> None:
         now = time.monotonic()
         self.seconds += now - self._clock
@@ -278,8 +283,11 @@ class Trainer:
     def _save_if_due(self, *, epoch_end: bool) -> None:
         """After an epoch if the interval has passed; within a long one likewise, if not 0."""
         interval = self.runtime.checkpoint_seconds
-        due = time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
-        if self.checkpoints is None or not due:
+        if time.monotonic() - self._saved >= interval and (epoch_end or interval > 0):
+            self._save()
+
+    def _save(self) -> None:
+        if self.checkpoints is None:
             return
         self._tick()
         state = {

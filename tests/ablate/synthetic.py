@@ -68,7 +68,8 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if config["optimizer"]["lr"] > float(os.environ.get("SYN_FAIL", "inf")):
         raise TrialFailure("metric: the loss is not finite\nat step 3")
     epochs = config["training"]["epochs"] if job["mode"] == "train" else 0
-    for epoch in range(first, epochs + 1):
+    until = min(job.get("until") or epochs, epochs)
+    for epoch in range(first, until + 1):
         pause = float(os.environ.get("SYN_SLEEP", "0"))
         pause += random.random() * float(os.environ.get("SYN_JITTER", "0"))
         time.sleep(pause)
@@ -76,6 +77,10 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         draft = saved.with_suffix(".tmp")
         draft.write_text(json.dumps({"epoch": epoch}))
         draft.replace(saved)
+    if until < epochs:
+        history = [report(epoch, epochs, best) for epoch in range(1, max(until, first - 1) + 1)]
+        yield {"event": "paused", "epoch": max(until, first - 1), "history": history}
+        return
     (folder / "best.safetensors").write_bytes(b"weights")
     more = [] if os.environ.get("SYN_DEAF") else job["metrics"]
     final.write_text("{}")
