@@ -188,7 +188,7 @@ class Dispatch:
         if last["event"] == "failed":
             self.ledger.release(trial_id, "failed", last["reason"])
         elif last["event"] == "paused":
-            reason = f"paused by its scheduler after epoch {last['epoch']}"
+            reason = f"halted by its scheduler after epoch {last['epoch']}"
             self.ledger.release(trial_id, "partial", reason)
         self.notify(trial_id)
         if last["event"] != "epoch":

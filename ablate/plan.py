@@ -21,6 +21,7 @@ from ablate.tuning import budgets, warning
 from trainables import identity
 from trainables.config import BackboneConfig, DataConfig, TrialConfig
 from trainables.errors import ConfigError
+from trainables.evaluation.metrics import PER_EPOCH
 from trainables.weights import check_weights
 
 Fingerprint = Callable[[DataConfig, Path], str]
@@ -250,6 +251,7 @@ class Plan:
         """That a trial of these layers can be, as far as can be told before it runs."""
         config = resolve(layers, self.loaded.source.locate)
         self._check_objective(config, place)
+        self._check_scheduler(config, place)
         self.fingerprint(config)
         if config.backbone not in self._weighed:
             self._check_weights(config, layers)
@@ -315,6 +317,29 @@ class Plan:
                 f"{expected} data.split.protocol: paper",
                 "Change the objective or the protocol",
             )
+
+    def _check_scheduler(self, config: TrialConfig, study: str) -> None:
+        """A scheduler compares cells at the end of any epoch, before the last."""
+        scheduler = getattr(self.spec.studies[study.partition(".")[2]], "scheduler", None)
+        if scheduler is None:
+            return
+        place, metric = f"{study}.scheduler", self.spec.objective.split("/")[1]
+        locate = self.loaded.source.locate
+        if metric not in PER_EPOCH:
+            raise ConfigError(
+                locate("objective"), f"{self.spec.objective!r} with a scheduler",
+                f"a metric of every epoch: {', '.join(PER_EPOCH)}", f"Change it, or drop {place}",
+            )  # fmt: skip
+        if config.selection.every != 1:
+            raise ConfigError(
+                locate(place), f"selection.every: {config.selection.every}",
+                "1 with a scheduler, which compares cells at every epoch",
+            )  # fmt: skip
+        if scheduler.grace >= config.training.epochs:
+            raise ConfigError(
+                locate(f"{place}.grace"), str(scheduler.grace),
+                f"less than training.epochs ({config.training.epochs}), or nothing is ever stopped",
+            )  # fmt: skip
 
     # ---------------------------------------------------------------- identity
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ablate.scheduling import STOP, Asha, Decision, Entry, Median, Scheduler, decide
+from ablate.scheduling import STOP, WAIT, Asha, Decision, Entry, Median, Scheduler, decide
 
 if TYPE_CHECKING:
     from ablate.plan import Cell
@@ -38,8 +38,13 @@ class Schedule:
         return isinstance(self.scheduler, Asha | Median)
 
     def decision(self, cell: Cell) -> Decision:
-        """An epoch to run to, "wait" or "stop"."""
-        return self._decide()[cell.idx]
+        """An epoch to run to, "wait" or "stop"; "wait" also for a seed that is there already,
+        while another of its cell is not."""
+        decision = self._decide()[cell.idx]
+        if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
+            reached = len(self._progression.facts.values(cell.trial_id, self._objective))
+            return WAIT if reached >= decision else decision
+        return decision
 
     def paused(self, cell: Cell) -> bool:
         """Whether a cell has come to a rung and no leg of it is under way."""
