@@ -207,15 +207,16 @@ class Plan:
         assert isinstance(study, Search)
         config = self.resolved(name, None, taken)
         space = {path: axis.model_dump(mode="json") for path, axis in study.space.items()}
-        return canonical_hash(
-            {
-                "base": identity.config_hash(config, self.fingerprint(config)),
-                "space": space,
-                "sampler": [study.sampler, study.round, study.startup],
-                "objective": self.spec.objective,
-                "seeds": self.seeds(name),
-            }
-        )[:16]
+        content: dict[str, Any] = {
+            "base": identity.config_hash(config, self.fingerprint(config)),
+            "space": space,
+            "sampler": [study.sampler, study.round, study.startup],
+            "objective": self.spec.objective,
+            "seeds": self.seeds(name),
+        }
+        if study.scheduler is not None:
+            content["scheduler"] = study.scheduler.model_dump()
+        return canonical_hash(content)[:16]
 
     # ------------------------------------------------------------------ checks
 
@@ -350,8 +351,10 @@ class Plan:
         for name, study in self.spec.studies.items():
             dump = _settled(study.model_dump(mode="json", by_alias=True))
             studies[name] = {
-                k: v for k, v in dump.items() if k not in ("title", "seeds", "evaluate", "metrics")
-            }
+                k: v for k, v in dump.items()
+                if k not in ("title", "seeds", "evaluate", "metrics")
+                and not (k == "scheduler" and v is None)
+            }  # fmt: skip
         top = expand(self._top.values, "--set")
         return {
             "name": self.spec.name,

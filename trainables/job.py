@@ -31,25 +31,16 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Run or continue a trial; yields an "epoch" event per epoch and one "final" event.
 
     A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
-<<<<<<< HEAD
     Mode "evaluate" trains nothing: with the trial's export it evaluates what is asked for and
-    was not evaluated before. "final" carries `history`, all epochs' events.
-
-    Args:
-        job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
-            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "metrics": [name, …]
-            besides `METRICS`, "mode": "train" or "evaluate"}.
-=======
-    Mode "evaluate" trains nothing: it evaluates the asked splits with the trial's export.
+    was not evaluated before.
     A job with `until`, an epoch before the last, ends there with a "paused" event and its state
     saved; the same job with a later `until`, or none, goes on from it.
     "final" and "paused" carry `history`, all epochs' events.
 
     Args:
         job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
-            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "mode": "train" or
-            "evaluate", "until": epoch, if it is to pause}.
->>>>>>> d33ccff (Schedulers as pure functions of the ledger's facts; a trial may pause at a rung and go on)
+            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "metrics": [name, …]
+            besides `METRICS`, "mode": "train" or "evaluate", "until": epoch, if it is to pause}.
 
     Raises:
         ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
@@ -85,12 +76,6 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
             _write_config(folder, config, seed)
         trainer = Trainer(config, seed, runtime)
         trainer.splits.require(wanted)
-<<<<<<< HEAD
-        for report in trainer.epochs():
-            LOG.info("%s", _line(report, config.training.epochs))
-            yield _epoch_event(report)
-        final = _final_event(trainer.finish(wanted, more))
-=======
         until = job.get("until") or config.training.epochs
         if trainer.epoch < until:
             for report in trainer.epochs():
@@ -104,8 +89,7 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
             history = [_epoch_event(epoch) for epoch in trainer.history]
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return
-        final = _final_event(trainer.finish(wanted))
->>>>>>> d33ccff (Schedulers as pure functions of the ledger's facts; a trial may pause at a rung and go on)
+        final = _final_event(trainer.finish(wanted, more))
     else:
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
         missing = {
