@@ -150,3 +150,20 @@ def test_what_is_no_image_or_no_export(drawn: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no tensors")
     with pytest.raises(ConfigError, match="no safetensors file"):
         export.load(tmp_path / "text")
+
+
+def test_a_job_that_pauses_goes_on_as_if_it_had_not(
+    drawn: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = core_trials.config(drawn)
+    whole = run(job(trial, shared_cache, tmp_path / "whole", evaluate=["val"]))
+    given = job(trial, shared_cache, tmp_path / "legs", evaluate=["val"])
+    first = run({**given, "until": 1})
+    assert [event["event"] for event in first] == ["epoch", "paused"]
+    assert first[-1] == {"event": "paused", "epoch": 1, "history": first[:-1]}
+    assert run({**given, "until": 1}) == first[-1:], "it is there already"
+    second = run({**given, "until": 3})
+    assert [event["event"] for event in second] == ["epoch", "epoch", "paused"]
+    last = run({**given, "until": 4})
+    assert [event["event"] for event in last] == ["epoch", "final"]
+    assert comparable(last[-1]) == comparable(whole[-1])
