@@ -5,6 +5,7 @@ Shape legend: D dimensions · K condition · `...` leading dimensions · A activ
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -124,6 +125,23 @@ class Flow(nn.Module):
                         first = coupling.inverse(first, second, condition)
                 z = self._to_input(torch.cat([first, second], dim=-1), p)
             return z
+
+    def walk(
+        self, x: Tensor, condition: Tensor | None = None
+    ) -> Iterator[tuple[Coupling, Tensor, Tensor]]:
+        """Each coupling with what it gets on the way of x: x_a[..., A] and x_p[..., P]."""
+        for p in range(len(self.orders)):
+            first, second = self._enter(x, p)
+            for k in range(2 * p, min(2 * p + 2, len(self.couplings))):
+                coupling = self.couplings[k]
+                assert isinstance(coupling, Coupling)
+                if k % 2 == 0:
+                    yield coupling, second, first
+                    second, _ = coupling(second, first, condition)
+                else:
+                    yield coupling, first, second
+                    first, _ = coupling(first, second, condition)
+            x = torch.cat([first, second], dim=-1)
 
     def _enter(self, x: Tensor, pair: int) -> tuple[Tensor, Tensor]:
         """Halves of x in this pair's order, from that of the pair before: one gather, not two."""

@@ -183,17 +183,28 @@ class Method(nn.Module):
         """
         return {}
 
-    def metric(self, query: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """The base loss of `query[..., B, E]`, against its references or the batch itself."""
-        references = self.loss.references()
+    def metric(
+        self,
+        query: Tensor,
+        labels: Tensor,
+        generator: torch.Generator,
+        *,
+        loss: Loss | None = None,
+    ) -> Tensor:
+        """The base loss of `query[..., B, E]`, against its references or the batch itself.
+
+        loss: another one of the same kind, for a method whose branches have one each.
+        """
+        loss = self.loss if loss is None else loss
+        references = loss.references()
         if references is None:
             itself = torch.arange(query.shape[-2], device=query.device)
             pairs = make_pairs(labels, labels, self_index=itself)
-            score = self.score(query, query, self.loss.geometry)
+            score = self.score(query, query, loss.geometry)
         else:
             pairs = make_pairs(labels, references.labels)
-            score = self.score(query, self.as_query(references.vectors), self.loss.geometry)
-        value: Tensor = self.loss(score, pairs, generator=generator)
+            score = self.score(query, self.as_query(references.vectors), loss.geometry)
+        value: Tensor = loss(score, pairs, generator=generator)
         return value
 
     def as_query(self, vectors: Tensor) -> Tensor:

@@ -1,0 +1,414 @@
+"""DetReg's terms against loops over the paper's equations; its readings; its neutral form."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.oracles import detreg as oracle
+from tests.oracles import losses as loss_oracle
+from trainables import streams
+from trainables.config import EmbeddingConfig, TrialConfig
+from trainables.flows.jacobian import flow_jacobian, layer_jacobians
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.detreg import DetReg, DetRegState
+from trainables.methods.lipschitz import diagonal_r
+from trainables.registry import ComponentConfig
+
+B, FEATURES, D, C = 7, 6, 5, 5
+LABELS = [0, 0, 1, 3, 3, 3, 2]  # classes 1 and 2 stand alone: no neighbour, no augmented point
+FLOW = {"depth": 3, "width": 4, "gain": 1.0, "scaling": True}
+
+
+class Pulls(Loss):
+    """No references, dot products, nothing normalised, and a parameter and a penalty of its own."""
+
+    geometry = Geometry("dot", normalize=False)
+
+    def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.slope = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (self.slope * score * (pairs.neg - pairs.pos)).mean()
+
+    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+        return {"slope": (self.slope.square(), 0.5)}
+
+
+def built(loss: str = "normsoftmax", method: str = "detreg", **options: Any) -> Any:
+    with streams.seeded(0, "init", "loss"):
+        if loss == "pulls":
+            base: Loss = Pulls(ComponentConfig(), classes=C, dim=D)
+        else:
+            base = LOSSES[loss](LOSSES[loss].Config(), classes=C, dim=D)
+    if method == "detreg":
+        options = {"flow": FLOW, "activation": "tanh"} | options
+    with streams.seeded(0, "init", "method"):
+        made = METHODS[method](
+            METHODS[method].Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=base,
+            classes=C,
+        ).double()
+    for flow in (getattr(made, "flow1", None), getattr(made, "flow2", None)):
+        if flow is not None and flow.scale is not None:
+            with torch.no_grad():
+                flow.scale.copy_(torch.linspace(-1, 1, D))
+    return made
+
+
+def inputs(n: int = B) -> Tensor:
+    return 2 * torch.randn(n, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+
+
+def step(method: Any, labels: list[int] = LABELS) -> tuple[DetRegState, dict[str, Term]]:
+    slots = torch.tensor(labels)[:, None]
+    state = method(inputs(len(labels)), slots, Progress(), streams.generator(0, "method"))
+    return state, method.terms(state, slots, Progress(), streams.generator(0, "loss"))
+
+
+def compare(method: Any, found: Tensor, expected: Tensor, reaches: int = 2) -> None:
+    """Value, and gradient of every parameter, of which `reaches` at least have one."""
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    leaves = list(method.parameters())
+    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
+    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
+    reached = 0
+    for mine, loops in zip(ours, theirs, strict=True):
+        if mine is None or loops is None:
+            assert mine is None or not mine.any()
+            assert loops is None or not loops.any()
+            continue
+        reached += bool(mine.abs().sum() > 0)
+        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
+    assert reached >= reaches
+
+
+def flow_input(method: Any) -> Tensor:
+    z = inputs() @ method.head.weight.T + method.head.bias
+    return {"tanh": torch.tanh, "relu": lambda v: torch.clamp(v, min=0)}[method.options.activation](
+        z
+    )
+
+
+def expected_r(method: Any, flow: Any, **augmentation: Any) -> Tensor:
+    z = flow_input(method)
+    points = [*z, *oracle.augmented(z, LABELS, method.epsilon, **augmentation)]
+    options = method.options
+    return oracle.r_of_set(oracle.layers_of(flow), points, options.spectrum, options.across)
+
+
+# --- the terms by loops ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["realnvp", "nice", "glow"])
+@pytest.mark.parametrize("across", ["sum", "mean", "product"])
+def test_r_by_loops(kind: str, across: str) -> None:
+    method = built(flow=FLOW | {"kind": kind}, across=across)
+    _, terms = step(method)
+    reaches = 1 if kind == "nice" else 10  # the scaling of a branch alone, which is nice's R
+    compare(method, terms["r1"].value, expected_r(method, method.flow1), reaches)
+    compare(method, terms["r2"].value, expected_r(method, method.flow2), reaches)
+    state, _ = step(method)
+    assert not torch.allclose(state.query, state.second), "each flow has its own start"
+
+
+@pytest.mark.parametrize("kind", ["realnvp", "nice", "glow"])
+@pytest.mark.parametrize("across", ["sum", "mean", "product"])
+def test_singular_reading_by_loops(kind: str, across: str) -> None:
+    method = built(flow=FLOW | {"kind": kind}, across=across, spectrum="singular")
+    _, terms = step(method)
+    compare(method, terms["r1"].value, expected_r(method, method.flow1))
+    other = built(flow=FLOW | {"kind": kind}, across=across)
+    assert not torch.allclose(step(other)[1]["r1"].value, terms["r1"].value, rtol=1e-3)
+
+
+@pytest.mark.parametrize("proxies", ["shared", "own"])
+def test_both_metric_losses_by_loops(proxies: str) -> None:
+    method = built(proxies=proxies)
+    _, terms = step(method)
+    z, sets = flow_input(method), [{y} for y in LABELS]
+    for name, flow, loss in (
+        ("metric", method.flow1, method.loss),
+        ("metric2", method.flow2, method.second_loss or method.loss),
+    ):
+        layers = oracle.layers_of(flow)
+        out = torch.stack([oracle.through(layers, row) for row in z])
+        expected = loss_oracle.normsoftmax(out, loss.weights, sets, 0.05)
+        compare(method, terms[name].value, expected)
+
+
+def test_weights_are_lambda_1_and_minus_lambda_2() -> None:
+    _, terms = step(built(lambda1=0.3, lambda2=0.7))
+    weights = {name: term.weight for name, term in terms.items()}
+    assert weights == {"metric": 1.0, "metric2": 1.0, "r1": 0.3, "r2": -0.7}
+
+
+# --- augmented points --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("printed", [False, True])
+def test_augmented_points_by_loops(rank: int, printed: bool) -> None:
+    kind = "printed" if printed else "between"
+    method = built(augmentation=kind, neighbour=rank, epsilon=0.3)
+    z = flow_input(method)
+    points, valid = method._augmented(z, torch.tensor(LABELS)[:, None])
+    expected = oracle.augmented(z, LABELS, 0.3, rank=rank, printed=printed)
+    assert len(expected) == (5 if rank == 1 else 3)
+    torch.testing.assert_close(points[valid > 0], torch.stack(expected))
+    _, terms = step(method)
+    compare(method, terms["r1"].value, expected_r(method, method.flow1, rank=rank, printed=printed))
+
+
+def test_the_default_point_lies_between_and_the_printed_one_beyond() -> None:
+    z = torch.tensor([[0.0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0]], dtype=torch.float64)
+    labels = torch.zeros(2, 1, dtype=torch.int64)
+    between, _ = built(epsilon=0.25)._augmented(z, labels)
+    beyond, _ = built(epsilon=0.25, augmentation="printed")._augmented(z, labels)
+    assert between[:, 0].tolist() == [0.25, 0.75]
+    assert beyond[:, 0].tolist() == [-0.25, 1.25]
+    whole, _ = built(epsilon=1.0)._augmented(z, labels)
+    assert torch.equal(whole, z.flip(0))
+
+
+def test_no_neighbour_no_point() -> None:
+    """With all classes apart, and with too high a rank, R is that of the items alone."""
+    alone = list(range(C))
+    assert math.isnan(float(observed_of(built(), alone)["r1_augmented"]))
+    assert observed_of(built(), alone)["with_neighbour"] == 0
+    expected = step(built(augmentation="none"), alone)[1]
+    for options in ({}, {"neighbour": 3}, {"neighbour": 100}):
+        found = step(built(**options), alone)[1]
+        for name in ("metric", "r1", "r2"):
+            torch.testing.assert_close(found[name].value, expected[name].value)
+
+
+def test_a_set_of_labels_has_neighbours_where_the_sets_meet() -> None:
+    z = torch.tensor([[0.0] * 5, [1.0] * 5, [3.0] * 5], dtype=torch.float64)
+    labels = torch.tensor([[0, 1], [2, -1], [1, 3]])
+    points, valid = built(epsilon=0.5)._augmented(z, labels)
+    assert valid.tolist() == [1, 0, 1]
+    assert points[:, 0].tolist() == [1.5, 1.0, 1.5]
+
+
+def test_the_metric_loss_sees_no_augmented_point() -> None:
+    one, other = step(built()), step(built(augmentation="none"))
+    assert one[0].query.shape == (B, D)
+    for name in ("metric", "metric2"):
+        torch.testing.assert_close(one[1][name].value, other[1][name].value)
+    assert not torch.equal(one[1]["r1"].value, other[1]["r1"].value)
+
+
+# --- R -----------------------------------------------------------------------------------------
+
+
+def test_r_of_an_identity_flow_is_log_2_a_layer() -> None:
+    for kind, layers in (("realnvp", 3), ("glow", 6)):
+        flow = {"depth": 3, "width": 4, "identity": True, "kind": kind}
+        for across, times in (("sum", layers), ("mean", 1), ("product", 1)):
+            _, terms = step(built(flow=flow, across=across))
+            assert terms["r1"].value.item() == pytest.approx(times * math.log(2), rel=1e-12)
+
+
+def test_nice_needs_its_scaling() -> None:
+    """Without it R is constant, and has no gradient."""
+    bare = {"depth": 3, "width": 4, "kind": "nice", "scaling": False}
+    method = built(flow=bare)
+    _, terms = step(method)
+    assert terms["r1"].value.item() == pytest.approx(3 * math.log(2), rel=1e-12)
+    assert not terms["r1"].value.requires_grad
+    scaled = built(flow=bare | {"scaling": None})
+    (gradient,) = torch.autograd.grad(step(scaled)[1]["r1"].value, [scaled.flow1.scale])
+    assert gradient.abs().min() > 0
+
+
+def test_maximised_r_is_bounded_by_the_clamp() -> None:
+    method = built(loss="pulls", second_metric=False, lambda1=0.0, lambda2=1.0)
+    optimiser = torch.optim.Adam(method.flow2.parameters(), lr=0.3)
+    first = step(method)[1]["r2"].value.item()
+    for _ in range(200):
+        optimiser.zero_grad()
+        (-step(method)[1]["r2"].value).backward()
+        optimiser.step()
+    value = step(method)[1]["r2"].value.item()
+    # Real-NVP of 3 couplings on 5 dimensions (3, 2, 3 active) and the scaling on all.
+    top = math.log(1 + math.exp(2 * 0.636 * math.pi / 2))
+    bound = ((3 + 2 + 3 + 5) * top + (2 + 3 + 2) * math.log(2)) / D
+    assert first < 0.8 * bound
+    assert 0.9 * bound < value < bound
+
+
+def test_jacobians_are_autograds() -> None:
+    for kind in ("realnvp", "nice", "glow"):
+        flow = built(flow=FLOW | {"kind": kind}).flow1
+        x = inputs()[:, :D]
+        whole = flow_jacobian(flow, x)
+        each = layer_jacobians(flow, x)
+        assert len(each) == len(flow.couplings) + 1
+        for i in range(len(x)):
+            expected = torch.autograd.functional.jacobian(lambda v, f=flow: f(v).z, x[i])
+            torch.testing.assert_close(whole[i], expected)
+            det = torch.stack([m if m.dim() == 2 else m[i] for m in each]).det().prod()
+            torch.testing.assert_close(det.log(), flow(x[i]).log_det)
+
+
+def test_diagonal_r_counts_the_passive_half() -> None:
+    flow = built().flow1
+    found = flow(inputs()[:, :D])
+    mean, total = diagonal_r(found, "mean"), diagonal_r(found, "sum")
+    torch.testing.assert_close(total, 4 * mean)
+    assert [s.shape[-1] for s in found.log_scales] == [3, 2, 3, 5]
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def test_one_branch_only() -> None:
+    method = built(dueling=False)
+    assert method.flow2 is None
+    state, terms = step(method)
+    assert state.second is None
+    assert list(terms) == ["metric", "r1"]
+    both = step(built())[1]
+    assert torch.equal(terms["metric"].value, both["metric"].value), "branch 1 starts alike"
+    assert torch.equal(terms["r1"].value, both["r1"].value)
+
+
+def test_second_branch_without_a_metric_loss() -> None:
+    method = built(second_metric=False)
+    _, terms = step(method)
+    assert list(terms) == ["metric", "r1", "r2"]
+
+
+def test_proxies_shared_or_own() -> None:
+    shared, own = built(), built(proxies="own")
+    assert shared.second_loss is None
+    assert torch.equal(own.second_loss.weights, own.loss.weights)
+    assert own.second_loss.weights is not own.loss.weights
+    for method, reaches in ((shared, True), (own, False)):
+        value = step(method)[1]["metric2"].value
+        (gradient,) = torch.autograd.grad(value, [method.loss.weights], allow_unused=True)
+        assert (gradient is not None) == reaches
+    proxies = [p for g in own.param_groups("main") if g.role == "proxies" for p in g.params]
+    assert len(proxies) == 2
+    both = step(built("pulls", proxies="own"))[1]
+    assert list(both) == ["metric", "slope", "metric2", "slope2", "r1", "r2"]
+    assert both["slope2"].weight == 0.5
+    assert list(step(built("pulls"))[1]) == ["metric", "slope", "metric2", "r1", "r2"]
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "tanh", "none"])
+def test_activation_stands_between_head_and_flow(activation: str) -> None:
+    method = built(activation=activation, flow={"depth": 0}, normalize=False, loss="pulls")
+    z = method.head(inputs())
+    expected = {
+        "relu": z.clamp_min(0),
+        "leaky_relu": torch.where(z > 0, z, 0.01 * z),
+        "tanh": z.tanh(),
+        "none": z,
+    }[activation]
+    torch.testing.assert_close(step(method)[0].query, expected)
+
+
+def test_l2_after_the_flow() -> None:
+    for options, unit in (({}, True), ({"normalize": False}, False)):
+        method = built("pulls", **options)
+        z = torch.stack(
+            [oracle.through(oracle.layers_of(method.flow1), x) for x in flow_input(method)]
+        )
+        norm = z.norm(dim=1, keepdim=True)
+        expected = z / norm if unit else z
+        torch.testing.assert_close(step(method)[0].query, expected)
+        torch.testing.assert_close(method.embed(inputs()), expected)
+
+
+def test_retrieval_uses_the_first_branch() -> None:
+    method = built()
+    expected = torch.nn.functional.normalize(method.flow1(flow_input(method)).z, dim=-1)
+    torch.testing.assert_close(method.embed(inputs()), expected)
+    with torch.no_grad():
+        for parameter in method.flow2.parameters():
+            parameter.zero_()
+    torch.testing.assert_close(method.embed(inputs()), expected)
+
+
+def observed_of(method: Any, labels: list[int] = LABELS) -> dict[str, Tensor]:
+    step(method, labels)
+    found: dict[str, Tensor] = method.observed()
+    return found
+
+
+def test_what_is_observed() -> None:
+    method = built(epsilon=0.3)
+    found = observed_of(method)
+    assert found["with_neighbour"] == pytest.approx(5 / 7)
+    z, layers = flow_input(method), oracle.layers_of(method.flow1)
+    for name, points in (
+        ("r1_items", list(z)),
+        ("r1_augmented", oracle.augmented(z, LABELS, 0.3)),
+    ):
+        expected = oracle.r_of_set(layers, points, "diagonal", "sum")
+        torch.testing.assert_close(found[name], expected.detach())
+    expected = method.flow2(z).log_det.mean() / D
+    torch.testing.assert_close(found["r2_log_det"], expected.detach())
+    assert not any(value.requires_grad for value in found.values())
+    assert "r2_items" not in observed_of(built(dueling=False))
+
+
+# --- neutral -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pulls"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        DetReg.NEUTRAL,
+        DetReg.NEUTRAL | {"flow": {"depth": 12, "width": 8, "identity": True}},
+        DetReg.NEUTRAL | {"dueling": True, "second_metric": False, "lambda2": 0.0},
+    ],
+    ids=["depth 0", "identity start", "idle second branch"],
+)
+def test_neutral_is_the_plain_loss_bit_for_bit(loss: str, options: dict[str, Any]) -> None:
+    plain, neutral = built(loss, "plain"), built(loss, **options)
+    slots = torch.tensor(LABELS)[:, None]
+    found = []
+    for method in (plain.float(), neutral.float()):
+        x = inputs().float()
+        state = method(x, slots, Progress(), streams.generator(0, "method"))
+        terms = method.terms(state, slots, Progress(), streams.generator(0, "loss"))
+        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
+        total = sum(torch.tensor(t.weight) * t.value for t in terms.values())
+        total.backward()
+        grads = [method.head.weight.grad, method.head.bias.grad]
+        grads += [p.grad for p in method.loss.parameters()]
+        found.append([total, terms["metric"].value, method.embed(x), method.head.weight, *grads])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"neighbour": 4}, r"method\.neighbour below training\.per_class \(4\), not 4"),
+        ({"epsilon": 1.5}, "less than or equal to 1"),
+        ({"lambda1": -0.1}, "greater than or equal to 0"),
+        ({"flow": {"depth": 65}}, "less than or equal to 64"),
+    ],
+)
+def test_refused_at_plan_time(method: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        TrialConfig(method={"name": "detreg", **method})
+
+
+def test_a_rank_that_no_batch_has_is_no_fault_without_augmentation() -> None:
+    TrialConfig(method={"name": "detreg", "neighbour": 4, "augmentation": "none"})
+    TrialConfig(method={"name": "detreg", "neighbour": 4}, training={"per_class": 1})

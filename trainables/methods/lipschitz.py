@@ -1,0 +1,60 @@
+"""DetReg's R: how much a flow stretches at a point, in each reading of the paper.
+
+Shape legend: N items · D dimensions · L layers.
+
+    R(x) = 1/D Σ_i log(λ_i + 1)                                                 Eq. 7 and 10
+
+λ_i of a layer: with spectrum "diagonal" the entries of its Jacobian's diagonal (Eq. 10), which
+are e^s for scaled dimensions and 1 for all others; with "singular" its singular values (Eq. 7).
+
+Across layers: "sum" adds the R of all layers, as Lemma 1 multiplies their constants; "mean"
+divides that by L, which keeps R's size when the depth changes; "product" has one R, of the
+product of layer diagonals along each dimension, or of the singular values of the whole flow.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables.flows import Flow, Flowed
+from trainables.flows.jacobian import flow_jacobian, layer_jacobians
+
+Across = Literal["sum", "mean", "product"]
+
+
+def diagonal_r(found: Flowed, across: Across) -> Tensor:
+    """R from the layers' diagonals, [N]; free beside the flow's forward pass.
+
+    A flow without layers gives 0, and log 2 with "product".
+    """
+    dim = found.z.shape[-1]
+    if across == "product":
+        return F.softplus(found.log_diagonal).mean(-1)
+    total = found.z.new_zeros(found.z.shape[:-1])
+    for log_scale in found.log_scales:
+        ones = dim - log_scale.shape[-1]  # passive dimensions, whose entry is 1
+        total = total + (F.softplus(log_scale).sum(-1) + ones * math.log(2)) / dim
+    return total / max(len(found.log_scales), 1) if across == "mean" else total
+
+
+def singular_r(flow: Flow, x: Tensor, across: Across) -> Tensor:
+    """R from exact singular values at x[N, D], [N], with gradients to flow and x.
+
+    Cost: N · L decompositions of D × D ("product": N), and a backward pass for every row of every
+    Jacobian. Of 128 items with their augmented points, 12 layers of width 64, one busy CPU
+    thread, forward and backward, per branch and step: 0.13 s at D = 8, 0.35 s at 16, 4 s at 64
+    ("product": 1.1 s at 64). At D = 512 one item and layer takes 0.1 s: minutes a step.
+    """
+    if across == "product":
+        singular = torch.linalg.svdvals(flow_jacobian(flow, x))
+        return torch.log1p(singular).mean(-1)
+    total = x.new_zeros(x.shape[:-1])
+    jacobians = layer_jacobians(flow, x)
+    for jacobian in jacobians:
+        total = total + torch.log1p(torch.linalg.svdvals(jacobian)).mean(-1)
+    return total / max(len(jacobians), 1) if across == "mean" else total
