@@ -183,19 +183,14 @@ class Method(nn.Module):
         """
         return {}
 
-    def metric(
-        self,
-        query: Tensor,
-        labels: Tensor,
-        generator: torch.Generator,
-        *,
-        loss: Loss | None = None,
-    ) -> Tensor:
-        """The base loss of `query[..., B, E]`, against its references or the batch itself.
+    def metric(self, query: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+        """The base loss of `query[..., B, E]`, against its references or the batch itself."""
+        return self.metric_of(self.loss, query, labels, generator)
 
-        loss: another one of the same kind, for a method whose branches have one each.
-        """
-        loss = self.loss if loss is None else loss
+    def metric_of(
+        self, loss: Loss, query: Tensor, labels: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """The same of any loss, for a method whose branches have one each."""
         references = loss.references()
         if references is None:
             itself = torch.arange(query.shape[-2], device=query.device)
