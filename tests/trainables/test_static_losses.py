@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from trainables import streams
@@ -31,17 +32,30 @@ DVML_READINGS = {
     "reconstruction": "norm",
     "target": "attached",
 }
+NIR_READINGS = {
+    "reading": "code",
+    "f": "softplus",
+    "scale": "t",
+    "negative_pairs": "separate",
+    "synthetic": "match",
+}
 METHODS = [
     {"name": "plain"},
     {"name": "ddml"},
     {"name": "ddml", **OTHER_READINGS},
     {"name": "dvml", "samples": 3},
     {"name": "dvml", "samples": 3, **DVML_READINGS},
+    {"name": "nir"},
+    {"name": "nir", **NIR_READINGS},
+    {"name": "nir", "negative_pairs": "difference", "synthetic": "generate"},
 ]
 
 
 def built(method: dict[str, Any], loss: str) -> tuple[Method, Any]:
-    config = TrialConfig(method=method, loss={"name": loss}, embedding={"dim": D})
+    try:
+        config = TrialConfig(method=method, loss={"name": loss}, embedding={"dim": D})
+    except ValidationError as refused:
+        pytest.skip(f"refused at plan time: {refused.errors()[0]['msg']}")
     network = build_method(config, features=FEATURES, classes=C, seed=0)
     x = torch.randn(B, FEATURES, generator=streams.generator(0, "x"))
     return network, network(x, labels(), Progress(), streams.generator(0, "method"))

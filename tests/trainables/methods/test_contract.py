@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from trainables import streams
 from trainables.config import EmbeddingConfig, TrialConfig
@@ -21,13 +22,19 @@ from trainables.trace import Trace
 FEATURES, D, C = 9, 6, 4
 PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
 
+# A flow makes eight points ever sharper peaks of its density: at a larger step it falls off them.
+RATES = {"nir": 3e-4}
+
 
 def built(method: str, loss: str, **embedding: Any) -> Method:
-    config = TrialConfig(
-        method={"name": method},
-        loss={"name": loss},
-        embedding={"dim": D, **embedding},
-    )
+    try:
+        config = TrialConfig(
+            method={"name": method},
+            loss={"name": loss},
+            embedding={"dim": D, **embedding},
+        )
+    except ValidationError as refused:
+        pytest.skip(f"refused at plan time: {refused.errors()[0]['msg']}")
     return build_method(config, features=FEATURES, classes=C, seed=5)
 
 
@@ -64,7 +71,7 @@ def test_steps_and_every_parameter_gets_a_gradient(method: str, loss: str) -> No
 def test_training_lowers_the_loss(method: str, loss: str) -> None:
     built_method = built(method, loss)
     x = torch.randn(8, FEATURES, generator=streams.generator(0, "x"))
-    optimiser = torch.optim.Adam(built_method.parameters(), lr=1e-2)
+    optimiser = torch.optim.Adam(built_method.parameters(), lr=RATES.get(method, 1e-2))
     values = []
     for step in range(60):
         optimiser.zero_grad()

@@ -1,0 +1,285 @@
+"""NIR's terms against loops over the paper's equations; its readings; its neutral form."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.oracles import losses as loss_oracle
+from tests.oracles import nir as oracle
+from tests.trainables.methods.test_ddml import LABELS, B, C, D, PairLoss, TwoCentres, built, step
+from trainables import streams
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
+from trainables.losses.geometry import score
+from trainables.methods.base import METHODS
+from trainables.methods.nir import LIMIT, NIR, NIRState, exp_with_tangent
+from trainables.trace import Trace
+
+SMALL = {"flow": {"depth": 2, "width": 5, "gain": 1.0}}
+HALF = {"paper": 1.0, "code": 0.5}
+
+
+def nir(loss: str = "proxy_anchor", **options: Any) -> NIR:
+    method: NIR = built("nir", loss, **{**SMALL, **options})
+    return method
+
+
+def residual(method: NIR) -> oracle.Map:
+    return lambda psi, rho: method.flow(psi[None], rho[None]).z[0]
+
+
+def psi_of(method: NIR) -> list[Tensor]:
+    x = torch.randn(B, 7, dtype=torch.float64, generator=streams.generator(0, "x"))
+    return [oracle.unit(z) for z in method.head(3 * x)]
+
+
+def nlls(method: NIR, classes: list[int]) -> list[Tensor]:
+    """Of each sample with the proxy of the class that stands at its place."""
+    proxies = method.loss.references().vectors  # type: ignore[union-attr]
+    half = HALF[method.options.reading]
+    return [
+        oracle.nll(psi, oracle.unit(proxies[c]), residual(method), half)
+        for psi, c in zip(psi_of(method), classes, strict=True)
+    ]
+
+
+def factor(method: NIR) -> float:
+    t = float(method.temperature)
+    return {"none": 1.0, "t": t, "d": t / D}[method.options.scale]
+
+
+def compare(method: NIR, found: Tensor, expected: Tensor, least: int = 4) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    leaves = list(method.parameters())
+    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
+    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
+    reached = 0
+    for pair in zip(ours, theirs, strict=True):
+        mine, loops = (torch.zeros(()) if gradient is None else gradient for gradient in pair)
+        reached += bool(mine.abs().sum() > 0)
+        size = float(loops.abs().max())
+        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-6 * size)
+    assert reached >= least
+
+
+@pytest.mark.parametrize("loss", ["proxy_anchor", "normsoftmax"])
+@pytest.mark.parametrize("reading", ["paper", "code"])
+@pytest.mark.parametrize("f", ["exp", "softplus"])
+@pytest.mark.parametrize(
+    "scale", [{"scale": "none"}, {"scale": "d"}, {"scale": "t", "temperature": 0.3}]
+)
+def test_the_regulariser_by_loops(loss: str, reading: str, f: str, scale: dict[str, Any]) -> None:
+    method = nir(loss, reading=reading, f=f, **scale)
+    _, terms = step(method)
+    expected = oracle.regulariser(nlls(method, LABELS), reading, f, factor(method))
+    compare(method, terms["nir"].value, expected, least=len(list(method.flow.parameters())) + 3)
+
+
+def test_temperature_multiplies_under_d_too() -> None:
+    method = nir(temperature=3.0)
+    _, terms = step(method)
+    expected = oracle.regulariser(nlls(method, LABELS), "paper", "exp", 3 / D)
+    torch.testing.assert_close(terms["nir"].value, expected, rtol=1e-6, atol=0)
+    with pytest.raises(ValidationError, match="a temperature of 1 with scale none, not 3"):
+        NIR.Config(scale="none", temperature=3.0)
+
+
+@pytest.mark.parametrize("reading", ["paper", "code"])
+@pytest.mark.parametrize("kind", ["difference", "separate"])
+def test_negative_pairs_by_loops(kind: str, reading: str) -> None:
+    method = nir(negative_pairs=kind, reading=reading)
+    _, terms = step(method)
+    draw = streams.generator(0, "method")
+    further = torch.randint(1, C, (B,), generator=draw).tolist()
+    others = [(y + k) % C for y, k in zip(LABELS, further, strict=True)]
+    assert not any(y == other for y, other in zip(LABELS, others, strict=True))
+    near, far = nlls(method, LABELS), nlls(method, others)
+    if kind == "difference":
+        both = [a - b for a, b in zip(near, far, strict=True)]
+        expected = oracle.regulariser(both, reading, "exp", 1 / D)
+    else:
+        expected = oracle.regulariser(near, reading, "exp", 1 / D)
+        expected = expected + oracle.regulariser([-x for x in far], reading, "exp", 1 / D)
+    compare(method, terms["nir"].value, expected)
+
+
+def test_every_other_class_is_drawn_and_the_own_never() -> None:
+    seen = set()
+    for n in range(200):
+        draw = torch.randint(1, C, (B,), generator=streams.generator(n, "method")).tolist()
+        seen |= {(y, (y + k) % C) for y, k in zip(LABELS, draw, strict=True)}
+    assert seen == {(y, c) for y in set(LABELS) for c in range(C) if c != y}
+
+
+def test_negative_pairs_need_two_classes() -> None:
+    with pytest.raises(ConfigError, match="one training class"):
+        NIR(
+            NIR.Config(negative_pairs="separate"), features=7, classes=1,
+            embedding=TrialConfig(embedding={"dim": D}).embedding, loss=nir().loss,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("centre", ["nearest", "mean"])
+def test_condition_on_several_centres_by_loops(centre: str) -> None:
+    method = nir("centres", centre=centre)
+    _, terms = step(method)
+    assert isinstance(method.loss, TwoCentres)
+    values = []
+    for psi, y in zip(psi_of(method), LABELS, strict=True):
+        own = [method.loss.centres[2 * y], method.loss.centres[2 * y + 1]]
+        rho = oracle.nearest(psi, own) if centre == "nearest" else oracle.mean(own)
+        values.append(oracle.nll(psi, rho, residual(method), 1.0))
+    compare(method, terms["nir"].value, oracle.regulariser(values, "paper", "exp", 1 / D))
+
+
+def test_no_proxy_backprop() -> None:
+    for given in (True, False):
+        method = nir(proxy_backprop=given)
+        _, terms = step(method)
+        (gradient,) = torch.autograd.grad(
+            terms["nir"].value, [method.loss.proxies], allow_unused=True, retain_graph=True
+        )  # type: ignore[list-item]
+        assert (gradient is not None) == given
+        (head,) = torch.autograd.grad(terms["nir"].value, [method.head.weight])
+        assert head.abs().sum() > 0
+
+
+# Which of (proxies, flow, head) the synthetic term reaches.
+REACHES = {"generate": (True, False, False), "match": (False, True, False),
+           "both": (True, True, False)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(REACHES))
+def test_synthetic_samples_by_loops(kind: str) -> None:
+    method = nir(synthetic=kind, omega=0.5, synthetic_weight=0.4)
+    state, terms = step(method)
+    assert isinstance(state, NIRState) and state.synthetic is not None
+    assert terms["synthetic"].weight == pytest.approx(0.2)
+    draw = streams.generator(0, "method")
+    noise = torch.randn(B, D, generator=draw, dtype=torch.float64)
+    proxies = method.loss.references().vectors  # type: ignore[union-attr]
+    for n, y in enumerate(LABELS):  # the flow maps the sample back to its noise
+        back = residual(method)(state.synthetic[n], oracle.unit(proxies[y]))
+        torch.testing.assert_close(back, noise[n], rtol=1e-9, atol=1e-9)
+    value = terms["synthetic"].value
+    expected = loss_oracle.proxy_anchor(
+        state.synthetic, proxies, [{y} for y in LABELS], alpha=32, margin=0.1
+    )
+    torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+    leaves = [proxies, next(method.flow.parameters()), method.head.weight]
+    found = torch.autograd.grad(value, leaves, allow_unused=True)
+    assert tuple(gradient is not None for gradient in found) == REACHES[kind]
+
+
+def test_generated_samples_teach_proxies_as_real_ones_do() -> None:
+    method = nir(synthetic="generate")
+    state, terms = step(method)
+    proxies = method.loss.references().vectors  # type: ignore[union-attr]
+    (found,) = torch.autograd.grad(terms["synthetic"].value, [proxies])
+    expected = loss_oracle.proxy_anchor(state.synthetic, proxies, [{y} for y in LABELS], 32, 0.1)
+    (loops,) = torch.autograd.grad(expected, [proxies])
+    torch.testing.assert_close(found, loops, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])
+def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
+    found = []
+    for method in (built("plain", loss), nir(loss, **NIR.NEUTRAL)):
+        _, terms = step(method)
+        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
+        total = sum(torch.tensor(t.weight, dtype=torch.float64) * t.value for t in terms.values())
+        total.backward()
+        references = method.loss.references()
+        grads = [method.head.weight.grad, method.head.bias.grad, references.vectors.grad]
+        found.append([total, terms["metric"].value, method.head.weight, *grads])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_omega_weighs_the_metric_loss_with_its_penalties_and_not_the_regulariser() -> None:
+    method = nir("centres", omega=0.25)
+    method.loss.penalty = lambda: {"apart": (torch.tensor(2.0), 0.2)}  # type: ignore[method-assign]
+    _, terms = step(method)
+    weights = {name: term.weight for name, term in terms.items()}
+    assert weights == {"metric": 0.25, "apart": 0.05, "nir": 1.0}
+    _, plain = step(nir("centres", omega=1.0))
+    assert torch.equal(plain["metric"].value, terms["metric"].value)
+
+
+def test_omega_zero_leaves_the_regulariser_alone() -> None:
+    method = nir(omega=0.0)
+    _, terms = step(method)
+    total = Trace(1, 0).add(terms)
+    assert torch.equal(total, terms["nir"].value)
+    total.backward()
+    assert method.loss.proxies.grad.abs().sum() > 0  # type: ignore[union-attr,operator]
+    assert set(method.observed()) == {"nir_gradient", "nll", "log_det"}
+
+
+def test_observed_gradients_are_those_of_the_embedding() -> None:
+    method = nir(omega=0.3, weight=0.7)
+    seen: list[Tensor] = []
+    method.head.register_forward_hook(lambda module, given, z: seen.append(z))
+    _, terms = step(method)
+    parts = {
+        "metric_gradient": 0.3 * terms["metric"].value, "nir_gradient": 0.7 * terms["nir"].value
+    }  # fmt: skip
+    expected = {}
+    for name, part in parts.items():
+        (gradient,) = torch.autograd.grad(part, [seen[0]], retain_graph=True)
+        expected[name] = math.sqrt(float((gradient * gradient).sum()))
+    Trace(1, 0).add(terms).backward()
+    found = method.observed()
+    for name, value in expected.items():
+        assert float(found[name]) == pytest.approx(value, rel=1e-9)
+    ratio = expected["nir_gradient"] / expected["metric_gradient"]
+    assert float(found["nir_to_metric"]) == pytest.approx(ratio, rel=1e-9)
+    mean = sum(x.item() for x in nlls(method, LABELS)) / B
+    assert float(found["nll"]) == pytest.approx(mean, rel=1e-9)
+    assert all(value.dim() == 0 and not value.requires_grad for value in found.values())
+
+
+def test_exponents_beyond_the_limit_keep_a_finite_gradient() -> None:
+    x = torch.tensor([-200.0, -1.0, 0.0, LIMIT, LIMIT + 7, 1e6], requires_grad=True)
+    found = exp_with_tangent(x)
+    assert torch.equal(found[:4], x[:4].exp())
+    steep = math.exp(LIMIT)
+    assert found[4].item() == pytest.approx(8 * steep, rel=1e-6)
+    (gradient,) = torch.autograd.grad(found.sum(), x)
+    assert gradient.square().isfinite().all()
+    torch.testing.assert_close(gradient[1:4], x[1:4].exp())
+    assert gradient[4:].tolist() == pytest.approx([steep, steep], rel=1e-6)
+
+
+def test_losses_without_references_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    LOSSES.load()
+    monkeypatch.setitem(LOSSES._classes, "pair", PairLoss)
+    with pytest.raises(ValueError, match="a loss with proxies or centres for method nir, not pair"):
+        NIR.check(SimpleNamespace(loss=SimpleNamespace(name="pair")))  # type: ignore[arg-type]
+    assert TrialConfig(method={"name": "nir"}, loss={"name": "normsoftmax"})
+
+
+def test_defaults_are_the_papers_flow() -> None:
+    config = METHODS["nir"].Config(flow={"depth": 5})
+    assert (config.flow.kind, config.flow.depth, config.flow.width) == ("glow", 5, 128)  # type: ignore[attr-defined]
+    assert NIR.Config().flow.depth == 8
+
+
+def test_the_flow_is_auxiliary_and_leaves_the_head_alone() -> None:
+    method = nir()
+    roles = {group.role: group.params for group in method.param_groups("main")}
+    assert {id(p) for p in roles["auxiliary"]} == {id(p) for p in method.flow.parameters()}
+    assert torch.equal(method.head.weight, built("plain", "proxy_anchor").head.weight)
+    x = torch.randn(B, 7, dtype=torch.float64)
+    assert torch.equal(method.embed(x), built("plain", "proxy_anchor").embed(x))
+    q, r = torch.randn(3, D), torch.randn(4, D)
+    geometry = method.loss.geometry
+    assert torch.equal(method.score(q, r, geometry), score(q, r, geometry))

@@ -1,0 +1,297 @@
+"""NIR: a flow conditioned on the class's proxy makes each sample's place about it unique.
+
+Shape legend: B batch · F features · D embedding dimensions · C classes · K references per class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field, model_validator
+from torch import Generator, Tensor
+
+from trainables import streams
+from trainables.errors import ConfigError
+from trainables.flows import FlowConfig, build_flow
+from trainables.losses.base import LOSSES, Loss, ParamGroup, make_pairs
+from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.plain import Plain
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import EmbeddingConfig, TrialConfig
+
+# Exponents above go on as a straight line of slope e^30: the term stays finite, and so do the
+# squares of its gradients that Adam keeps in float32, where e^45 would end them.
+LIMIT = 30.0
+
+
+class NIRFlow(FlowConfig):
+    """The paper's flow: 8 two-sided blocks of width 128, conditioned in all of them.
+
+    "Linear layers with 128 nodes" leaves the subnets' depth open: one hidden layer here, in which
+    two linear layers meet; the public code has five blocks of subnets with eight layers.
+    """
+
+    kind: Literal["realnvp", "nice", "glow"] = "glow"
+    depth: int = Field(8, ge=1, le=64)
+    width: int = Field(128, ge=1, le=8192)
+
+
+@dataclass(frozen=True)
+class NIRState(State):
+    """residual: u = τ⁻¹(ψ|ρ) [B, D] and log_det: log|det ∂u/∂ψ| [B]. other_*: the same with the
+    proxy of another class, drawn at random. synthetic: τ(ζ|ρ) [B, D] of ζ ~ N(0, I)."""
+
+    residual: Tensor
+    log_det: Tensor
+    other_residual: Tensor | None = None
+    other_log_det: Tensor | None = None
+    synthetic: Tensor | None = None
+
+
+@METHODS.register("nir")
+class NIR(Plain):
+    """Non-isotropy regularisation (Roth, Vinyals, Akata, CVPR 2022, Eq. 10 and 11):
+
+        L     = f(L_NIR) + ω · L_metric
+        L_NIR = 1/B Σ_i ‖u_i‖² − log|det ∂u_i/∂ψ_i|,   u_i = τ⁻¹(ψ_i | ρ_{y_i}),   f = exp
+
+    ψ is the L2-normalised embedding, ρ the L2-normalised proxy of the sample's class, τ⁻¹ a
+    conditional flow. ω weighs the metric loss, its penalties included, and not the regulariser;
+    `weight` weighs the regulariser, which the paper leaves at 1.
+
+    Terms: "metric", "nir" = f(·), and "synthetic" where asked for. The flow trains with the
+    `auxiliary` learning rate (the paper: × 50, the proxies × 4000). Retrieval uses ψ.
+
+    Observed: `nll` = L_NIR by the reading chosen, `log_det`, the norms over the batch of the
+    gradients with respect to the embedding (before L2) that reach it from either side, each with
+    its weight, as `nir_gradient` and `metric_gradient`, and their ratio `nir_to_metric`.
+
+    Deviations: exponents above 30 are continued as a straight line, so that a bad start neither
+    overflows nor loses its gradient.
+    """
+
+    REVISION = 1
+    NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0, "omega": 1.0}
+
+    class Config(ComponentConfig):
+        """The paper's settings are scale "none" and ω in [0.001, 0.01]; the public code's are
+        reading "code", scale "none" and ω = 0.0075 (CUB), 0.01 (Cars), 0.3 (SOP).
+
+        omega: ω; 0 leaves the regulariser alone. weight: of the regulariser; 0 turns it off.
+        reading: "paper", f(mean_i ‖u_i‖² − log|det|), or "code", mean_i f(½‖u_i‖² − log|det|).
+        f: "exp" or "softplus", of the scaled L_NIR.
+        scale: of L_NIR before f. "none": 1. "t": `temperature`, Table 4's f(·, t). "d":
+            temperature/D. Un-scaled, L_NIR is of the order of D and below 0 after a few steps,
+            so that exp(L_NIR) and its gradient vanish: see the README for a measurement.
+        proxy_backprop: whether the proxies get L_NIR's gradient too.
+        centre: of several references per class, the flow is conditioned on the "nearest" to
+            the sample, or on their "mean"; each L2-normalised.
+        negative_pairs: L_NIR of a sample with the proxy of another class, drawn anew for each
+            sample and step, is maximised (Table 4, which gives no equation): "difference",
+            f(L⁺ − L⁻), or "separate", f(L⁺) + f(−L⁻).
+        synthetic: Table 5. One ψˢ = τ(ζ|ρ_y) for each sample of the batch enters the metric
+            loss. "generate": ψˢ detached, proxies learn. "match": proxies detached, also as the
+            condition, so that the flow learns alone. "both": neither detached.
+        synthetic_weight: of that term, times ω; the paper does not state one.
+        flow: see `NIRFlow`.
+        """
+
+        name: Literal["nir"] = "nir"
+        omega: float = Field(0.01, ge=0)
+        weight: float = Field(1.0, ge=0)
+        reading: Literal["paper", "code"] = "paper"
+        f: Literal["exp", "softplus"] = "exp"
+        scale: Literal["none", "d", "t"] = "d"
+        temperature: float = Field(1.0, gt=0, le=1000)
+        proxy_backprop: bool = True
+        centre: Literal["nearest", "mean"] = "nearest"
+        negative_pairs: Literal["none", "difference", "separate"] = "none"
+        synthetic: Literal["none", "generate", "match", "both"] = "none"
+        synthetic_weight: float = Field(1.0, ge=0)
+        flow: NIRFlow = NIRFlow()
+
+        @model_validator(mode="after")
+        def scaled(self) -> NIR.Config:
+            if self.scale == "none" and self.temperature != 1:
+                raise ValueError(
+                    f"a temperature of 1 with scale none, not {self.temperature:g}: scale t uses it"
+                )
+            return self
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        name = trial.loss.name  # type: ignore[attr-defined]
+        if LOSSES[name].references is Loss.references:
+            raise ValueError(
+                f"a loss with proxies or centres for method nir, not {name}: the flow is "
+                "conditioned on the proxy of the sample's class"
+            )
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        features: int,
+        embedding: EmbeddingConfig,
+        loss: Loss,
+        classes: int,
+    ) -> None:
+        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+        if config.negative_pairs != "none" and classes < 2:
+            raise ConfigError(
+                "method.negative_pairs", f"{config.negative_pairs!r} with one training class",
+                "two classes or more", "Take none, or more classes",
+            )  # fmt: skip
+        self.omega: float | Tensor = config.omega
+        self.weight: float | Tensor = config.weight
+        self.temperature: float | Tensor = config.temperature
+        self.synthetic_weight: float | Tensor = config.synthetic_weight
+        self.options = config
+        with streams.part("nir.flow"):
+            self.flow = build_flow(config.flow, dim=embedding.dim, condition_dim=embedding.dim)
+        self._watched: dict[str, Tensor] = {}
+
+    def forward(
+        self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
+    ) -> NIRState:
+        z: Tensor = self.head(features)
+        self._watched = {}
+        query, own = self._branch(z, "metric_gradient"), self._branch(z, "nir_gradient")
+        psi, classes = F.normalize(own, dim=-1), labels[:, 0]
+        condition = self._condition(psi, classes)
+        flowed = self.flow(psi, condition)
+        other_residual = other_log_det = None
+        if self.options.negative_pairs != "none":
+            further = torch.randint(
+                1, self.classes, classes.shape, generator=generator, device=classes.device
+            )
+            others = self._condition(psi, (classes + further) % self.classes)
+            other = self.flow(psi, others)
+            other_residual, other_log_det = other.z, other.log_det
+        return NIRState(
+            query=query,
+            residual=flowed.z,
+            log_det=flowed.log_det,
+            other_residual=other_residual,
+            other_log_det=other_log_det,
+            synthetic=self._synthetic(condition, generator),
+        )
+
+    def terms(
+        self, state: State, labels: Tensor, progress: Progress, generator: Generator
+    ) -> dict[str, Term]:
+        assert isinstance(state, NIRState)
+        found = {
+            name: Term(value, weight * self.omega)
+            for name, (value, weight) in super().terms(state, labels, progress, generator).items()
+        }
+        found["nir"] = Term(self._regulariser(state), self.weight)
+        if state.synthetic is not None:
+            value = self._of_synthetic(state.synthetic, labels, generator)
+            found["synthetic"] = Term(value, self.omega * self.synthetic_weight)
+        return found
+
+    def observed(self) -> dict[str, Tensor]:
+        found = dict(self._watched)
+        if {"nir_gradient", "metric_gradient"} <= found.keys():
+            found["nir_to_metric"] = found["nir_gradient"] / found["metric_gradient"]
+        return found
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        return [
+            *super().param_groups(phase),
+            ParamGroup("auxiliary", list(self.flow.parameters())),
+        ]
+
+    def _branch(self, z: Tensor, name: str) -> Tensor:
+        """z, with the norm of the gradient that comes back through this branch watched."""
+        branch = z.view_as(z)
+        if branch.requires_grad:
+            watched = self._watched
+
+            def note(gradient: Tensor) -> None:
+                watched[name] = torch.linalg.vector_norm(gradient.detach())
+
+            branch.register_hook(note)  # type: ignore[no-untyped-call]
+        return branch
+
+    def _condition(self, psi: Tensor, classes: Tensor) -> Tensor:
+        """The reference of each class that its sample is conditioned on, [B, D], of unit length."""
+        references = self.loss.references()
+        assert references is not None
+        unit = F.normalize(references.vectors, dim=-1)
+        if references.per_class == 1:
+            chosen = unit[classes]
+        else:
+            own = unit.view(self.classes, references.per_class, -1)[classes]  # [B, K, D]
+            if self.options.centre == "nearest":
+                nearest = (own @ psi[:, :, None]).argmax(1, keepdim=True)  # [B, 1, 1]
+                chosen = own.take_along_dim(nearest, 1).squeeze(1)
+            else:
+                chosen = F.normalize(own.mean(1), dim=-1)
+        return chosen if self.options.proxy_backprop else chosen.detach()
+
+    def _synthetic(self, condition: Tensor, generator: Generator) -> Tensor | None:
+        kind = self.options.synthetic
+        if kind == "none":
+            return None
+        noise = torch.randn(
+            condition.shape, generator=generator, device=condition.device, dtype=condition.dtype
+        )
+        made: Tensor
+        if kind == "generate":
+            with torch.no_grad():
+                made = self.flow.inverse(noise, condition)
+            return made
+        made = self.flow.inverse(noise, condition.detach() if kind == "match" else condition)
+        return made
+
+    def _of_synthetic(self, synthetic: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+        """The metric loss of synthetic samples; for "match" its references are fixed."""
+        if self.options.synthetic != "match":
+            return self.metric(synthetic, labels, generator)
+        references = self.loss.references()
+        assert references is not None
+        fixed = self.as_query(references.vectors.detach())
+        score = self.score(synthetic, fixed, self.loss.geometry)
+        pairs = make_pairs(labels, references.labels)
+        value: Tensor = self.loss(score, pairs, generator=generator)
+        return value
+
+    def _regulariser(self, state: NIRState) -> Tensor:
+        nll = self._nll(state.residual, state.log_det)
+        self._watched["nll"] = nll.detach().mean()
+        self._watched["log_det"] = state.log_det.detach().mean()
+        if state.other_residual is None or state.other_log_det is None:
+            return self._grown(nll)
+        other = self._nll(state.other_residual, state.other_log_det)
+        if self.options.negative_pairs == "difference":
+            return self._grown(nll - other)
+        return self._grown(nll) + self._grown(-other)
+
+    def _nll(self, residual: Tensor, log_det: Tensor) -> Tensor:
+        """Each sample's negative log-likelihood [B], without constants: they are left out in
+        Eq. 10 too."""
+        squares = residual.square().sum(-1)
+        return (squares if self.options.reading == "paper" else 0.5 * squares) - log_det
+
+    def _grown(self, nll: Tensor) -> Tensor:
+        """f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
+        scaled = nll.mean() if self.options.reading == "paper" else nll
+        if self.options.scale != "none":
+            scaled = self.temperature * scaled
+        if self.options.scale == "d":
+            scaled = scaled / self.flow.dim
+        grown = exp_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)
+        return grown.mean()
+
+
+def exp_with_tangent(x: Tensor) -> Tensor:
+    """e^x up to x = 30, from there on the tangent e^30 (1 + x − 30)."""
+    low = x.clamp(max=LIMIT)
+    return low.exp() * (1 + (x - low))
