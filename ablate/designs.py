@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ablate.compare import Compare, Variant
 from ablate.components import AddOne, Components, LeaveOneOut
@@ -43,6 +43,14 @@ class Search(StudyBase):
     startup: int = Field(8, ge=1)
     scheduler: Scheduler | None = None
     space: dict[str, Axis] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def not_raced(self) -> Search:
+        if self.race is not None:
+            raise ValueError(
+                "a scheduler rather than a race in a search, whose rounds wait for every seed"
+            )
+        return self
 
     fixed: ClassVar[bool] = False
 

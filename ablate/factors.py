@@ -84,6 +84,8 @@ class Grid(StudyBase):
 
     @model_validator(mode="after")
     def bounded(self) -> Grid:
+        if self.race is not None and self.scheduler is not None:
+            raise ValueError("either a race or a scheduler, not both")
         check_factors(dict(self.grid), "grid")
         _bounded(math.prod(map(len, self.grid.values())))
         return self

@@ -353,7 +353,7 @@ class Plan:
             studies[name] = {
                 k: v for k, v in dump.items()
                 if k not in ("title", "seeds", "evaluate", "metrics")
-                and not (k == "scheduler" and v is None)
+                and not (k in ("scheduler", "race") and v is None)
             }  # fmt: skip
         top = expand(self._top.values, "--set")
         return {

@@ -16,6 +16,7 @@ from ablate.designs import Arm, Around, Compare, Search
 from ablate.layers import has, lookup
 from ablate.ledger import Ledger
 from ablate.plan import Cell, Plan
+from ablate.racing import Racing
 from ablate.schedule import Schedule
 from ablate.scheduling import STOP, Decision
 from ablate.search import Told, propose
@@ -122,6 +123,11 @@ class Progression:
             for name, study in plan.spec.studies.items()
             if getattr(study, "scheduler", None) is not None
         }
+        self.races = {
+            name: Racing(self, name, study.race)
+            for name, study in plan.spec.studies.items()
+            if study.race is not None
+        }
         self.running: set[str] = set()  # trials of this driver that are under way
         self._best: dict[str, Best | None] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
@@ -179,6 +185,11 @@ class Progression:
 
     def _fixed(self, state: StudyState) -> list[Cell]:
         found: list[Cell] = []
+        race = self.races.get(state.name)
+        if race is not None:
+            found = race.fresh(state)
+            state.cells = sorted([*state.cells, *found], key=lambda cell: (cell.idx, cell.seed))
+            return found
         if len(state.cells) == state.size:  # asked after every trial
             return found
         for idx, point in enumerate(self.plan.spec.studies[state.name].listed):
@@ -256,7 +267,10 @@ class Progression:
         """Of a complete study; None where every cell failed. Ties go to the lowest index."""
         if name not in self._best:
             by_idx: dict[int, list[Cell]] = {}
+            dropped = self.races[name].dropped if name in self.races else {}
             for cell in self.studies[name].cells:
+                if cell.idx in dropped:
+                    continue
                 by_idx.setdefault(cell.idx, []).append(cell)
             found: Best | None = None
             for idx in sorted(by_idx):

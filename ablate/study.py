@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
 
 MAX_CELLS = 10_000
@@ -75,6 +76,7 @@ class Point:
 class StudyBase(SpecPart):
     """What all designs share.
 
+    race: end repeats over seeds early where a cell is clearly worse (`ablate/racing.py`).
     evaluate: the splits read of each finished trial.
     metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
         finished before is evaluated again and not trained.
@@ -83,6 +85,7 @@ class StudyBase(SpecPart):
     title: str = ""
     trial: dict[str, Any] = {}
     seeds: Seeds | None = None
+    race: Race | None = None
     evaluate: tuple[Literal["val", "test"], ...] = ()
     metrics: tuple[str, ...] = ()
     around: tuple[Around, ...] = ()
