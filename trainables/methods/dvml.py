@@ -122,6 +122,12 @@ class DVML(Plain):
                     f"for the plain loss, or phase1 to {2 - phase} to leave the phase out"
                 )
 
+    @classmethod
+    def own_scores(cls, config: ComponentConfig) -> bool:
+        """A loss that takes embeddings cannot be told to leave out pairs of one image."""
+        assert isinstance(config, cls.Config)
+        return config.generated == "pooled" and config.same_image == "excluded"
+
     def __init__(
         self,
         config: Config,
