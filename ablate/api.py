@@ -45,6 +45,7 @@ class Options:
     address: str | None = None
     budget: float | None = None
     retry_failed: bool = False
+    force: bool = False
     tracking_uri: str | None = None
     track: bool = True
     report: bool = True
@@ -130,6 +131,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
         address=options.address,
         budget=options.budget,
         retry_failed=options.retry_failed,
+        force=options.force,
         tracking_uri=options.store if options.track else None,
         checkpoint_seconds=options.checkpoint_seconds,
         provenance={**provenance(), "study_order": list(plan.spec.studies)},

@@ -100,6 +100,10 @@ def parser() -> argparse.ArgumentParser:
         "--retry-failed", action="store_true", help="run trials again whose failure is recorded"
     )
     run.add_argument(
+        "--force", action="store_true",
+        help="forget what is known of this sweep's trials, and train them all again",
+    )  # fmt: skip
+    run.add_argument(
         "--checkpoint-seconds",
         metavar="TIME",
         help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
@@ -110,10 +114,13 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
     ledger = commands.add_parser("ledger", help="what an output folder's ledger knows")
     ledger.add_argument(
-        "action", nargs="?", choices=("ls", "show", "replay"), default="ls",
-        help="ls: counts, sweeps and failures; show TRIAL; replay [SWEEP]: write to MLflow what it "
-        "lacks, when no run is under way",
+        "action", nargs="?", choices=("ls", "show", "export", "replay"), default="ls",
+        help="ls: counts, sweeps and failures; show TRIAL; export [SWEEP]: a row per trial and "
+        "cell; replay [SWEEP]: write to MLflow what it lacks, when no run is under way",
     )  # fmt: skip
+    ledger.add_argument(
+        "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
+    )
     ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep id")
     ledger.add_argument("--tracking-uri", help="replay: the MLflow store (default: in --out)")
     _out(ledger)
@@ -171,6 +178,7 @@ def options(args: argparse.Namespace) -> Options:
         address=args.address,
         budget=None if limit is None else budget(limit),
         retry_failed=getattr(args, "retry_failed", False),
+        force=getattr(args, "force", False),
         tracking_uri=args.tracking_uri,
         report=not getattr(args, "no_report", False),
         checkpoint_seconds=seconds(interval, "--checkpoint-seconds"),

@@ -129,6 +129,11 @@ def ledger(args: argparse.Namespace) -> int:
     path = _ledger_path(args.out)
     if args.action == "replay":
         return _replay(path, args)
+    if args.action == "export":
+        from ablate.export import export
+
+        export(path, args.name, None if args.to is None else Path(args.to))
+        return 0
     with Ledger(path) as facts:
         if args.action == "show":
             _show(facts, args.name)

@@ -7,6 +7,7 @@ result is used.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,7 @@ class Dispatch:
     notify: Callable[[str], None] = lambda _: None
     deadline: float | None = None
     retry_failed: bool = False
+    force: bool = False
 
     stopping: bool = False
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -112,7 +114,10 @@ class Dispatch:
             claim = self.ledger.claim(
                 trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
                 retry_failed=self.retry_failed and trial_id not in self._retried,
+                force=self.force and trial_id not in self._retried,
             )  # fmt: skip
+            if claim == "mine" and self.force and trial_id not in self._retried:
+                shutil.rmtree(self.settings.trials / trial_id, ignore_errors=True)
         self._retried.add(trial_id)
         if claim == "busy":
             self._waiting[trial_id] = time.monotonic()

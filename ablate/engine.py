@@ -57,6 +57,7 @@ class Settings:
     address: str | None = None
     budget: float | None = None
     retry_failed: bool = False
+    force: bool = False
     tracking_uri: str | None = None
     checkpoint_seconds: float = 10.0
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -122,12 +123,15 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             dispatch = Dispatch(
                 Progression(
                     plan,
-                    Facts(ledger, settings.evaluator, retry_failed=settings.retry_failed),
+                    Facts(
+                        ledger, settings.evaluator,
+                        retry_failed=settings.retry_failed, force=settings.force,
+                    ),
                     record=True,
                 ),
                 ledger, owner, plan.sweep_id, settings.jobs(plan),
                 notify=tracker.notify if tracker else lambda _: None,
-                deadline=deadline, retry_failed=settings.retry_failed,
+                deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
             )  # fmt: skip
             if not dispatch.exhausted:
                 interrupted = _fit(plan, settings, dispatch, owner, tracker)

@@ -115,12 +115,14 @@ class Ledger:
         owner: Owner,
         *,
         retry_failed: bool = False,
+        force: bool = False,
         stale_after: float = STALE_SECONDS,
     ) -> Claim:
         """Take a trial for this driver, unless it is finished or another live driver has it.
 
         Returns "mine" (train it), "busy" (another driver has it: ask again later), "done" or
-        "failed" (a fact already; nothing to do).
+        "failed" (a fact already; nothing to do). With `force` what is known of it is forgotten,
+        and told anew to MLflow when it is known again.
         """
         now = time.time()
         with self.write() as db:
@@ -132,12 +134,19 @@ class Ledger:
                     [trial_id, config_hash, seed, _json(config), str(owner), now, now, now],
                 )
                 return "mine"
+            if (
+                row["owner"] is not None
+                and _held(row, owner, stale_after)
+                and (force or row["status"] == "running")
+            ):
+                return "busy"
+            if force:
+                _forget(db, trial_id)
+                row = {"status": "interrupted"}
             if row["status"] == "done":
                 return "done"
             if row["status"] == "failed" and not retry_failed:
                 return "failed"
-            if row["status"] == "running" and _held(row, owner, stale_after):
-                return "busy"
             if row["status"] == "failed":  # a retry starts afresh
                 db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
             db.execute(
@@ -347,6 +356,17 @@ def _put_epochs(
             for e in reports
         ],
     )  # fmt: skip
+
+
+def _forget(db: sqlite3.Connection, trial_id: str) -> None:
+    db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
+    db.execute("DELETE FROM evaluations WHERE trial_id=?", [trial_id])
+    db.execute(
+        "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, best_epoch=NULL, "
+        "export=NULL, provenance_json=NULL WHERE trial_id=?",
+        [trial_id],
+    )
+    db.execute("UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", [trial_id])
 
 
 def _held(row: sqlite3.Row, owner: Owner, stale_after: float) -> bool:

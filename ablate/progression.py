@@ -49,11 +49,14 @@ class Facts:
     """The ledger's facts, read once per trial and again after `refresh`.
 
     evaluator: only its evaluations count; None: any.
-    retry: trials whose recorded failure does not count in this run.
+    retry_failed: recorded failures do not count in this run. force: nor does any record.
     """
 
-    def __init__(self, ledger: Ledger, evaluator: str | None, *, retry_failed: bool) -> None:
-        self.ledger, self.evaluator, self.retry_failed = ledger, evaluator, retry_failed
+    def __init__(
+        self, ledger: Ledger, evaluator: str | None, *, retry_failed: bool, force: bool = False
+    ) -> None:
+        self.ledger, self.evaluator = ledger, evaluator
+        self.retry_failed, self.force = retry_failed, force
         self._known: dict[str, Fact] = {}
         self._values: dict[tuple[str, str], tuple[float, ...]] = {}
         self.version = 0  # changes whenever something known does
@@ -61,7 +64,8 @@ class Facts:
     def __getitem__(self, trial_id: str) -> Fact:
         if trial_id not in self._known:
             self.refresh(trial_id)
-            if self.retry_failed and self._known[trial_id].status == "failed":
+            failed = self._known[trial_id].status == "failed"
+            if self.force or (self.retry_failed and failed):
                 self._known[trial_id] = Fact(None, {})
         return self._known[trial_id]
 

@@ -28,11 +28,11 @@ Choose = Callable[[list[str]], str]
 
 def dispatch(plan: Plan, folder: Path, **more: Any) -> Dispatch:
     ledger = Ledger(folder / "ledger.sqlite")
-    retry = bool(more.get("retry_failed"))
+    retry, force = bool(more.get("retry_failed")), bool(more.get("force"))
     settings = JobSettings(folder / "trials", folder, "cpu", 1, "tests.ablate.synthetic:run_job")
     ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), {})
     return Dispatch(
-        Progression(plan, Facts(ledger, None, retry_failed=retry), record=True),
+        Progression(plan, Facts(ledger, None, retry_failed=retry, force=force), record=True),
         ledger, Owner.me(), plan.sweep_id, settings, **more,
     )  # fmt: skip
 

@@ -1,0 +1,83 @@
+"""`ablate ledger export` and `--force`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ablate.cli import main
+from tests.ablate import specs
+from tests.ablate.test_sweep import dispatch, drain, table
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> tuple[Path, str]:
+    plan = specs.plan()
+    drain(dispatch(plan, tmp_path))
+    return tmp_path, plan.sweep_id
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_a_sweep_as_a_table(
+    finished: tuple[Path, str], suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, sweep = finished
+    to = out / f"all.{suffix}"
+    assert main(["ledger", "export", sweep, "--out", str(out), "--to", str(to)]) == 0
+    readers = {"csv": pd.read_csv, "parquet": pd.read_parquet}
+    found = readers[suffix](to) if suffix in readers else pd.read_json(to, lines=True)
+    expected = table(dispatch(specs.plan(), out))
+    assert f"{len(expected)} rows" in capsys.readouterr().out
+    by_cell = {(row["study"], row["cell"], row["seed"]): row for row in expected}
+    assert len(found) == len(expected)
+    for _, row in found.iterrows():
+        other = (
+            by_cell[row["study"], str(row["cell"]).zfill(4), row["seed"]]
+            if row["study"] == "tune"
+            else by_cell[row["study"], row["cell"], row["seed"]]
+        )
+        assert row["trial_id"] == other["trial_id"]
+        assert row["val/map_at_r"] == pytest.approx(other["val/map_at_r"], rel=1e-12)
+    assert {"config/optimizer.lr", "config/method.name", "provenance/device"} <= set(found)
+
+
+def test_a_whole_ledger_is_printed(
+    finished: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = finished
+    assert main(["ledger", "export", "--out", str(out)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    with_made = dispatch(specs.plan(), out)
+    (count,) = with_made.ledger.rows("SELECT count(*) AS n FROM trials")
+    assert len(lines) == count["n"] + 1 and lines[0].startswith("trial_id,")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["nosuch"], "SWEEP: found 'nosuch'"), (["--to", "x.xlsx"], "--to: found 'x.xlsx'")],
+)
+def test_export_of_nothing_is_one_line(
+    finished: tuple[Path, str], words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ledger", "export", *words, "--out", str(finished[0])]) == 2
+    error = capsys.readouterr().err
+    assert expected in error and error.count("\n") == 1
+
+
+def test_force_trains_all_of_it_once_more(finished: tuple[Path, str]) -> None:
+    out, _ = finished
+    plan = specs.plan()
+    known = dispatch(plan, out)
+    before = table(known)
+    trials = {row["trial_id"] for row in before}
+    mark = out / "trials" / min(trials) / "mark"
+    mark.touch()
+    assert drain(known) == []
+    forced = dispatch(plan, out, force=True)
+    trained = [name for name in drain(forced) if name.endswith(" train")]
+    assert sorted(trained) == sorted(f"{trial} train" for trial in trials), "each once"
+    assert table(forced) == before
+    assert not mark.exists()
+    assert drain(dispatch(plan, out)) == []
