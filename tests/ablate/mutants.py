@@ -10,9 +10,10 @@ from typing import Any
 JUNK: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 3.5, -0.0, 10**20, 1e308, float("inf"), float("nan"), "", " ",
     "text", "1e-3", "0x10", "ä.b", "a.b", ".", "..", "a..b", "{}", "{x}", "%s", "\n", "on", [], {},
-    [1], [None], [[]], [{}], {"a": 1}, {"": 1}, {"a.b": {"c": 1}}, {1: 2}, {None: None}, {"name": 1},
-    {"name": "plain"}, {"low": 0, "high": 1}, {"choice": []}, {"best_of": "tune"},
-    b"bytes", {"x": {"y": {}}}, [1, "a", None, {}], "x" * 500, list(range(50)), -(10**20), 1.0, 2.0, "!!python/object", (1, 2),
+    [1], [None], [[]], [{}], {"a": 1}, {"": 1}, {"a.b": {"c": 1}}, {1: 2}, {None: None},
+    {"name": 1}, {"name": "plain"}, {"low": 0, "high": 1}, {"choice": []}, {"best_of": "tune"},
+    b"bytes", {"x": {"y": {}}}, [1, "a", None, {}], "x" * 500, list(range(50)),
+    -(10**20), 1.0, 2.0, "!!python/object", (1, 2),
 )  # fmt: skip
 TEXTS = (
     "\t",
