@@ -158,6 +158,11 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
         "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
     )
     command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument(
+        "--pilot", action="store_true",
+        help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
+        "for the estimate of time and memory; it also finds what would end them at once",
+    )  # fmt: skip
     command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
     command.add_argument("--tracking-uri", metavar="URI", help="MLflow; default: SQLite in --out")
     _out(command)

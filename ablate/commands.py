@@ -23,11 +23,13 @@ def run(args: argparse.Namespace) -> int:
     from ablate import api
 
     options = cli.options(args)
+    if args.pilot and not args.plan:
+        raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
     chosen, settings = api.prepare(args.spec, options)
     if args.plan:
         from ablate.preview import preview
 
-        print(preview(chosen, settings))
+        print(preview(chosen, settings, pilot=args.pilot))
         return 0
     if args.cell is not None:
         from ablate.foreground import run_cell

@@ -2,61 +2,75 @@
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from ablate.engine import Settings
+from ablate.estimate import Rate, Total, kind, known_rates, pilot_rates, side_by_side
 from ablate.ledger import Ledger
-from ablate.plan import Cell, Plan
+from ablate.plan import Plan
 from ablate.progress import duration
-from ablate.progression import Facts, Progression
-from ablate.resources import cores
+from ablate.progression import Facts, Progression, StudyState
+from ablate.resources import cores, local_gpus
 
 
-def preview(plan: Plan, settings: Settings) -> str:
-    """A printable account; nothing is run, and no ledger is made where there is none."""
+def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
+    """A printable account; no trial is run, and no ledger is made where there is none.
+
+    pilot: time a few steps of each kind of trial of which the ledger has none.
+    """
     if settings.ledger.is_file():
         with Ledger(settings.ledger) as ledger:
-            return _account(plan, settings, ledger)
+            return _account(plan, settings, ledger, pilot=pilot)
     with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "none.sqlite") as ledger:
-        return _account(plan, settings, ledger)
+        return _account(plan, settings, ledger, pilot=pilot)
 
 
-def _account(plan: Plan, settings: Settings, ledger: Ledger) -> str:
-    facts = Facts(ledger, settings.evaluator, retry_failed=settings.retry_failed)
+def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> str:
+    facts = Facts(
+        ledger, settings.evaluator, retry_failed=settings.retry_failed, force=settings.force
+    )
     progression = Progression(plan, facts, record=False)
     while progression.advance():
         pass
-    rates = epoch_seconds(ledger)
+    rates = known_rates(ledger)
+    piloted, failed = _piloted(plan, settings, progression, rates) if pilot else ({}, {})
+    account = Account(plan, progression, rates | piloted)
     lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
-    seen: dict[str, str] = {}
-    todo: set[str] = set()
-    later = 0
-    total, unknown = 0.0, 0
     for name in plan.order:
-        state = progression.studies[name]
-        known = [cell for cell in state.cells if progression.settled(cell)]
-        settled = {cell.trial_id for cell in known}
-        shared = {seen[c.trial_id] for c in state.cells if c.trial_id in seen}
-        counted = settled | seen.keys() | todo
-        fresh = {c.trial_id: c for c in state.cells if c.trial_id not in counted}
-        times = [estimate(cell, rates) for cell in fresh.values()]
-        todo |= {cell.trial_id for cell in state.cells} - settled
+        lines += account.study(name)
+    lines += [f"warning: {text}" for text in plan.warnings()]
+    lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
+    parallel = at_once(settings)
+    where = f"{parallel} at once, {settings.request.threads} thread(s) each"
+    lines.append(f"{len(account.todo)} trials to run now and {account.later} later; {where}")
+    lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
+    return "\n".join([*lines, *account.time(settings, parallel, piloted=pilot)])
+
+
+class Account:
+    """Goes through the studies in their order and adds up what each leaves to do."""
+
+    def __init__(self, plan: Plan, progression: Progression, rates: Mapping[str, Rate]) -> None:
+        self.plan, self.progression, self.rates = plan, progression, rates
+        self.total = Total()
+        self.todo: set[str] = set()
+        self.later = 0
+        self._seen: dict[str, str] = {}  # trial → the study that named it first
+
+    def study(self, name: str) -> list[str]:
+        """A line on a study, and its design's notes."""
+        state, seeds = self.progression.studies[name], len(self.plan.seeds(name))
+        known = [cell for cell in state.cells if self.progression.settled(cell)]
+        shared = {self._seen[c.trial_id] for c in state.cells if c.trial_id in self._seen}
         hidden = state.size - len(state.cells)
-        later += hidden
-        typical = [estimate(cell, rates) for cell in state.cells[:1]] or [
-            epochs_of(plan, name) * rate if (rate := _rate(plan, name, rates)) else None
-        ]
-        times += typical * hidden
-        unknown += sum(time is None for time in times)
-        spent = sum(time for time in times if time is not None)
-        total += spent
-        cells = state.size // len(plan.seeds(name))
-        design = plan.spec.studies[name].design
-        text = f"  {name}: {design}, {cells} cells × {len(plan.seeds(name))} seeds"
+        spent = self._add(state, {cell.trial_id for cell in known}, hidden)
+        design = self.plan.spec.studies[name]
+        text = f"  {name}: {design.design}, {state.size // seeds} cells × {seeds} seeds"
         text += f", {len(known)} known already"
         if shared:
             text += f", shares trials with {', '.join(sorted(shared))}"
@@ -64,60 +78,78 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger) -> str:
             text += f", blocked: {state.blocked}"
         elif hidden:
             text += f", {hidden} follow from results"
-        if times:
-            text += f", about {duration(spent)}" if None not in times else ", time unknown"
-        lines.append(text)
-        lines += [f"    {note}" for note in plan.spec.studies[name].notes()]
+        if spent.trials or spent.unknown:
+            text += ", time unknown" if spent.unknown else f", {_about(spent, self.rates)}"
         for cell in state.cells:
-            seen.setdefault(cell.trial_id, name)
-    lines += [f"warning: {text}" for text in plan.warnings()]
-    parallel = max(1, int(cores() // settings.request.cpus)) if not settings.request.gpus else 1
-    where = f"{parallel} at once, {settings.request.threads} thread(s) each"
-    lines.append(f"{len(todo)} trials to run now and {later} later; {where}")
-    if unknown:
-        lines.append("time: unknown: the ledger has no finished trial like some of these")
-    else:
-        lines.append(f"time: about {duration(total / parallel)}")
-    return "\n".join(lines)
+            self._seen.setdefault(cell.trial_id, name)
+        return [text, *(f"    {note}" for note in design.notes())]
+
+    def _add(self, state: StudyState, settled: set[str], hidden: int) -> Total:
+        """What a study leaves to do that no study before it does."""
+        spent = Total()
+        counted = settled | self._seen.keys() | self.todo
+        fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in counted}
+        for total in (spent, self.total):
+            for cell in fresh.values():
+                if cell.error is None:
+                    total.add(cell.config, self.rates)
+            if hidden:
+                total.add(_typical(self.plan, state), self.rates, hidden)
+        self.todo |= {cell.trial_id for cell in state.cells} - settled
+        self.later += hidden
+        return spent
+
+    def time(self, settings: Settings, parallel: int, *, piloted: bool) -> list[str]:
+        if self.total.unknown:
+            few = "" if piloted else "; --pilot times a few steps of each kind"
+            text = f"no trial like {self.total.unknown} of these is in the ledger{few}"
+            return [f"time: unknown: {text}"]
+        bound = ", if no scheduler stopped any" if self.progression.schedules else ""
+        lines = [f"time: {_about(self.total, self.rates, parallel)}{bound}"]
+        if settings.request.gpus:
+            hours = settings.request.gpus * self.total.seconds(self.rates)[0] / 3600
+            lines.append(f"GPU-hours: about {hours:.2g}")
+        return lines
 
 
-Like = tuple[Any, ...]
+def at_once(settings: Settings) -> int:
+    """Trials that this machine runs side by side."""
+    cpus = int(cores() // settings.request.cpus)
+    if not settings.request.gpus:
+        return max(1, cpus)
+    return max(1, min(cpus, int(local_gpus() / settings.request.gpus)))
 
 
-def like(config: Mapping[str, Any]) -> Like:
-    """What trials must share for one's epoch to tell of the other's duration."""
-    return (
-        config["data"]["name"], config["data"]["image_size"], config["backbone"]["name"],
-        config["backbone"]["mode"], config["method"]["name"], config["loss"]["name"],
-    )  # fmt: skip
+def _piloted(
+    plan: Plan, settings: Settings, progression: Progression, rates: Mapping[str, Rate]
+) -> tuple[dict[str, Rate], dict[str, str]]:
+    """Pilots of the kinds of trials that are to run and of which nothing is known."""
+    wanted = [
+        cell.config
+        for state in progression.studies.values()
+        for cell in state.cells
+        if cell.error is None and not progression.settled(cell)
+    ]
+    wanted += [
+        _typical(plan, state)
+        for state in progression.studies.values()
+        if len(state.cells) < state.size
+    ]
+    return pilot_rates((c for c in wanted if kind(c) not in rates), settings)
 
 
-def epoch_seconds(ledger: Ledger) -> dict[Like, float]:
-    """Median seconds per epoch of finished trials, by kind."""
-    found: dict[Like, list[float]] = {}
-    for row in ledger.rows("SELECT config_json, seconds, epochs FROM trials WHERE status='done'"):
-        if row["epochs"] and row["seconds"] is not None:
-            found.setdefault(like(row["config"]), []).append(row["seconds"] / row["epochs"])
-    return {kind: statistics.median(rates) for kind, rates in found.items()}
+def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
+    """A configuration like those of a study's cells that are not known yet."""
+    valid = [cell.config for cell in state.cells if cell.error is None]
+    if valid:
+        return valid[0]
+    study = plan.spec.studies[state.name]
+    point = study.listed[0] if study.design == "compare" else None
+    return plan.resolved(state.name, point).model_dump(mode="json")
 
 
-def estimate(cell: Cell, rates: Mapping[Like, float]) -> float | None:
-    """Seconds that a cell's trial may take; 0 where it cannot be trained at all."""
-    if cell.error is not None:
-        return 0.0
-    rate = rates.get(like(cell.config))
-    return None if rate is None else float(rate * cell.config["training"]["epochs"])
-
-
-def _centre(plan: Plan, name: str) -> dict[str, Any]:
-    study = plan.spec.studies[name]
-    point = None if study.design != "compare" else study.listed[0]
-    return plan.resolved(name, point).model_dump(mode="json")
-
-
-def _rate(plan: Plan, name: str, rates: Mapping[Like, float]) -> float | None:
-    return rates.get(like(_centre(plan, name)))
-
-
-def epochs_of(plan: Plan, name: str) -> float:
-    return float(_centre(plan, name)["training"]["epochs"])
+def _about(total: Total, rates: Mapping[str, Rate], parallel: int = 1) -> str:
+    mid, error = total.seconds(rates)
+    text = f"about {duration(mid / parallel)}"
+    low, high = max(0.0, mid - 2 * error) / parallel, (mid + 2 * error) / parallel
+    return f"{text} ({duration(low)} to {duration(high)})" if error > 0.02 * mid else text

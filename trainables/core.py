@@ -88,7 +88,7 @@ class Trainer:
         self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer
         self.parameters, self.generators = parts.parameters, parts.generators
         self.labels = self.splits.train.labels.to(self.device)
-        per_epoch = len(self._batches(0))
+        per_epoch = len(self.batches(0))
         self.schedule = Schedule(config.schedule, config.training.epochs, per_epoch)
         self.total_steps = config.training.epochs * per_epoch
 
@@ -135,13 +135,13 @@ class Trainer:
 
     def _one_epoch(self) -> EpochReport:
         training, begun = self.config.training, self.seconds
-        batches = self._batches(self.epoch)
+        batches = self.batches(self.epoch)
         phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
-        self._enter(phase)
+        self.enter(phase)
         if self.trace is None:
             self.trace = Trace(self.epoch + 1, self.steps)
         while self.trace.length < len(batches):
-            self._step(batches[self.trace.length], phase)
+            self.step(batches[self.trace.length], phase)
             if self.trace.length % CHECK_EVERY == 0:
                 self.trace.check()
                 self._save_if_due(epoch_end=False)
@@ -161,7 +161,8 @@ class Trainer:
         self.history.append(report)
         return report
 
-    def _step(self, positions: Tensor, phase: str) -> None:
+    def step(self, positions: Tensor, phase: str) -> None:
+        """One optimiser step on the training images at `positions`; its terms go to `trace`."""
         assert self.trace is not None
         for name, generator in self.generators.items():
             generator.manual_seed(streams.derive(self.seed, name, self.steps))
@@ -191,14 +192,15 @@ class Trainer:
         self.steps += 1
         self.steps_here += 1
 
-    def _enter(self, phase: str) -> None:
+    def enter(self, phase: str) -> None:
         """Let gradients flow to what trains in this phase, and to nothing else."""
         active = {id(p) for group in self.network.param_groups(phase) for p in group.params}
         for parameter in self.parameters:
             parameter.requires_grad_(id(parameter) in active)
         self.network.train()
 
-    def _batches(self, epoch: int) -> Tensor:
+    def batches(self, epoch: int) -> Tensor:
+        """Positions of an epoch's training images, [steps, B]."""
         training, needs = self.config.training, self.network.method.loss.batch
         labels, size = self.splits.train.labels, training.batch_size
         return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)

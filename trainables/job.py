@@ -47,7 +47,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             whole traceback.
         OSError: the machine's fault; may be retried.
     """
-    runtime = _runtime(job["runtime"])
+    runtime = runtime_of(job["runtime"])
     with _trial_log(runtime.trial_dir):
         try:
             config = TrialConfig.model_validate(job["config"])
@@ -139,7 +139,7 @@ def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:
         write_json(path, {"config": config.model_dump(mode="json"), "seed": seed})
 
 
-def _runtime(given: dict[str, Any]) -> Runtime:
+def runtime_of(given: dict[str, Any]) -> Runtime:
     values = {name: value for name, value in given.items() if value is not None}
     for name in values.keys() & {"cache_dir", "trial_dir"}:
         values[name] = Path(values[name]).expanduser()

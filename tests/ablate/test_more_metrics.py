@@ -54,7 +54,7 @@ def test_a_real_sweep_gets_a_metric_without_a_training_step(
     assert all(f"{split}/density" in row for row in before for split in ("val", "test"))
     assert "test/spectrum" not in before[0]
 
-    monkeypatch.setattr(Trainer, "_step", None)  # nothing may train from here on
+    monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
     second = real(tmp_path, [*STRUCTURE])
     assert second.sweep_id == first.sweep_id
     order = drain(second)

@@ -71,8 +71,8 @@ class Stepping:
         )
         self.trainer.epoch = self.trainer.config.training.epochs // 2
         self.trainer.steps = self.trainer.total_steps // 2
-        self.batches = self.trainer._batches(self.trainer.epoch)
-        self.trainer._enter("main")
+        self.batches = self.trainer.batches(self.trainer.epoch)
+        self.trainer.enter("main")
         self.taken = 0
 
     def seconds(self) -> float:
@@ -81,7 +81,7 @@ class Stepping:
         self.taken += 1
         self._wait()
         began = time.perf_counter()
-        self.trainer._step(batch, "main")
+        self.trainer.step(batch, "main")
         self._wait()
         found = time.perf_counter() - began
         self.trainer.trace.check()

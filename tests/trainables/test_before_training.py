@@ -24,7 +24,7 @@ def paper(drawn: Path) -> TrialConfig:
 def test_a_split_that_is_not_there(
     drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Trainer, "_step", lambda *_: pytest.fail("a step was taken"))
+    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was taken"))
     runtime = Runtime("cpu", 1, shared_cache)
     with pytest.raises(ConfigError, match="evaluate: found 'val'"):
         train(paper(drawn), 0, runtime, evaluate=("val",))

@@ -60,7 +60,7 @@ def test_a_finished_job_evaluates_what_was_not_asked_before(
     trial = core_trials.config(drawn, backbone={"mode": "finetune"}, training={"epochs": 2})
     both = run(job(trial, shared_cache, tmp_path / "both"))[-1]
     run(job(trial, shared_cache, tmp_path / "one", evaluate=["val"]))
-    monkeypatch.setattr(Trainer, "_step", None)  # nothing may train from here on
+    monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
     for mode in ("train", "evaluate"):
         (final,) = run(job(trial, shared_cache, tmp_path / "one", evaluate=["test"], mode=mode))
         assert comparable(final) == comparable(both)

@@ -120,17 +120,17 @@ def test_resumed_in_mid_epoch(
     monkeypatch.setattr(core, "CHECK_EVERY", 1)
     runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=1e-9)
     cut = whole.schedule.steps_per_epoch + 2
-    real = Trainer._step
+    real = Trainer.step
 
     def stopped(self: Trainer, *args: Any) -> None:
         if self.steps == cut:
             raise Stop
         real(self, *args)
 
-    monkeypatch.setattr(Trainer, "_step", stopped)
+    monkeypatch.setattr(Trainer, "step", stopped)
     with pytest.raises(Stop):
         list(Trainer(trial, 0, runtime).epochs())
-    monkeypatch.setattr(Trainer, "_step", real)
+    monkeypatch.setattr(Trainer, "step", real)
 
     resumed = Trainer(trial, 0, runtime)
     assert (resumed.epoch, resumed.steps) == (1, cut)
