@@ -54,12 +54,12 @@ class Network(nn.Module):
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
-        return self.method.retrieval_score(query, reference, self.method.loss.geometry)
+        return self.method.retrieval_score(query, reference, self.method.loss.retrieval)
 
     def retrieval_score(self) -> Score:
         """`score`; as a plain one, of which half suffices, where the method does not have its
         own and the loss's geometry is one."""
-        geometry = self.method.loss.geometry
+        geometry = self.method.loss.retrieval
         unit = geometry.normalize or geometry.kind == "cosine"
         if not self.method.plain_retrieval or geometry.kind not in PLAIN_KIND:
             return self.score

@@ -89,3 +89,137 @@ def sphere_density(d: float, dim: int) -> float:
     dimensions: the area of the zone between d and d + dd."""
     area = math.gamma(dim / 2) / (math.sqrt(math.pi) * math.gamma((dim - 1) / 2))
     return area * d * (d * math.sqrt(1 - d * d / 4)) ** (dim - 3)
+
+
+def contrastive(
+    labels: Labels,
+    d: Distance,
+    margins: tuple[float, float],
+    reading: tuple[str, str],
+    zero: Tensor,
+) -> Tensor:
+    """IDML's Eq. 15 ("linear") and Hadsell et al.'s Eq. 4 ("squared"), each sum averaged.
+    margins: m⁺ and m. reading: form, and which pairs an average is over."""
+    form, rule = reading
+
+    def cost(excess: Tensor) -> Tensor:
+        hinge = excess if excess.item() > 0 else excess * 0
+        return hinge if form == "linear" else 0.5 * hinge * hinge
+
+    items = range(len(labels))
+    near = [cost(d(i, j) - margins[0]) for i in items for j in positives(labels, i)]
+    far = [cost(margins[1] - d(i, j)) for i in items for j in negatives(labels, i)]
+    return average(near, rule, zero) + average(far, rule, zero)
+
+
+def cosines(x: Tensor) -> Distance:
+    rows = [row / row.square().sum().sqrt() for row in x]
+    return lambda i, j: (rows[i] * rows[j]).sum()
+
+
+def multi_similarity(
+    labels: Labels,
+    s: Distance,
+    numbers: tuple[float, float, float, float],
+    mining: str,
+    zero: Tensor,
+) -> Tensor:
+    """Wang et al.; IDML's Eq. 17 with its Eq. 16 to the letter. numbers: α, β, λ, ε."""
+    alpha, beta, threshold, epsilon = numbers
+    shift = -epsilon if mining == "idml_printed" else epsilon
+    total = zero
+    for i in range(len(labels)):
+        pos, neg = positives(labels, i), negatives(labels, i)
+        nearest = max((s(i, k).item() for k in neg), default=-math.inf)
+        farthest = min((s(i, k).item() for k in pos), default=math.inf)
+        hard_pos = [k for k in pos if s(i, k).item() < nearest + shift]
+        hard_neg = [k for k in neg if s(i, k).item() > farthest - epsilon]
+        if mining == "none":
+            hard_pos, hard_neg = pos, neg
+        near = [s(i, k) for k in hard_pos]
+        far = [s(i, k) for k in hard_neg]
+        if mining == "idml_printed":  # the others stay, with a similarity of 0
+            near += [zero] * (len(pos) - len(hard_pos))
+            far += [zero] * (len(neg) - len(hard_neg))
+        up = sum((torch.exp(-alpha * (c - threshold)) for c in near), zero)
+        down = sum((torch.exp(beta * (c - threshold)) for c in far), zero)
+        total = total + torch.log(1 + up) / alpha + torch.log(1 + down) / beta
+    return total / len(labels)
+
+
+def fastap(labels: Labels, squared: Distance, bins: int, zero: Tensor) -> Tensor:
+    """Cakir et al.: 1 − 1/N⁺ Σ_j h⁺_j H⁺_j / H_j, soft counts in the bins of [0, 4]."""
+    width, losses = 4 / bins, []
+    for i in range(len(labels)):
+        pos, neg = positives(labels, i), negatives(labels, i)
+        if not pos:
+            continue
+        precision, before, before_all = zero, zero, zero
+        for j in range(bins + 1):
+
+            def share(k: int, i: int = i, centre: float = j * width) -> Tensor:
+                return (1 - (squared(i, k) - centre).abs() / width).clamp(min=0)
+
+            here = sum((share(k) for k in pos), zero)
+            before = before + here
+            before_all = before_all + here + sum((share(k) for k in neg), zero)
+            if before_all.item() > 0:
+                precision = precision + here * before / before_all
+        losses.append(1 - precision / len(pos))
+    return sum(losses, zero) / max(len(losses), 1)
+
+
+def images_of(classes: list[int]) -> list[list[int]]:
+    """The items of each class, in the order of the batch."""
+    return [[i for i, c in enumerate(classes) if c == wanted] for wanted in sorted(set(classes))]
+
+
+def n_pair(x: Tensor, classes: list[int], zero: Tensor) -> Tensor:
+    """Sohn's Eq. 7, one batch of pairs for each k: of M images the k-th and the (⌊M/2⌋ + k)-th."""
+    losses = []
+    members = images_of(classes)
+    for k in range(len(classes)):
+        pairs = [(m[k], m[len(m) // 2 + k]) for m in members if k < len(m) // 2]
+        for a, p in pairs:
+            others = [
+                torch.exp((x[a] * x[q]).sum() - (x[a] * x[p]).sum()) for b, q in pairs if b != a
+            ]
+            losses.append(torch.log(1 + sum(others, zero)))
+    return sum(losses, zero) / max(len(losses), 1)
+
+
+def pairwise_entropy(s: Distance, classes: list[int], temperature: float, zero: Tensor) -> Tensor:
+    """Ermolov et al.'s Eq. 6 over all ordered pairs of views (u, v), averaged over pairs."""
+    losses = []
+    members = images_of(classes)
+    for u in range(len(classes)):
+        for v in range(len(classes)):
+            first = [m[u] for m in members if u < len(m)]
+            second = [m[v] for m in members if v < len(m)]
+            for m in members:
+                if u == v or max(u, v) >= len(m):
+                    continue
+                i, j = m[u], m[v]
+                below = [torch.exp(s(i, k) / temperature) for k in first + second if k != i]
+                losses.append(-torch.log(torch.exp(s(i, j) / temperature) / sum(below, zero)))
+    return sum(losses, zero) / max(len(losses), 1)
+
+
+def mobius_distance(a: Tensor, b: Tensor, c: float, clip: float | None) -> Tensor:
+    """(2/√c) artanh(√c ‖(−x) ⊕ y‖) of x = exp₀(a), y = exp₀(b), a and b clipped first: Möbius
+    addition as HypViT's section 3.1 has it."""
+
+    def into_ball(v: Tensor) -> Tensor:
+        length = v.square().sum().sqrt()
+        if clip is not None and length.item() > clip:
+            v, length = v * clip / length, length * clip / length
+        root = math.sqrt(c)
+        return v * torch.tanh(root * length) / (root * length)
+
+    x, y = -into_ball(a), into_ball(b)
+    xy, xx, yy = (x * y).sum(), x.square().sum(), y.square().sum()
+    added = ((1 + 2 * c * xy + c * yy) * x + (1 - c * xx) * y) / (1 + 2 * c * xy + c * c * xx * yy)
+    norm = added.square().sum()
+    if norm.item() < 1e-24:
+        return norm * 0
+    return 2 / math.sqrt(c) * torch.atanh(math.sqrt(c) * norm.sqrt())

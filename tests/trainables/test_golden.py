@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainables.components import labels_for, loss_options
 from trainables.config import TrialConfig
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Progress
@@ -31,12 +32,12 @@ def wave(*shape: int, shift: float) -> Tensor:
 
 
 def measured(method: str, loss: str) -> dict[str, float]:
-    config = TrialConfig(method={"name": method}, loss={"name": loss}, embedding={"dim": D})
+    config = TrialConfig(method={"name": method}, loss=loss_options(loss), embedding={"dim": D})
     built = build_method(config, features=FEATURES, classes=C, seed=0).double()
     with torch.no_grad():
         for place, parameter in enumerate(built.parameters()):
             parameter.copy_(wave(*parameter.shape, shift=place))
-    labels = (torch.arange(B) % C)[:, None]
+    labels = labels_for(loss, B, C)
     generator = torch.Generator().manual_seed(0)
     state = built(wave(B, FEATURES, shift=0.5), labels, Progress(), generator)
     terms = built.terms(state, labels, Progress(), generator)

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
+from tests.trainables.components import FOREIGN, labels_for, trial
 from trainables import streams
-from trainables.config import TrialConfig
 from trainables.losses.base import LOSSES
 from trainables.methods.base import Method, Progress, Term
 from trainables.model import build_method
@@ -52,21 +51,16 @@ METHODS = [
 
 
 def built(method: dict[str, Any], loss: str) -> tuple[Method, Any]:
-    try:
-        config = TrialConfig(method=method, loss={"name": loss}, embedding={"dim": D})
-    except ValidationError as refused:
-        pytest.skip(f"refused at plan time: {refused.errors()[0]['msg']}")
+    config = trial(method, loss, embedding={"dim": D})
+    if isinstance(config, str):
+        pytest.skip(f"refused: {config}")
     network = build_method(config, features=FEATURES, classes=C, seed=0)
     x = torch.randn(B, FEATURES, generator=streams.generator(0, "x"))
-    return network, network(x, labels(), Progress(), streams.generator(0, "method"))
+    return network, network(x, labels_for(loss, B, C), Progress(), streams.generator(0, "method"))
 
 
-def labels() -> Tensor:
-    return (torch.arange(B) % C)[:, None]
-
-
-def terms(method: Method, state: Any) -> dict[str, Term]:
-    return method.terms(state, labels(), Progress(), streams.generator(0, "loss"))
+def terms(method: Method, state: Any, labels: Tensor) -> dict[str, Term]:
+    return method.terms(state, labels, Progress(), streams.generator(0, "loss"))
 
 
 def tunable(method: Method) -> list[tuple[Any, str]]:
@@ -82,7 +76,7 @@ def tunable(method: Method) -> list[tuple[Any, str]]:
     return places
 
 
-@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in FOREIGN])
 @pytest.mark.parametrize("method", METHODS)
 def test_terms_compile_as_one_graph(method: dict[str, Any], loss: str) -> None:
     network, state = built(method, loss)
@@ -94,22 +88,24 @@ def test_terms_compile_as_one_graph(method: dict[str, Any], loss: str) -> None:
         made = network.terms(state, labels, Progress(), draws)
         return {name: term.value for name, term in made.items()}
 
-    found = compiled(state, labels())
-    for name, (value, _) in terms(network, state).items():
+    labels = labels_for(loss, B, C)
+    found = compiled(state, labels)
+    for name, (value, _) in terms(network, state, labels).items():
         assert torch.equal(found[name], value), name
 
 
-@pytest.mark.parametrize("loss", list(LOSSES))
+@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in FOREIGN])
 @pytest.mark.parametrize("method", METHODS)
 def test_many_configurations_at_once(method: dict[str, Any], loss: str) -> None:
     network, state = built(method, loss)
+    labels = labels_for(loss, B, C)
     places = tunable(network)
     assert places
 
     def total(values: tuple[Tensor, ...]) -> Tensor:
         for (owner, name), value in zip(places, values, strict=True):
             setattr(owner, name, value)
-        summands = [weight * value for value, weight in terms(network, state).values()]
+        summands = [weight * value for value, weight in terms(network, state, labels).values()]
         return torch.stack(summands).sum()
 
     draw = streams.generator(0, "grid")

@@ -35,12 +35,17 @@ class Geometry:
     cosine, dot  s = ⟨q, r⟩, cosine after L2 normalisation of both
     l2           s = −‖q − r‖
     l2sq         s = −‖q − r‖²
-    hyperbolic   s = −(geodesic distance in the Poincaré ball of curvature −c)
+    hyperbolic   s = −(geodesic distance in the Poincaré ball of curvature −c) of the points
+                 to which the exponential map at the origin takes q and r, each shortened to
+                 length `clip` first. An embedding stays the tangent vector q.
+
+    curvature: c > 0; clip: None for no clipping. Both for the hyperbolic kind alone.
     """
 
     kind: Literal["cosine", "dot", "l2", "l2sq", "hyperbolic"] = "cosine"
     normalize: bool = True
     curvature: float = 0.0
+    clip: float | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,11 @@ class Loss(nn.Module):
 
     Args of subclasses: `config`, and keyword `classes` (training classes) and `dim` (D).
     Random initial values come from torch's global generator, which the caller seeds.
+
+    geometry: how closeness is measured in training. batch: what it asks of the sampler.
+    takes: "score", by `forward`; or "embeddings", by `of_embeddings`, for losses of other
+        libraries. The latter cannot go with a method that has a score of its own or gives an
+        item several labels; such a loss refuses those in `check`.
     """
 
     Config: ClassVar[type[ComponentConfig]]
@@ -129,6 +139,7 @@ class Loss(nn.Module):
 
     geometry: Geometry = Geometry()
     batch: BatchNeeds = BatchNeeds()
+    takes: ClassVar[Literal["score", "embeddings"]] = "score"
 
     def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
         super().__init__()
@@ -148,12 +159,28 @@ class Loss(nn.Module):
         """Scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
         raise NotImplementedError
 
+    def of_embeddings(
+        self, query: Tensor, labels: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes embeddings."""
+        raise NotImplementedError
+
+    @property
+    def retrieval(self) -> Geometry:
+        """How embeddings are compared after training; as in training, unless a loss says else."""
+        return self.geometry
+
     def references(self) -> References | None:
         """Learnable references, or None: the batch is compared with itself."""
         return None
 
     def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
         """Terms that depend on the loss's parameters alone: name → (value, weight)."""
+        return {}
+
+    def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float | Tensor]]:
+        """Terms that depend on the embeddings [..., B, D] themselves, of which `forward` sees the
+        scores alone (their norms, say): name → (value, weight)."""
         return {}
 
     def param_groups(self) -> list[ParamGroup]:

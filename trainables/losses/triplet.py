@@ -5,7 +5,8 @@ Shape legend: B anchors · R references · `...` leading dimensions.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -62,12 +63,11 @@ class Triplet(Loss):
     over them of every (a, p) is one look-up, in O(B R log R) time and O(B R) memory.
     """
 
-    squared: ClassVar[bool]
     batch = BatchNeeds(per_class=2)
 
     def __init__(self, config: TripletConfig, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.geometry = Geometry("l2sq" if self.squared else "l2", config.normalize)
+        self.geometry = replace(self.geometry, normalize=config.normalize)
         self.margin: float | Tensor = config.margin
         self.near: float | Tensor = config.near
         self.far: float | Tensor = config.far
@@ -95,7 +95,9 @@ class Triplet(Loss):
             there = (place < ordered.shape[-1]) & chosen.isfinite()
             chosen = torch.where(there, chosen, torch.zeros_like(chosen))
         else:
-            plain = distance.detach().clamp_min(0).sqrt() if self.squared else distance.detach()
+            plain = distance.detach()
+            if self.geometry.kind == "l2sq":
+                plain = plain.clamp_min(0).sqrt()
             weights = inverse_density(plain, self.dim, near=self.near, far=self.far)
             chosen = distance.gather(-1, draw_negatives(weights, pairs.neg, generator))
             there = pairs.neg.sum(-1, keepdim=True) > 0
@@ -141,7 +143,7 @@ class TripletL2Sq(Triplet):
     """
 
     REVISION = 1
-    squared = True
+    geometry = Geometry("l2sq")
 
     class Config(TripletConfig):
         """See `TripletConfig`; semi-hard as in FaceNet."""
@@ -158,7 +160,7 @@ class TripletL2(Triplet):
     """
 
     REVISION = 1
-    squared = False
+    geometry = Geometry("l2")
 
     class Config(TripletConfig):
         """See `TripletConfig`; distance-weighted sampling as in DVML."""

@@ -118,6 +118,19 @@ class Method(nn.Module):
             ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
         """
 
+    @classmethod
+    def label_sets(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+        """Whether `prepare` may give an item several labels (mixup, CutMix); losses that need one
+        label an item then refuse the trial."""
+        return False
+
+    @classmethod
+    def own_scores(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+        """Whether the loss must take scores that this method computes, so that one which takes
+        embeddings cannot: by default, whether the method has a score or a comparison of its own."""
+        base = (Method.score, Method.as_query, Method.metric)
+        return (cls.score, cls.as_query, cls.metric) != base
+
     def fit(self, features: Tensor) -> None:
         """Start from data: called once, before the first step, with the training features
         [N, F], if `embedding.init` is "pca"."""
@@ -159,9 +172,11 @@ class Method(nn.Module):
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator
     ) -> dict[str, Term]:
-        """All summands by name. "metric" is the base loss; `Loss.penalty` terms follow it."""
+        """All summands by name. "metric" is the base loss; those of `Loss.penalty` and of
+        `Loss.query_penalty` follow it."""
         found = {"metric": Term(self.metric(state.query, labels, generator))}
-        for name, (value, weight) in self.loss.penalty().items():
+        penalties = self.loss.penalty() | self.loss.query_penalty(self.embedding_of(state.query))
+        for name, (value, weight) in penalties.items():
             found[name] = Term(value, weight)
         return found
 
@@ -191,6 +206,8 @@ class Method(nn.Module):
         self, loss: Loss, query: Tensor, labels: Tensor, generator: torch.Generator
     ) -> Tensor:
         """The same of any loss, for a method whose branches have one each."""
+        if loss.takes == "embeddings":
+            return loss.of_embeddings(query, labels, generator=generator)
         references = loss.references()
         if references is None:
             itself = torch.arange(query.shape[-2], device=query.device)
@@ -205,6 +222,10 @@ class Method(nn.Module):
     def as_query(self, vectors: Tensor) -> Tensor:
         """[R, D] reference vectors in the layout of queries, [R, E]."""
         return vectors
+
+    def embedding_of(self, query: Tensor) -> Tensor:
+        """[..., B, E] → [..., B, D]: the part of a query that is its embedding."""
+        return query
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         """Parameters of head, method and loss by role; phases may hold some back."""

@@ -172,6 +172,9 @@ class IDML(Mixing):
         nothing = vectors.new_zeros(len(vectors), self.options.uncertainty_dim)
         return torch.cat([vectors, nothing], -1)
 
+    def embedding_of(self, query: Tensor) -> Tensor:
+        return self._parts(query)[0]
+
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         form = self.options.metric
         if form == "plain":

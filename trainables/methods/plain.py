@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from trainables import streams
+from trainables.losses import geometry as geometries
 from trainables.losses.base import Loss, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress, State
 from trainables.methods.head import fit_pca, linear_head
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @METHODS.register("plain")
 class Plain(Method):
-    """z = W f + b, [B, F] → [B, D]; retrieval uses z, L2-normalised where the geometry is."""
+    """z = W f + b, [B, F] → [B, D]; retrieval uses z, L2-normalised or clipped as the geometry of
+    retrieval has it."""
 
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {}
@@ -52,7 +53,7 @@ class Plain(Method):
 
     def embed(self, features: Tensor) -> Tensor:
         z: Tensor = self.head(features)
-        return F.normalize(z, dim=-1) if self.loss.geometry.normalize else z
+        return geometries.embedding(z, self.loss.retrieval)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         return [ParamGroup("head", list(self.head.parameters())), *self.loss.param_groups()]

@@ -14,6 +14,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
@@ -22,9 +23,6 @@ from trainables.methods.base import Method
 from trainables.model import build_method
 
 C, D, B = 6, 8, 12
-
-# What a loss cannot do without, where its defaults do not say it all.
-REQUIRED: dict[str, dict[str, Any]] = {}
 
 # Fields that multiply scores before an exponential, set so that the factor is 64.
 STEEP: dict[str, float] = {"scale": 64.0, "alpha": 64.0, "temperature": 1 / 64}
@@ -41,7 +39,7 @@ def labels_of(needs: BatchNeeds, size: int, classes: int) -> Tensor:
 
 def method_of(loss: str, *, classes: int = C, **options: Any) -> Method:
     config = TrialConfig(
-        loss={"name": loss, **REQUIRED.get(loss, {}), **options}, embedding={"dim": D}
+        loss={**loss_options(loss), **options}, embedding={"dim": D}
     )
     return build_method(config, features=D, classes=classes, seed=1)
 

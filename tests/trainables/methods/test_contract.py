@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
+from tests.trainables.components import trial
 from trainables import streams
-from trainables.config import EmbeddingConfig, TrialConfig
+from trainables.config import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Method, Progress
@@ -27,14 +27,9 @@ RATES = {"nir": 3e-4}
 
 
 def built(method: str, loss: str, **embedding: Any) -> Method:
-    try:
-        config = TrialConfig(
-            method={"name": method},
-            loss={"name": loss},
-            embedding={"dim": D, **embedding},
-        )
-    except ValidationError as refused:
-        pytest.skip(f"refused at plan time: {refused.errors()[0]['msg']}")
+    config = trial({"name": method}, loss, embedding={"dim": D, **embedding})
+    if isinstance(config, str):
+        pytest.skip(f"refused: {config}")
     return build_method(config, features=FEATURES, classes=C, seed=5)
 
 

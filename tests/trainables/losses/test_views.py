@@ -1,0 +1,213 @@
+"""N-pair and HypViT's losses, which pair up the images of a class."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from pytorch_metric_learning import losses as pml
+from pytorch_metric_learning.distances import DotProductSimilarity
+from torch import Tensor
+
+from tests.oracles import pairs as oracles
+from tests.trainables.losses.pair_cases import batch, made, same_value_and_gradients, value
+from trainables import streams
+from trainables.config import TrialConfig
+from trainables.losses import geometry
+from trainables.losses.base import Geometry
+from trainables.losses.hypvit import grouped_logsumexp
+from trainables.methods.plain import Plain
+from trainables.model import Network, build_method
+
+CLASSES = {
+    "pairs": [0, 0, 1, 1, 2, 2, 3, 3],
+    "threes": [4, 4, 4, 0, 0, 0, 2, 2, 2],
+    "fours": [1, 1, 1, 1, 3, 3, 3, 3],
+    "mixed": [2, 0, 1, 0, 2, 1, 0, 1],
+    "uneven": [0, 1, 1, 1, 1, 2, 2, 3],
+    "one class": [2, 2, 2],
+    "all differ": [0, 1, 2],
+}
+
+
+def of(classes: list[int], *, duplicates: bool = False) -> tuple[Tensor, Tensor]:
+    return batch([{c} for c in classes], duplicates=duplicates)
+
+
+@pytest.mark.parametrize("case", list(CLASSES))
+def test_n_pair_by_loops(case: str) -> None:
+    x, labels = of(CLASSES[case])
+    expected = oracles.n_pair(x, CLASSES[case], x.new_zeros(()))
+    same_value_and_gradients(value(made("n_pair"), x, labels), expected, [x])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    pairs=st.integers(1, 5), scale=st.sampled_from([1e-3, 1.0, 10.0]), duplicates=st.booleans(),
+    odd=st.booleans(),
+)  # fmt: skip
+def test_n_pair_as_in_pytorch_metric_learning(
+    pairs: int, scale: float, duplicates: bool, odd: bool
+) -> None:
+    """With two or three images of a class. Differs: of four, that library takes the first two;
+    and it normalises unless told not to."""
+    classes = [c for c in range(pairs) for _ in range(2 + (odd and c == 0))]
+    x, labels = of(classes, duplicates=duplicates)
+    x = (scale * x).detach().requires_grad_()
+    theirs = pml.NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))
+    expected = theirs(x, torch.tensor(classes))
+    found = value(made("n_pair", classes=pairs), x, labels)
+    same_value_and_gradients(found, expected, [x])
+
+
+def test_n_pair_keeps_embeddings_small_and_retrieves_by_direction() -> None:
+    loss = made("n_pair", norm_weight=0.3)
+    x = torch.randn(2, 5, 4, generator=streams.generator(0, "x"))
+    term, weight = loss.query_penalty(x)["norm"]
+    assert weight == 0.3
+    squares = [sum(v * v for v in row.tolist()) for row in x.flatten(0, 1)]
+    assert term.item() == pytest.approx(sum(squares) / len(squares) / 2, rel=1e-6)
+    assert loss.retrieval == Geometry("cosine")
+    assert made("n_pair", compare_by="dot").retrieval == Geometry("dot", normalize=False)
+
+
+def test_the_norm_is_a_term_of_training() -> None:
+    config = TrialConfig(loss={"name": "n_pair", "norm_weight": 0.5}, embedding={"dim": 4})
+    method = build_method(config, features=4, classes=4, seed=0)
+    assert isinstance(method, Plain)
+    x, labels = of(CLASSES["pairs"])
+    state = method(x.float(), labels, None, streams.generator(0, "m"))  # type: ignore[arg-type]
+    terms = method.terms(state, labels, None, streams.generator(0, "l"))  # type: ignore[arg-type]
+    assert list(terms) == ["metric", "norm"]
+    assert terms["norm"].weight == 0.5
+    z = method.embed(x.float())
+    torch.testing.assert_close(z.norm(dim=-1), torch.ones(len(z)))
+
+
+@pytest.mark.parametrize("case", list(CLASSES))
+@pytest.mark.parametrize("temperature", [0.1, 0.9])
+def test_sphere_by_loops(case: str, temperature: float) -> None:
+    x, labels = of(CLASSES[case])
+    s = oracles.cosines(x)
+    expected = oracles.pairwise_entropy(s, CLASSES[case], temperature, x.new_zeros(()))
+    found = value(made("sphvit", temperature=temperature), x, labels)
+    same_value_and_gradients(found, expected, [x])
+
+
+@pytest.mark.parametrize("case", list(CLASSES))
+@pytest.mark.parametrize(
+    ("curvature", "clip", "temperature"), [(0.1, 2.3, 0.2), (1.0, 0.9, 0.2), (3.0, 2.1, 1.0)]
+)
+def test_hyperbolic_by_loops(case: str, curvature: float, clip: float, temperature: float) -> None:
+    x, labels = of(CLASSES[case])
+
+    def s(i: int, j: int) -> Tensor:
+        return -oracles.mobius_distance(x[i], x[j], curvature, clip)
+
+    expected = oracles.pairwise_entropy(s, CLASSES[case], temperature, x.new_zeros(()))
+    loss = made("hypvit", curvature=curvature, clip=clip, temperature=temperature)
+    same_value_and_gradients(value(loss, x, labels), expected, [x])
+
+
+def test_two_views_are_one_softmax_over_the_batch() -> None:
+    """With two images a class, Eq. 6 to the letter: k over all items but i."""
+    x, labels = of(CLASSES["pairs"])
+    z = x / x.norm(dim=1, keepdim=True)
+    logits = (z @ z.T / 0.1).masked_fill(torch.eye(8, dtype=torch.bool), -math.inf)
+    partner = torch.arange(8) ^ 1
+    expected = torch.nn.functional.cross_entropy(logits, partner)
+    same_value_and_gradients(value(made("sphvit"), x, labels), expected, [x])
+
+
+def test_grouped_logsumexp_does_not_underflow() -> None:
+    x = torch.tensor([[0.0, -500.0, -510.0, 300.0]])
+    group = torch.tensor([[0, 1, 1, 2]])
+    included = torch.tensor([[True, True, True, False]])
+    found = grouped_logsumexp(x, group, included)
+    assert found[0, :2].tolist() == pytest.approx([0.0, -500 + math.log1p(math.exp(-10))])
+    assert (found[0, 2:] == -1e30).all()
+
+
+# --- geometry -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("c", [0.1, 1.0])
+@pytest.mark.parametrize("clip", [None, 0.7])
+def test_hyperbolic_score_by_mobius_addition(c: float, clip: float | None) -> None:
+    q = torch.randn(2, 4, 3, dtype=torch.float64, generator=streams.generator(0, "q"))
+    r = torch.randn(2, 5, 3, dtype=torch.float64, generator=streams.generator(0, "r"))
+    r[:, 1] = 1e-3 * r[:, 1]
+    r[:, 2] = q[:, 0]
+    q.requires_grad_(), r.requires_grad_()
+    found = geometry.score(q, r, Geometry("hyperbolic", False, c, clip))
+    rows = [[[-oracles.mobius_distance(a, b, c, clip) for b in r[t]] for a in q[t]] for t in (0, 1)]
+    expected = torch.stack([torch.stack([torch.stack(row) for row in each]) for each in rows])
+    keep = torch.ones(2, 4, 5, dtype=torch.bool)
+    keep[:, 0, 2] = False  # duplicates: distance 0 but for rounding, and no gradient
+    assert found[~keep].abs().max() < 1e-6
+    same_value_and_gradients(found[keep].sum(), expected[keep].sum(), [q, r])
+    torch.testing.assert_close(found[keep], expected[keep], rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [0.0, 1e-30, 1e-8, 1.0, 1e3, 1e18])
+def test_finite_at_duplicates_and_at_the_edge_of_the_ball(
+    dtype: torch.dtype, length: float
+) -> None:
+    v = torch.nn.functional.normalize(
+        torch.randn(6, 5, dtype=dtype, generator=streams.generator(0, "v"))
+    )
+    v = torch.cat([v, v[:2], -v[:2], torch.zeros(1, 5, dtype=dtype)]) * length
+    for clip in (None, 2.3):
+        x = v.clone().requires_grad_()
+        s = geometry.score(x, x, Geometry("hyperbolic", False, 0.1, clip))
+        s.sum().backward()
+        assert s.isfinite().all()
+        assert (s <= 0).all()
+        assert x.grad is not None
+        assert x.grad.isfinite().all()
+
+
+def test_the_edge_is_a_clip_at_0999_of_the_radius() -> None:
+    x = 4 * torch.randn(5, 3, dtype=torch.float64, generator=streams.generator(0, "x"))
+    found = geometry.score(x, x, Geometry("hyperbolic", False, 2.0))
+    edge = math.atanh(0.999) / math.sqrt(2)
+    assert (x.norm(dim=1) > edge).any()
+    for i in range(5):
+        for j in range(i):
+            expected = -oracles.mobius_distance(x[i], x[j], 2.0, edge).item()
+            assert found[i, j].item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_small_curvature_is_twice_the_euclidean_distance() -> None:
+    """The conformal factor at the origin is 2."""
+    x = torch.randn(5, 3, dtype=torch.float64, generator=streams.generator(0, "x"))
+    flat = geometry.score(x, x, Geometry("l2", normalize=False))
+    found = geometry.score(x, x, Geometry("hyperbolic", False, 1e-9))
+    torch.testing.assert_close(found, 2 * flat, rtol=1e-6, atol=1e-6)
+
+
+def test_retrieval_of_hypvit_is_its_own_distance() -> None:
+    config = TrialConfig(loss={"name": "hypvit"}, embedding={"dim": 8})
+    method = build_method(config, features=12, classes=4, seed=0)
+    network = Network(config, None, method, 12).eval()
+    x = 5 * torch.randn(7, 12, generator=streams.generator(0, "x"))
+    z = network.embed(x)
+    assert z.norm(dim=-1).max() <= 2.3 + 1e-5
+    score = network.retrieval_score()
+    raw = method.head(x)  # type: ignore[operator]
+    torch.testing.assert_close(
+        score(z, z), geometry.score(raw, raw, method.loss.geometry), atol=2e-3, rtol=1e-4
+    )
+    assert torch.equal(score(z, z).argmax(1), torch.arange(7))
+
+
+@pytest.mark.parametrize("loss", ["n_pair", "hypvit", "sphvit"])
+def test_label_sets_are_refused(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Plain, "label_sets", classmethod(lambda cls, config: True))
+    with pytest.raises(ValidationError, match=f"one label an image.*{loss}"):
+        TrialConfig(loss={"name": loss})

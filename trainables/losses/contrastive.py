@@ -1,0 +1,71 @@
+"""Contrastive loss: positives together, negatives apart by a margin."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
+from trainables.registry import ComponentConfig
+
+
+@LOSSES.register("contrastive")
+class Contrastive(Loss):
+    """Contrastive loss (Hadsell, Chopra and LeCun, "Dimensionality reduction by learning an
+    invariant mapping", CVPR 2006, Eq. 4; IDML's Eq. 15):
+
+        mean over positive pairs of  ℓ(D − m⁺)  +  mean over negative pairs of  ℓ(m − D)
+
+    with D = −score, the distance of unit vectors, and ℓ(x) = [x]₊ ("linear", IDML's; m⁺ = 0) or
+    ½ [x]₊² ("squared", Hadsell's). Both papers sum over the pairs; here each kind has its own
+    mean, so that its weight does not grow with the number of classes.
+
+    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No pair of a kind: 0.
+    """
+
+    REVISION = 1
+    geometry = Geometry("l2")
+    batch = BatchNeeds(per_class=2)
+
+    class Config(ComponentConfig):
+        """margin: m. Neither paper gives its number; 1 is that of the comparison by Musgrave et
+        al. ("A metric learning reality check", ECCV 2020), as is pos_margin: m⁺, 0.
+
+        form: "linear" or "squared", see the class.
+        average: each mean is over the pairs with a loss above 0 ("active") or over all ("all").
+        normalize: unit length first.
+        """
+
+        name: Literal["contrastive"] = "contrastive"
+        margin: float = Field(1.0, ge=0, le=100)
+        pos_margin: float = Field(0.0, ge=0, le=100)
+        form: Literal["linear", "squared"] = "linear"
+        average: Literal["active", "all"] = "active"
+        normalize: bool = True
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.geometry = Geometry("l2", config.normalize)
+        self.margin: float | Tensor = config.margin
+        self.pos_margin: float | Tensor = config.pos_margin
+        self.form, self.average = config.form, config.average
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        distance = -score
+        attract = self._mean(distance - self.pos_margin, pairs.pos)
+        repel = self._mean(self.margin - distance, pairs.neg)
+        return (attract + repel).mean()
+
+    def _mean(self, excess: Tensor, weights: Tensor) -> Tensor:
+        value = F.relu(excess)
+        if self.form == "squared":
+            value = 0.5 * value.square()
+        counted = weights * (excess > 0) if self.average == "active" else weights
+        count = counted.sum((-2, -1))
+        return (weights * value).sum((-2, -1)) / torch.where(count > 0, count, 1)

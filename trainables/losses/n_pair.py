@@ -1,0 +1,88 @@
+"""N-pair: one pair of each class, each anchor against the positives of all classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
+from trainables.losses.views import check_one_label, same_class, views
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import TrialConfig
+
+
+@LOSSES.register("n_pair")
+class NPair(Loss):
+    """Multi-class N-pair loss (Sohn, "Improved deep metric learning with multi-class N-pair loss
+    objective", NeurIPS 2016, Eq. 7; DVML's Eq. 3):
+
+        L = 1/N Σ_i log(1 + Σ_{j≠i} exp(f_iᵀ f_j⁺ − f_iᵀ f_i⁺))
+
+    over N classes with one pair (f_i, f_i⁺) each. With M > 2 images of a class the first ⌊M/2⌋
+    are anchors and the next ⌊M/2⌋ their positives, and each k-th pairs make an N-pair batch of
+    their own; the mean is over all anchors. Training compares by the inner product of embeddings
+    that are not normalised; the paper keeps them small by a penalty instead (section 3.2.2), the
+    term "norm", whose value is half the mean of ‖f‖² over the batch.
+
+    By inner products the largest embedding is everybody's neighbour, while the paper wants the
+    direction alone to decide (section 3.2.2): retrieval is by cosine, unless told otherwise.
+
+    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No pair: 0.
+    """
+
+    REVISION = 1
+    geometry = Geometry("dot", normalize=False)
+    batch = BatchNeeds(per_class=2, layout="class_major")
+
+    class Config(ComponentConfig):
+        """norm_weight: of the term "norm"; the paper has no number, 0.002 is that of TensorFlow's
+        npairs_loss, for the same value.
+
+        compare_by: what retrieval compares embeddings by, "cosine", or "dot" as in training.
+        """
+
+        name: Literal["n_pair"] = "n_pair"
+        norm_weight: float = Field(0.002, ge=0)
+        compare_by: Literal["cosine", "dot"] = "cosine"
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        check_one_label(trial, "n_pair")
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.norm_weight: float | Tensor = config.norm_weight
+        self.compare_by = config.compare_by
+
+    @property
+    def retrieval(self) -> Geometry:
+        return self.geometry if self.compare_by == "dot" else Geometry("cosine")
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        same = same_class(pairs.labels)
+        view = views(same)
+        half = same.sum(-1) // 2
+        # Column j is the positive of pair number view_j − half_j of its class.
+        number = view - half
+        candidate = (number >= 0) & (number < half) & (number == view[:, None])
+        partner = same & candidate
+        weight = (pairs.pos * partner).sum(-1)
+        shown = partner | (candidate & ~same)
+        logits = torch.where(shown, score, NOTHING)
+        # Rows without a partner give logsumexp − 0, finite, with the weight 0.
+        loss = logits.logsumexp(-1) - (score * partner).sum(-1)
+        count = weight.sum(-1)
+        return ((weight * loss).sum(-1) / torch.where(count > 0, count, 1)).mean()
+
+    def query_penalty(self, query: Tensor) -> dict[str, tuple[Tensor, float | Tensor]]:
+        return {"norm": (0.5 * query.square().sum(-1).mean(), self.norm_weight)}
+
+
+NOTHING = -1e30  # far below any score, and finite

@@ -1,0 +1,220 @@
+"""Any loss of pytorch-metric-learning, by its class name, for methods that need only embeddings.
+
+    loss: {name: pml, class: CircleLoss, options: {m: 0.4, gamma: 80}}
+
+Optional: `pip install "ablate[pml]"`. What is wrong with a class or an option is found while the
+trial's configuration is read, by building the loss and giving it a batch of eight.
+
+Shape legend: B queries · D embedding dimensions · S label slots · `...` leading dimensions.
+"""
+
+from __future__ import annotations
+
+import inspect
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field, create_model
+from torch import Tensor, nn
+
+from trainables import streams
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, ParamGroup
+from trainables.losses.views import check_one_label
+from trainables.methods.base import METHODS
+from trainables.registry import ComponentConfig
+
+if TYPE_CHECKING:
+    from trainables.config import TrialConfig
+
+LIBRARY = "pytorch_metric_learning"
+FILLED = ("num_classes", "embedding_size")
+Options = dict[str, bool | int | float | str | None]
+
+
+class PartOptions(ComponentConfig):
+    """options: keyword arguments of the class."""
+
+    options: Options = Field(default_factory=dict)
+
+
+# `class` is a keyword of Python, so that the field cannot be written in a class body.
+Part = create_model(
+    "Part",
+    __base__=PartOptions,
+    __module__=__name__,
+    __doc__="A class of the library and its options.",
+    **{"class": (str, ...)},  # type: ignore[call-overload]
+)
+
+
+class PmlOptions(PartOptions):
+    """Numbers of classes and dimensions are filled in where the class wants them.
+
+    class: name in `pytorch_metric_learning.losses`. options: its keyword arguments.
+    miner, distance: a class of the library's `miners` and `distances` with its options; None:
+        no miner, and the loss's own distance.
+    """
+
+    name: Literal["pml"] = "pml"
+    miner: Part | None = None
+    distance: Part | None = None
+
+
+@LOSSES.register("pml")
+class Pml(Loss):
+    """A loss of pytorch-metric-learning (Musgrave et al., 2020), with its own reduction.
+
+    It takes embeddings, not scores: methods with a score of their own or label sets are refused.
+    All its parameters (class weights, proxies) are in the group "proxies". Embeddings are
+    compared in retrieval by the loss's distance: cosine, dot product or Euclidean, normalised if
+    it normalises; by cosine where the distance is another. What it draws depends on the
+    generator given, which costs a wait for the device at each step.
+
+    Shapes: query [..., B, D] → scalar, the mean over leading dimensions, one call for each.
+    Not static: its classes index by what they find in a batch.
+    """
+
+    REVISION = 1
+    takes: ClassVar[Literal["score", "embeddings"]] = "embeddings"
+    Config: ClassVar[type[ComponentConfig]] = create_model(
+        "Config",
+        __base__=PmlOptions,
+        __module__=__name__,
+        __doc__=PmlOptions.__doc__,
+        **{"class": (str, ...)},  # type: ignore[call-overload]
+    )
+
+    @classmethod
+    def check(cls, trial: TrialConfig) -> None:
+        check_one_label(trial, "pml")
+        method = trial.method.name  # type: ignore[attr-defined]
+        if METHODS[method].own_scores(trial.method):
+            raise ValueError(
+                f"a method that compares plain embeddings, not {method}: a loss of "
+                "pytorch-metric-learning computes its own scores from embeddings; take a loss "
+                "from here"
+            )
+        assert isinstance(trial.loss, PmlOptions)
+        dim, labels = trial.embedding.dim, torch.arange(8) // 2
+        with streams.seeded(0, "pml"):
+            module, miner = assembled(trial.loss, classes=4, dim=dim)
+            try:
+                x = torch.randn(8, dim, requires_grad=True)
+                value = module(x, labels, None if miner is None else miner(x, labels))
+            except Exception as error:
+                raise _refused(trial.loss, error) from error
+        if not (isinstance(value, Tensor) and value.shape == ()):
+            raise ValueError(
+                f"a loss whose value is one number, not {getattr(trial.loss, 'class')}: leave its "
+                "reduction as it is"
+            )
+
+    def __init__(self, config: PmlOptions, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.module, self.miner = assembled(config, classes=classes, dim=dim)
+        self.geometry = geometry_of(self.module.distance)
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        raise TypeError("loss pml takes embeddings, not scores; call of_embeddings")
+
+    def of_embeddings(
+        self, query: Tensor, labels: Tensor, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        if generator is None:
+            return self._of(query, labels)
+        # A device's state is forked with its own index; the CPU's always is.
+        devices = [query.device] if query.device.type == "cuda" else []
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        with torch.random.fork_rng(devices=devices):
+            torch.manual_seed(seed)
+            return self._of(query, labels)
+
+    def param_groups(self) -> list[ParamGroup]:
+        params = list(self.parameters())
+        return [ParamGroup("proxies", params)] if params else []
+
+    def _of(self, query: Tensor, labels: Tensor) -> Tensor:
+        own = labels[:, 0]
+        values = []
+        for x in query.flatten(0, -3) if query.dim() > 2 else query[None]:
+            mined = None if self.miner is None else self.miner(x, own)
+            values.append(self.module(x, own, mined))
+        return torch.stack(values).mean()
+
+
+def assembled(config: PmlOptions, *, classes: int, dim: int) -> tuple[nn.Module, nn.Module | None]:
+    """Loss and miner.
+
+    Raises:
+        ValueError: the library is not installed, or a class or an option is not its own.
+    """
+    own: dict[str, Any] = {}
+    if config.distance is not None:
+        own["distance"] = _built("distances", config.distance)
+    sizes = {"num_classes": classes, "embedding_size": dim}
+    loss = _built("losses", config, sizes, own)
+    shared = {} if config.distance is None else own
+    miner = None if config.miner is None else _built("miners", config.miner, {}, shared)
+    return loss, miner
+
+
+def geometry_of(distance: Any) -> Geometry:
+    """The geometry of retrieval that a distance of the library stands for."""
+    normalize = bool(distance.normalize_embeddings)
+    name = type(distance).__name__
+    if name == "DotProductSimilarity":
+        return Geometry("dot", normalize)
+    if name == "LpDistance" and distance.p == 2:
+        return Geometry("l2", normalize)
+    return Geometry("cosine")
+
+
+def _built(
+    kind: str,
+    part: Any,
+    sizes: dict[str, int] | None = None,
+    more: dict[str, Any] | None = None,
+) -> nn.Module:
+    name = getattr(part, "class")
+    try:
+        known = vars(import_module(f"{LIBRARY}.{kind}"))
+    except ImportError as error:
+        raise ValueError(
+            "pytorch-metric-learning installed for loss pml, not missing: pip install 'ablate[pml]'"
+        ) from error
+    modules = [n for n, c in known.items() if inspect.isclass(c) and issubclass(c, nn.Module)]
+    if name not in modules:
+        near = get_close_matches(name, modules, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"see its page on {kind}"
+        raise ValueError(f"a class of {LIBRARY}.{kind}, not {name}: {remedy}")
+    wrong = [option for option in FILLED if option in part.options]
+    if wrong:
+        raise ValueError(
+            f"no option {wrong[0]} of {name}, not {part.options[wrong[0]]}: it is filled in"
+        )
+    wanted = _arguments(known[name])
+    given = {k: v for k, v in (sizes or {}).items() if k in wanted} | (more or {})
+    try:
+        built: nn.Module = known[name](**part.options, **given)
+    except Exception as error:
+        raise _refused(part, error) from error
+    return built
+
+
+def _arguments(cls: type) -> set[str]:
+    """Names of all arguments of the constructors of a class and its bases."""
+    own = [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
+    return {name for init in own for name in inspect.signature(init).parameters}
+
+
+def _refused(part: Any, error: Exception) -> ValueError:
+    name, line = getattr(part, "class"), (str(error).splitlines() or [type(error).__name__])[0]
+    options = ", ".join(f"{k}={v}" for k, v in part.options.items())
+    return ValueError(
+        f"a class and options with which pytorch-metric-learning gives a loss of embeddings and "
+        f"labels, not {name}({options}): it says: {line or type(error).__name__}"
+    )

@@ -1,0 +1,44 @@
+"""The v-th image of each class in a batch as view v of the class, whatever the order of classes.
+
+Shape legend: B items of a batch, compared with itself.
+
+Losses that pair images of a class (N-pair, HypViT) are told of views by their papers' batches,
+in which classes stand together, equally many images each. Views are read from the labels here, so
+that nothing is paired wrongly where a batch is arranged otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from trainables.methods.base import METHODS
+
+if TYPE_CHECKING:
+    from trainables.config import TrialConfig
+
+
+def same_class(labels: Tensor) -> Tensor:
+    """[B, S] → [B, B] bool, by the first label: these losses take one label an item."""
+    first = labels[:, 0]
+    return first[:, None] == first[None, :]
+
+
+def views(same: Tensor) -> Tensor:
+    """same [B, B] → [B] int64: how many items of the item's class stand before it."""
+    return same.long().tril(-1).sum(-1)
+
+
+def check_one_label(trial: TrialConfig, loss: str) -> None:
+    """Refuse methods that give an item several labels.
+
+    Raises:
+        ValueError: the trial's method does.
+    """
+    method = trial.method.name  # type: ignore[attr-defined]
+    if METHODS[method].label_sets(trial.method):
+        raise ValueError(
+            f"one label an image, not the label sets of method {method}: {loss} pairs up the "
+            "images of a class; turn mixing off or take another loss"
+        )
