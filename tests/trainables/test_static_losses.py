@@ -100,7 +100,9 @@ def test_many_configurations_at_once(method: dict[str, Any], loss: str) -> None:
     network, state = built(method, loss)
     labels = labels_for(loss, B, C)
     places = tunable(network)
-    assert places
+    if not places:
+        assert (method["name"], loss) == ("plain", "fastap"), "has numbers"
+        pytest.skip("its only number is a count of bins, which shapes the graph")
 
     def total(values: tuple[Tensor, ...]) -> Tensor:
         for (owner, name), value in zip(places, values, strict=True):

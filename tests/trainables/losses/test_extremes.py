@@ -38,9 +38,7 @@ def labels_of(needs: BatchNeeds, size: int, classes: int) -> Tensor:
 
 
 def method_of(loss: str, *, classes: int = C, **options: Any) -> Method:
-    config = TrialConfig(
-        loss={**loss_options(loss), **options}, embedding={"dim": D}
-    )
+    config = TrialConfig(loss={**loss_options(loss), **options}, embedding={"dim": D})
     return build_method(config, features=D, classes=classes, seed=1)
 
 
