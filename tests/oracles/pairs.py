@@ -205,6 +205,22 @@ def pairwise_entropy(s: Distance, classes: list[int], temperature: float, zero: 
     return sum(losses, zero) / max(len(losses), 1)
 
 
+def summed_over_views(s: Distance, classes: list[int], temperature: float, zero: Tensor) -> Tensor:
+    """As the authors' code: classes of M images each; for each ordered pair of views (u, v) the
+    mean over classes of a cross-entropy over 2N − 1 items, added up."""
+    members, total = images_of(classes), zero
+    for u in range(len(members[0])):
+        for v in range(len(members[0])):
+            if u == v:
+                continue
+            for n in range(len(members)):
+                i = members[n][u]
+                exps = [torch.exp(s(i, m[v]) / temperature) for m in members]
+                exps += [torch.exp(s(i, m[u]) / temperature) for m in members if m[u] != i]
+                total = total - torch.log(exps[n] / sum(exps, zero)) / len(members)
+    return total
+
+
 def mobius_distance(a: Tensor, b: Tensor, c: float, clip: float | None) -> Tensor:
     """(2/√c) artanh(√c ‖(−x) ⊕ y‖) of x = exp₀(a), y = exp₀(b), a and b clipped first: Möbius
     addition as HypViT's section 3.1 has it."""

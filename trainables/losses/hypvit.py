@@ -21,6 +21,15 @@ if TYPE_CHECKING:
 NOTHING = -1e30  # log 0: far below any logit, and finite
 
 
+class EntropyConfig(ComponentConfig):
+    """over: what the sum over positive pairs is divided by: their number ("pairs"), or the
+    number of classes in the batch ("classes"), as the authors' code does, which adds up the
+    M(M − 1) ordered pairs of views: for 9 images of a class 72 times the value. It matters
+    where other terms stand beside the loss, as DDML's do, or gradients are clipped by norm."""
+
+    over: Literal["pairs", "classes"] = "pairs"
+
+
 class PairwiseEntropy(Loss):
     """Pairwise cross-entropy of Ermolov et al., "Hyperbolic vision transformers: combining
     improvements in metric learning", CVPR 2022, Eq. 6, with s = score:
@@ -30,14 +39,14 @@ class PairwiseEntropy(Loss):
     for the positive pair (i, j) of a class, k over the two-image batch of one pair of each class.
     With M images of each class, as in the authors' code: for each ordered pair of views (u, v),
     the u-th images of all classes are the items and the v-th their positives, and k runs over
-    the u-th and v-th images. The code sums over ordered pairs of views; this is their mean.
+    the u-th and v-th images. Summed over positive pairs and divided as `over` says.
 
-    Shapes: score [..., B, R] → scalar, the mean over positive pairs and leading dimensions. No
-    positive pair: 0.
+    Shapes: score [..., B, R] → scalar, the mean over leading dimensions. No positive pair: 0.
     """
 
     batch = BatchNeeds(per_class=2, layout="class_major")
     temperature: float | Tensor
+    over: Literal["pairs", "classes"]
 
     @classmethod
     def check(cls, trial: TrialConfig) -> None:
@@ -58,7 +67,8 @@ class PairwiseEntropy(Loss):
         loss = torch.logaddexp(own, others) - logits
         wanted = pairs.pos > 0
         loss = torch.where(wanted, pairs.pos * loss, torch.zeros_like(loss))
-        count = pairs.pos.sum()
+        # Each class has one first image.
+        count = pairs.pos.sum() if self.over == "pairs" else (views(same) == 0).sum()
         return (loss.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
 
@@ -84,7 +94,7 @@ class HypViT(PairwiseEntropy):
     STATIC: ClassVar[tuple[str, ...]] = ("curvature", "clip")  # of the geometry
     geometry = Geometry("hyperbolic", False, 0.1, 2.3)
 
-    class Config(ComponentConfig):
+    class Config(EntropyConfig):
         """temperature: τ; curvature: c; clip: r, the longest tangent vector. 0.2, 0.1 and 2.3 are
         the paper's."""
 
@@ -95,7 +105,7 @@ class HypViT(PairwiseEntropy):
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.temperature = config.temperature
+        self.temperature, self.over = config.temperature, config.over
         self.geometry = Geometry("hyperbolic", False, config.curvature, config.clip)
 
 
@@ -106,7 +116,7 @@ class SphViT(PairwiseEntropy):
     REVISION = 1
     geometry = Geometry("cosine")
 
-    class Config(ComponentConfig):
+    class Config(EntropyConfig):
         """temperature: τ; 0.1 is the paper's."""
 
         name: Literal["sphvit"] = "sphvit"
@@ -114,4 +124,4 @@ class SphViT(PairwiseEntropy):
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.temperature = config.temperature
+        self.temperature, self.over = config.temperature, config.over

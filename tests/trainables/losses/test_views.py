@@ -113,6 +113,17 @@ def test_hyperbolic_by_loops(case: str, curvature: float, clip: float, temperatu
     same_value_and_gradients(value(loss, x, labels), expected, [x])
 
 
+@pytest.mark.parametrize("case", ["pairs", "threes", "fours", "one class"])
+def test_over_classes_is_the_sum_over_views_of_the_authors_code(case: str) -> None:
+    x, labels = of(CLASSES[case])
+    s = oracles.cosines(x)
+    expected = oracles.summed_over_views(s, CLASSES[case], 0.1, x.new_zeros(()))
+    found = value(made("sphvit", over="classes"), x, labels)
+    same_value_and_gradients(found, expected, [x])
+    m = len(CLASSES[case]) // len(set(CLASSES[case]))
+    torch.testing.assert_close(found, m * (m - 1) * value(made("sphvit"), x, labels))
+
+
 def test_two_views_are_one_softmax_over_the_batch() -> None:
     """With two images a class, Eq. 6 to the letter: k over all items but i."""
     x, labels = of(CLASSES["pairs"])
