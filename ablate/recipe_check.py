@@ -9,11 +9,13 @@ from ablate.messages import listed, nearest
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
+KINDS = {"search": ("search", "importance"), "components": ("components", "effects")}
+
 
 def check_recipe(
     recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
 ) -> None:
-    """Raise for a table of another design, an unknown metric, or an axis that is not varied.
+    """Raise for a table that its study cannot fill, an unknown metric, an axis not varied.
 
     objective: its split is read of every trial, whatever a study's `evaluate` says.
 
@@ -22,11 +24,12 @@ def check_recipe(
     """
     for i, table in enumerate(recipe.tables):
         place, study = f"report.tables.{i}", studies[table.study]
-        if table.kind != study.design:
+        kinds = KINDS.get(study.design, ("compare", "effects"))
+        if table.kind not in kinds:
             raise ConfigError(
                 f"{place}.kind", f"{table.kind!r} for {table.study}, a {study.design} study",
-                f"{study.design!r}", "A grid is shown in report.heatmaps"
-                if study.design == "grid" else "Name its design, or another study",
+                " or ".join(map(repr, kinds)), "A grid is shown in report.heatmaps too"
+                if study.design == "grid" else "Name one of them, or another study",
             )  # fmt: skip
         for j, metric in enumerate(table.metrics):
             _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)

@@ -70,7 +70,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     recipe = frame.recipe
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
-    made = _distinct([tables.build(frame, table) for table in recipe.tables])
+    made = _distinct(tables.build_all(frame, recipe))
     texts: dict[str, str] = {}
     for table in made:
         texts[f"{table.key}.csv"] = render.to_csv(table)
@@ -102,7 +102,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
 
 
-Keyed = TypeVar("Keyed", tables.TableData, figures.Drawn)
+Keyed = TypeVar("Keyed", bound="tables.TableData | tables.Sheet | figures.Drawn")
 
 
 def _distinct(parts: list[Keyed]) -> list[Keyed]:
@@ -125,7 +125,7 @@ def _write(path: Path, text: str) -> None:
 
 def _markdown(
     frame: Frame,
-    made: list[tables.TableData],
+    made: list[tables.AnyTable],
     drawn: list[figures.Drawn],
     best: dict[str, str],
 ) -> str:

@@ -19,7 +19,7 @@ from reports.frame import Frame
 from reports.names import coordinate_name, level, metric_label, scale, slug, ticks
 from reports.recipe import FactorCurves
 from reports.recipe import level_name as named
-from reports.tables import by_seed, gaps, protocol
+from reports.tables import by_seed, coordinates, gaps, protocol
 
 INTERVALS = {
     "t": "95 % t interval of the mean",
@@ -51,7 +51,9 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> Drawn:
     missing: list[str] = []
     runs: list[str] = []
     for study in recipe.studies:
-        cells = _chosen(frame.study(study), study, recipe)
+        cells = frame.study(study)
+        cells = cells.assign(coords=pd.Series(coordinates(frame, cells), index=cells.index))
+        cells = _chosen(cells, study, recipe)
         prefix = study if len(recipe.studies) > 1 else ""
         lines += lines_of(cells, recipe, prefix)
         missing += gaps(cells)
@@ -101,7 +103,7 @@ def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> lis
     ]
     for key in dict.fromkeys(others):
         groups[key] = cells[[other == key for other in others]]
-    levels = {key: {repr(c[recipe.x]) for c in mine["coords"]} for key, mine in groups.items()}
+    levels = {key: {_place(c[recipe.x]) for c in mine["coords"]} for key, mine in groups.items()}
     if any(len(found) > 1 for found in levels.values()):
         groups = {key: mine for key, mine in groups.items() if len(levels[key]) > 1}
     varied = {k for a in groups for b in groups for k, _ in set(a) ^ set(b)}
@@ -115,16 +117,22 @@ def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> lis
 def _line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
     factor = scale(recipe.metric)
     rows: list[tuple[Any, float, float, float, int]] = []
-    at = [coords[recipe.x] for coords in cells["coords"]]
+    at = [_place(coords[recipe.x]) for coords in cells["coords"]]
     for x in ordered(at):
         here = by_seed(cells[[value == x for value in at]], recipe.metric)
         found = stats.summary(list(here.values()))
         if found is None:
             continue
         low, high = _interval(list(here.values()), found, recipe.interval)
-        rows.append((named(x), found.mean * factor, low * factor, high * factor, found.n))
+        rows.append((x, found.mean * factor, low * factor, high * factor, found.n))
     columns = list(zip(*rows, strict=True)) or [()] * 5
     return Line(label, *columns)
+
+
+def _place(value: Any) -> Any:
+    """A level on the axis: a number, or what it is called."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if number else level(named(value))
 
 
 def _interval(values: list[float], found: stats.Summary, kind: str) -> tuple[float, float]:

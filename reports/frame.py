@@ -74,7 +74,8 @@ class Frame:
         return order + sorted(set(self.cells["study"]) - set(order))
 
     def study(self, name: str) -> pd.DataFrame:
-        """The cells of one study in plan order, with a column per coordinate.
+        """The cells of one study in plan order, with a column per coordinate (but for those called
+        like a column of every cell: `coords` has them).
 
         Raises:
             ReportError: no such study.
@@ -84,6 +85,7 @@ class Frame:
             raise ReportError(f"report: found study {name!r}; the sweep has {known}")
         rows = self.cells[self.cells["study"] == name].reset_index(drop=True)
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
+        coords = coords[[name for name in coords.columns if name not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
 
     def design(self, study: str) -> str:

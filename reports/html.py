@@ -15,7 +15,7 @@ from reports import render
 from reports.figures import Drawn
 from reports.frame import Frame
 from reports.names import number, scale, slug
-from reports.tables import TableData, protocol
+from reports.tables import AnyTable, TableData, protocol
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
@@ -29,7 +29,7 @@ PUBLISHED = " Published numbers beside them are test-selected."
 def page(
     frame: Frame,
     tracking_uri: str,
-    tables: Sequence[TableData],
+    tables: Sequence[AnyTable],
     figures: Sequence[tuple[Drawn, Path]],
     best: Mapping[str, str],
 ) -> str:
@@ -167,15 +167,20 @@ def anchor(study: str, cell: str) -> str:
     return f"runs-{slug(study)}-{slug(cell)}"
 
 
-def _table(table: TableData) -> dict[str, Any]:
+def _table(table: AnyTable) -> dict[str, Any]:
     found = render.grid(table)
+    study = table.recipe.study
+    marks = (
+        [(row.baseline, anchor(study, row.cell)) for row in table.rows]
+        if isinstance(table, TableData)
+        else [(False, f"runs-{slug(study)}")] * len(table.rows)
+    )
     return {
         "key": table.key, "title": table.title, "caption": table.recipe.caption,
         "headers": found.headers, "labels": found.labels, "notes": render.marked_notes(table),
         "rows": [
-            {"fields": fields, "baseline": row.baseline,
-             "href": anchor(table.recipe.study, row.cell)}
-            for row, fields in zip(table.rows, found.rows, strict=True)
+            {"fields": fields, "baseline": baseline, "href": href}
+            for (baseline, href), fields in zip(marks, found.rows, strict=True)
         ],
     }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 PERCENT = 100.0
@@ -65,8 +66,18 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
+def p_text(p: float | None) -> str:
+    """Three digits, `<0.001`; empty without a test."""
+    if p is None:
+        return ""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def level(value: Any) -> str:
-    """A coordinate's value, short: 1e-05 → `1e-5`, 0.1 → `0.1`."""
+    """A coordinate's value, short: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        options = ", ".join(f"{key}={level(v)}" for key, v in value.items() if key != "name")
+        return f"{value['name']}({options})" if options else str(value["name"])
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if value and not 1e-3 <= abs(value) < 1e5:

@@ -53,18 +53,25 @@ class Published(RecipePart):
 class Table(RecipePart):
     """One table of one study.
 
-    kind: `components` (all on/off cells), `compare` (variants) or `search` (the best trials).
+    kind: `components` (all on/off cells), `compare` (the cells of any study that lists them, beside
+        a baseline), `search` (the best trials), `effects` (main effects, interactions and
+        Shapley attribution over the factors of a study that lists its cells) or `importance`
+        (of a search's parameters).
     metrics: one or several; `val/…` and `test/…` are read of the selected epoch
         (`final/val/…` in the tracker).
     baseline: the cell that differences are taken to: its name or its coordinates. Default: all
         components off; the first variant. Unused in a search table.
     components: the columns of a components table in the order of the paper; default: as the
         study gives them.
-    top: how many trials a search table shows.
+    top: how many trials a search table shows, or interactions an effects table.
     digits: digits after the point of a percentage.
+    spread: what stands after ±: `sd` over seeds, or `t95`, half the 95 % interval of the mean.
+    order: an effects table's interactions are of up to so many factors.
+    evaluator: of an importance table: `ped_anova` or `fanova`.
+    alone: without the table of effects or importances that otherwise follows.
     """
 
-    kind: Literal["components", "compare", "search"]
+    kind: Literal["components", "compare", "search", "effects", "importance"]
     study: str
     metrics: tuple[str, ...] = Field(("val/map_at_r",), min_length=1)
     title: str = ""
@@ -74,6 +81,10 @@ class Table(RecipePart):
     components: tuple[str, ...] = ()
     top: int = Field(10, ge=1)
     digits: int = Field(2, ge=0, le=6)
+    spread: Literal["sd", "t95"] = "sd"
+    order: int = Field(2, ge=1, le=4)
+    evaluator: Literal["ped_anova", "fanova"] = "ped_anova"
+    alone: bool = False
 
     @field_validator("baseline", mode="after")
     @classmethod

@@ -1,7 +1,8 @@
 """A table as plain text, Markdown, LaTeX (booktabs) and CSV.
 
-The first metric is shown in full (mean ± sd, Δ with interval, p, published); the others with
-mean ± sd and, where there is room, Δ. CSV has every number, one line per row and metric.
+The first metric is shown in full (mean ± sd, Δ with interval, p, published and, where there is
+room, effect sizes); the others with mean ± sd and, where there is room, Δ. CSV has every number,
+one line per row and metric.
 """
 
 from __future__ import annotations
@@ -9,40 +10,22 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Callable
 
-from reports.names import metric_label, metric_name, number, scale
-from reports.tables import Measured, TableData, TableRow
-
-
-@dataclass(frozen=True)
-class Field:
-    """One printed field: its text, whether it is a number with runs behind it, and its marks."""
-
-    text: str
-    measured: bool = False
-    best: bool = False
-    hint: str = ""
+from reports.names import metric_label, metric_name, number, p_text, scale
+from reports.tables import EFFECT_SIZES, AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 
 
-@dataclass(frozen=True)
-class Grid:
-    """Headers and fields. `wide` columns are left out of plain text and LaTeX."""
-
-    headers: tuple[str, ...]
-    labels: int
-    wide: tuple[bool, ...]
-    rows: tuple[tuple[Field, ...], ...]
-
-
-def mean_sd(measured: Measured, metric: str, digits: int) -> str:
-    """`62.31 ± 0.42`; `62.31` for one seed; empty without a result."""
+def mean_sd(measured: Measured, metric: str, digits: int, spread: str = "sd") -> str:
+    """`62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
+    without a result."""
     found = measured.summary
     if found is None:
         return ""
     factor = scale(metric)
     text = number(found.mean * factor, digits)
-    return text if found.sd is None else f"{text} ± {number(found.sd * factor, digits)}"
+    after = found.sd if spread == "sd" else measured.half
+    return text if after is None else f"{text} ± {number(after * factor, digits)}"
 
 
 def delta(row: TableRow, metric: str, digits: int) -> str:
@@ -74,55 +57,81 @@ def published_text(measured: Measured) -> str:
     return text + ("*" if printed.slip else "")
 
 
-def p_text(p: float | None) -> str:
-    if p is None:
+def improvement(measured: Measured) -> str:
+    """`0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
+
+    Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
+    """
+    found = measured.compared.improvement if measured.compared else None
+    if found is None:
         return ""
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    if found.low is None or found.high is None or found.low == found.high:
+        return f"{found.probability:.2f}"
+    return f"{found.probability:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
-def grid(table: TableData) -> Grid:
+def _dz(measured: Measured) -> str:
+    found = measured.compared.dz if measured.compared else None
+    return "" if found is None else number(found, 2)
+
+
+Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, wide, field of a row
+
+
+def grid(table: AnyTable) -> Grid:
     """The fields of a table, in printing order."""
-    digits = table.recipe.digits
-    headers, wide = list(table.headers), [False] * len(table.headers)
-    compared = table.recipe.kind != "search"
-    for i, metric in enumerate(table.metrics):
-        headers.append(metric_label(metric))
-        wide.append(False)
-        if compared:
-            headers.append(f"Δ {metric_name(metric)} [95 %]")
-            wide.append(i > 0)
-            if i == 0 and table.has(metric, "p_corrected"):
-                headers.append("p (Holm)")
-                wide.append(False)
-        if table.recipe.published_column(metric) is not None:
-            headers.append("published†")
-            wide.append(False)
-    headers.append("n")
-    wide.append(False)
+    if isinstance(table, Sheet):
+        return table.grid()
+    columns = [column for i, metric in enumerate(table.metrics) for column in _of(table, metric, i)]
+    if any(row.tuning is not None for row in table.rows):
+        columns.append(("tuning trials", False, lambda row: Field(
+            "" if row.tuning is None else str(row.tuning)
+        )))  # fmt: skip
+    columns.append(("n", False, _n))
+    rows = tuple(
+        (*map(Field, row.labels), *(field(row) for _, _, field in columns)) for row in table.rows
+    )
+    count = len(table.headers)
     return Grid(
-        tuple(headers), len(table.headers), tuple(wide),
-        tuple(_fields(table, row, digits) for row in table.rows),
+        (*table.headers, *(header for header, _, _ in columns)), count,
+        (*(False,) * count, *(wide for _, wide, _ in columns)), rows,
     )  # fmt: skip
 
 
-def _fields(table: TableData, row: TableRow, digits: int) -> tuple[Field, ...]:
-    fields = [Field(label) for label in row.labels]
-    why = "; ".join(row.gaps)
-    for i, metric in enumerate(table.metrics):
+def _of(table: TableData, metric: str, place: int) -> list[Column]:
+    """The columns of one metric: all of them for the first, two for the others."""
+    digits, first = table.recipe.digits, place == 0
+
+    def value(row: TableRow) -> Field:
         found = row.measured[metric]
-        text = mean_sd(found, metric, digits)
-        status = "failed" if "failed" in why else "missing"
-        fields.append(Field(text or status, bool(text), found.best, why))
-        if table.recipe.kind != "search":
-            fields.append(Field(delta(row, metric, digits)))
-            if i == 0 and table.has(metric, "p_corrected"):
-                fields.append(Field(p_text(found.p_corrected)))
-        if table.recipe.published_column(metric) is not None:
-            hint = found.printed.slip or "" if found.printed else ""
-            fields.append(Field(published_text(found), hint=hint))
-    n = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
-    fields.append(Field(n, hint=why))
-    return tuple(fields)
+        text = mean_sd(found, metric, digits, table.recipe.spread)
+        why = "; ".join(row.gaps)
+        return Field(text or "missing", bool(text), found.best, "" if text else why)
+
+    def printed(row: TableRow) -> Field:
+        found = row.measured[metric]
+        return Field(published_text(found), hint=found.printed.slip or "" if found.printed else "")
+
+    columns: list[Column] = [(metric_label(metric), False, value)]
+    if table.recipe.kind != "search":
+        columns.append((
+            f"Δ {metric_name(metric)} [95 %]", not first,
+            lambda row: Field(delta(row, metric, digits)),
+        ))  # fmt: skip
+    if first and table.has(metric, "p_corrected"):
+        columns += [
+            ("p (Holm)", False, lambda row: Field(p_text(row.measured[metric].p_corrected))),
+            ("d_z", True, lambda row: Field(_dz(row.measured[metric]))),
+            ("P(better) [95 %]", True, lambda row: Field(improvement(row.measured[metric]))),
+        ]
+    if table.recipe.published_column(metric) is not None:
+        columns.append(("published†", False, printed))
+    return columns
+
+
+def _n(row: TableRow) -> Field:
+    text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
+    return Field(text, hint="; ".join(row.gaps))
 
 
 def _narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
@@ -130,7 +139,7 @@ def _narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
     return [found.headers[i] for i in keep], [[row[i] for i in keep] for row in found.rows]
 
 
-def plain(table: TableData) -> str:
+def plain(table: AnyTable) -> str:
     """For a terminal: aligned columns under one rule, notes below."""
     found = grid(table)
     headers, rows = _narrow(found)
@@ -150,22 +159,25 @@ def plain(table: TableData) -> str:
     width = max(len(rule), 80)
     notes = [
         textwrap.fill(f"{mark}{note}", width, initial_indent="  ", subsequent_indent="    ")
-        for mark, note in marked_notes(table)
+        for mark, note in marked_notes(table, wide=False)
     ]
     return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *notes]) + "\n"
 
 
-def marked_notes(table: TableData) -> list[tuple[str, str]]:
-    """Notes with their marks: † for the published column, * for slips."""
+def marked_notes(table: AnyTable, *, wide: bool = True) -> list[tuple[str, str]]:
+    """Notes with their marks: † for the published column, * for slips. wide: with those on wide
+    columns."""
     marked = []
     for note in table.notes:
+        if note.startswith(EFFECT_SIZES) and not wide:
+            continue
         mark = "† " if note.startswith("Published:") else ""
         mark = "* " if note.startswith("Published ") else mark
         marked.append((mark, note))
     return marked
 
 
-def markdown(table: TableData) -> str:
+def markdown(table: AnyTable) -> str:
     found = grid(table)
 
     def line(texts: list[str]) -> str:
@@ -185,6 +197,9 @@ LATEX = {
     "✓": r"$\checkmark$", "±": r"$\pm$", "−": "$-$", "–": "--", "Δ": r"$\Delta$",
     "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "†": r"$^\dagger$", "“": "``",
     "”": "''", "<": "$<$", ">": "$>$", "π": r"$\pi$", "λ": r"$\lambda$",
+    "δ": r"$\delta$", "ε": r"$\epsilon$", "κ": r"$\kappa$", "ρ": r"$\rho$", "σ": r"$\sigma$",
+    "τ": r"$\tau$", "ω": r"$\omega$", "²": "$^2$", "₂": "$_2$", "√": r"$\surd$", "×": r"$\times$",
+    "→": r"$\to$", "…": r"\dots{}", "≤": r"$\le$", "≥": r"$\ge$",
 }  # fmt: skip
 
 
@@ -192,10 +207,11 @@ def latex_text(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def latex(table: TableData) -> str:
+def latex(table: AnyTable) -> str:
     """A `table` float; needs `booktabs` and, for the check marks, `amssymb`."""
-    headers, rows = _narrow(grid(table))
-    columns = "l" * len(table.headers) + "r" * (len(headers) - len(table.headers))
+    found = grid(table)
+    headers, rows = _narrow(found)
+    columns = "l" * found.labels + "r" * (len(headers) - found.labels)
     body = [
         " & ".join(
             rf"\textbf{{{latex_text(f.text)}}}" if f.best else latex_text(f.text) for f in row
@@ -203,7 +219,9 @@ def latex(table: TableData) -> str:
         + r" \\"
         for row in rows
     ]
-    notes = r" \\ ".join(latex_text(f"{mark}{note}") for mark, note in marked_notes(table))
+    notes = r" \\ ".join(
+        latex_text(f"{mark}{note}") for mark, note in marked_notes(table, wide=False)
+    )
     return "\n".join([
         r"% needs \usepackage{booktabs,amssymb}", r"\begin{table}", r"  \centering",
         rf"  \caption{{{latex_text(table.title)}. {latex_text(table.recipe.caption)}}}",
@@ -217,26 +235,39 @@ def latex(table: TableData) -> str:
 
 CSV_HEADERS = (
     "metric", "mean", "sd", "n", "planned", "delta", "delta_low", "delta_high", "delta_n",
-    "delta_method", "p", "p_holm", "published", "published_sd", "published_unit",
-    "published_slip", "run_ids", "gaps",
+    "delta_method", "p", "p_holm", "p_wilcoxon", "p_wilcoxon_holm", "cohens_dz", "cliffs_delta",
+    "p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials", "published",
+    "published_sd", "published_unit", "published_slip", "run_ids", "gaps",
 )  # fmt: skip
 
 
-def to_csv(table: TableData) -> str:
+def to_csv(table: AnyTable) -> str:
     """Long form, unrounded: one line per row and metric; measured values on [0, 1]."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    if isinstance(table, Sheet):
+        writer.writerow(table.columns)
+        writer.writerows(table.numbers)
+        return out.getvalue()
     writer.writerow(["cell", *table.headers, *CSV_HEADERS])
     for row in table.rows:
-        for metric, m in row.measured.items():
-            s, d, printed = m.summary, m.difference, m.printed
-            numbers = [
-                s.mean if s else None, s.sd if s else None, s.n if s else 0, row.planned,
-                d.mean if d else None, d.low if d else None, d.high if d else None,
-                d.n if d else None, d.method if d else None, m.p, m.p_corrected,
-                printed.value if printed else None, printed.sd if printed else None,
-                "percent" if printed and printed.scale != 1 else None,
-                printed.slip if printed else None, " ".join(row.run_ids), "; ".join(row.gaps),
-            ]  # fmt: skip
-            writer.writerow([row.cell, *row.labels, metric, *numbers])
+        for metric, measured in row.measured.items():
+            writer.writerow([row.cell, *row.labels, metric, *_numbers(row, measured)])
     return out.getvalue()
+
+
+def _numbers(row: TableRow, measured: Measured) -> list[object]:
+    """As `CSV_HEADERS` after the metric."""
+    s, c, printed = measured.summary, measured.compared, measured.printed
+    d, better = (c.difference, c.improvement) if c else (None, None)
+    return [
+        s.mean if s else None, s.sd if s else None, s.n if s else 0, row.planned,
+        d.mean if d else None, d.low if d else None, d.high if d else None, d.n if d else None,
+        d.method if d else None,
+        *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
+        *((better.probability, better.low, better.high) if better else (None,) * 3),
+        measured.half, row.tuning,
+        printed.value if printed else None, printed.sd if printed else None,
+        "percent" if printed and printed.scale != 1 else None,
+        printed.slip if printed else None, " ".join(row.run_ids), "; ".join(row.gaps),
+    ]  # fmt: skip

@@ -84,9 +84,9 @@ def importances(
     best = max(math.ceil(TARGET * n), IN_TARGET)
     judge = _evaluator(evaluator, best / n, seed)
     shares = _evaluate(told, space, assessed, judge)
-    name = EVALUATORS[evaluator]
+    name = f"{EVALUATORS[evaluator]} of {n} trials"
     if evaluator == "ped_anova":
-        name = f"{name} of the best {best} of {n} trials"
+        name = f"{EVALUATORS[evaluator]} of the best {best} of {n} trials"
     notes = []
     if n < SENSIBLE:
         notes.append(f"{n} trials are few: below {SENSIBLE}, importances are a hint and no more")

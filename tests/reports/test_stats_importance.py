@@ -43,7 +43,11 @@ def test_what_matters_comes_first(evaluator: Any) -> None:
     assert list(found.shares.values()) == sorted(found.shares.values(), reverse=True)
     assert found.n == 120 and found.warnings == () and found.conditional == ()
     assert found == stats.importances(*trials(120), SPACE, evaluator=evaluator)
-    told = "PED-ANOVA of the best 12 of 120 trials" if evaluator == "ped_anova" else "fANOVA"
+    told = (
+        "PED-ANOVA of the best 12 of 120 trials"
+        if evaluator == "ped_anova"
+        else "fANOVA of 120 trials"
+    )
     assert found.evaluator == told
 
 

@@ -1,0 +1,73 @@
+"""What tables and figures read of a study's cells."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from reports.frame import Frame
+
+CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
+
+
+def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
+    """{seed: value} of the finished trials of one cell; none for a metric that no run has."""
+    if metric not in cells.columns:
+        return {}
+    found = cells[["seed", metric]].dropna()
+    return {
+        int(seed): float(value) for seed, value in zip(found["seed"], found[metric], strict=True)
+    }
+
+
+def coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
+    """Each row's level of every factor.
+
+    A one-factor study's cells name the factor that is off the centre, and the centre none: the
+    other levels are the centre's own, read from the parameters of its runs.
+    """
+    names = list(dict.fromkeys(name for coords in cells["coords"] for name in coords))
+    centre: dict[str, Any] = dict.fromkeys(names, CENTRE)
+    at_centre = [not coords for coords in cells["coords"]]
+    if not any(at_centre):
+        return list(cells["coords"])
+    trials = frame.trials[frame.trials["trial_id"].isin(cells["trial_id"][at_centre])]
+    for params in trials["params"]:
+        for name in names:
+            if name in params:
+                try:
+                    centre[name] = json.loads(params[name])
+                except ValueError:
+                    centre[name] = params[name]
+    return [{**centre, **coords} for coords in cells["coords"]]
+
+
+def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(run for run in cells["run_id"] if run)
+
+
+def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
+    """One line for each seed that has no result."""
+    lost = cells[cells["status"] != "done"]
+    return tuple(
+        f"{row['cell']}, seed {row['seed']}: {row['status']}"
+        + (f" ({row['reason']})" if row["reason"] else "")
+        for row in lost.to_dict("records")
+    )
+
+
+def protocol(frame: Frame) -> str:
+    """`test-selected` if any trial selected its epoch on test, else `validation-selected`."""
+    found = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
+    return "test-selected" if "paper" in found else "validation-selected"
+
+
+def protocol_note(frame: Frame) -> str:
+    if protocol(frame) == "test-selected":
+        return "Measured: test-selected (epoch and settings picked on the test classes)."
+    return (
+        "Measured: validation-selected (epoch and settings picked on validation classes; test "
+        "classes are read once the trial is finished)."
+    )

@@ -1,0 +1,240 @@
+"""Cells beside a baseline cell: all on/off cells of components, variants, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from reports import published, stats
+from reports.errors import ReportError
+from reports.frame import Frame
+from reports.names import level, slug
+from reports.recipe import Table
+from reports.recipe import level_name as named
+from reports.tables.cells import by_seed, gaps, protocol_note, run_ids
+from reports.tables.data import Comparison, Measured, TableData, TableRow
+
+ON, OFF = "✓", "–"
+LEVEL = 0.05
+EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
+
+
+def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
+    """The recipe's order, or that in which the study's own cell names list the components."""
+    if recipe.components:
+        return list(recipe.components)
+    names = list(cells["coords"].iloc[0]) if len(cells) else []
+    first = str(cells["cell"].iloc[0]) if len(cells) else ""
+    return sorted(names, key=lambda name: (first.find(f"{name}="), name))
+
+
+def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
+    """Each cell's metrics and its difference to the baseline cell, paired by seed."""
+    order = list(dict.fromkeys(cells["cell"]))
+    coords = {cell: _coords(cells, cell) for cell in order}
+    if recipe.kind == "components":
+        # The paper's order where it prints these rows, else by how many are on (the plan's).
+        printed = _printed_order(recipe)
+        order.sort(key=lambda c: (printed.get(_key(coords[c]), len(printed)), _on(coords[c])))
+    headers = _headers(recipe, cells, coords)
+    baseline = _baseline(recipe, coords, order)
+    tuned = ((frame.document.get("spec") or {}).get("tuning") or {}).get(recipe.study) or {}
+    base = cells[cells["cell"] == baseline]
+    rows: list[TableRow] = []
+    for cell in order:
+        mine = cells[cells["cell"] == cell]
+        measured = {}
+        for metric in recipe.metrics:
+            values = by_seed(mine, metric)
+            interval = stats.reality_check_interval(list(values.values()))
+            measured[metric] = Measured(
+                stats.summary(list(values.values())),
+                interval and interval[1],
+                None if cell == baseline else _comparison(values, by_seed(base, metric)),
+                _printed(recipe, metric, cell, coords[cell]),
+            )
+        labels = _labels(recipe, headers, cell, coords[cell])
+        rows.append(TableRow(
+            cell, labels, measured, run_ids(mine), len(mine), gaps(mine), cell == baseline,
+            tuned.get(cell),
+        ))  # fmt: skip
+    rows = _finished(rows, recipe)
+    return TableData(
+        recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, headers, tuple(rows),
+        tuple(_notes(frame, recipe, rows)),
+    )  # fmt: skip
+
+
+def _comparison(values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
+    differences = list(stats.pairs(values, base))
+    mine, theirs = list(values.values()), list(base.values())
+    return Comparison(
+        stats.paired_difference(values, base),
+        stats.permutation_p(differences),
+        stats.wilcoxon_p(differences),
+        stats.cohens_dz(differences),
+        stats.cliffs_delta(mine, theirs),
+        stats.probability_of_improvement(mine, theirs),
+    )
+
+
+def _headers(
+    recipe: Table, cells: pd.DataFrame, coords: Mapping[str, Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Components, or crossed factors; else one column with the cells' names."""
+    if recipe.kind == "components":
+        return tuple(component_order(cells, recipe))
+    shapes = {tuple(found) for found in coords.values()}
+    names = next(iter(shapes)) if len(shapes) == 1 else ()
+    if names == ("variant",) or len(names) > 1:
+        return names
+    return ("cell",)
+
+
+def _labels(
+    recipe: Table, headers: tuple[str, ...], cell: str, coords: Mapping[str, Any]
+) -> tuple[str, ...]:
+    if recipe.kind == "components":
+        return tuple(ON if coords.get(name) == "on" else OFF for name in headers)
+    if headers == ("cell",):
+        return (cell,)
+    return tuple(level(coords[name]) for name in headers)
+
+
+def _coords(cells: pd.DataFrame, cell: str) -> dict[str, Any]:
+    found: dict[str, Any] = cells[cells["cell"] == cell]["coords"].iloc[0]
+    return {key: named(value) for key, value in found.items()}
+
+
+def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, str(value)) for name, value in coords.items()))
+
+
+def _on(coords: Mapping[str, Any]) -> int:
+    return sum(value == "on" for value in coords.values())
+
+
+def _printed_order(recipe: Table) -> dict[tuple[tuple[str, str], ...], int]:
+    if recipe.published is None:
+        return {}
+    rows = published.table(recipe.published.table).rows
+    return {_key(row.coords): i for i, row in enumerate(rows) if row.coords}
+
+
+def _baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order: list[str]) -> str:
+    wanted = recipe.baseline
+    for cell in order:
+        mine = coords[cell]
+        if isinstance(wanted, dict):
+            if all(level(mine.get(key)) == level(value) for key, value in wanted.items()):
+                return cell
+        elif wanted is not None:
+            if wanted in (cell, mine.get("variant")):
+                return cell
+        elif recipe.kind == "compare" or _on(mine) == 0:
+            return cell
+    if not order:
+        return ""
+    place = f"report: baseline {wanted!r} of the table on {recipe.study}"
+    raise ReportError(f"{place} is no cell; the cells are {', '.join(order)}")
+
+
+def _printed(
+    recipe: Table, metric: str, cell: str, coords: Mapping[str, Any]
+) -> published.PrintedValue | None:
+    column = recipe.published_column(metric)
+    if recipe.published is None or column is None:
+        return None
+    table = published.table(recipe.published.table)
+    name = recipe.published.rows.get(cell) or recipe.published.rows.get(str(coords.get("variant")))
+    row = table.row(name) if name else table.row_at(coords)
+    return None if row is None else table.value(row, column)
+
+
+def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
+    """Rows with corrected p and the best mean of each metric marked."""
+    measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
+    for metric in recipe.metrics:
+        told = [found[metric].compared for found in measured]
+        p = stats.holm([t.permutation if t else None for t in told])
+        p_wilcoxon = stats.holm([t.wilcoxon if t else None for t in told])
+        means = [found[metric].summary for found in measured]
+        top = max((m.mean for m in means if m), default=None)
+        for i, found in enumerate(measured):
+            mine, other = found[metric].summary, told[i]
+            best = mine is not None and mine.mean == top and len(rows) > 1
+            corrected = other and replace(other, p=p[i], p_wilcoxon=p_wilcoxon[i])
+            found[metric] = replace(found[metric], compared=corrected, best=best)
+    return [replace(row, measured=found) for row, found in zip(rows, measured, strict=True)]
+
+
+def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
+    notes = [protocol_note(frame)]
+    if recipe.spread == "t95":
+        notes.append(
+            "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
+            "as the reality check's code has it."
+        )
+    pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
+    if pairs and max(pairs) > 1:
+        notes += _test_notes(max(pairs), len(rows) - 1)
+    elif pairs:
+        notes.append(
+            "Δ: difference to the baseline row; one seed gives no interval, no effect size and no "
+            "test."
+        )
+    notes += _tuning_notes(rows)
+    if recipe.published is not None:
+        table = published.table(recipe.published.table)
+        columns = ", ".join(
+            sorted({c for m in recipe.metrics if (c := recipe.published_column(m)) is not None})
+        )
+        notes.append(
+            f"Published: {table.source} of “{table.paper}”, {columns}, as printed, "
+            f"{table.protocol}; another data set and backbone than measured unless they agree."
+        )
+        for row in rows:
+            for found in row.measured.values():
+                if found.printed is not None and found.printed.slip:
+                    value = found.printed.value
+                    notes.append(f"Published {value:g} is marked: {found.printed.slip}.")
+    notes += [f"Without a result: {gap}." for row in rows for gap in row.gaps]
+    return notes
+
+
+def _test_notes(pairs: int, comparisons: int) -> list[str]:
+    least, needed = stats.least_p(pairs) or 1.0, stats.pairs_needed(comparisons, LEVEL)
+    notes = [
+        "Δ: mean difference to the baseline row, paired by seed, with its 95 % paired-t "
+        "interval. p: two-sided sign-flip permutation test, Holm-corrected over "
+        f"{comparisons} comparison(s); {pairs} pairs cannot reach less than "
+        f"{least:.2g} before correction.",
+        f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
+        "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
+        "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
+        "of one side win.",
+    ]
+    if pairs < needed:
+        notes.append(
+            f"Too few seeds for a verdict: with {pairs} pairs and {comparisons} comparison(s) no "
+            f"corrected p can be below {min(1.0, least * comparisons):.2g}; {needed} seeds could "
+            f"reach {LEVEL}."
+        )
+    return notes
+
+
+def _tuning_notes(rows: Sequence[TableRow]) -> list[str]:
+    """What went into the tuning of the rows: equal, or who had more."""
+    found = {row.tuning for row in rows if row.tuning is not None}
+    if not found:
+        return []
+    if len(found) == 1:
+        (trials,) = found
+        if not trials:
+            return ["Tuning: none, no row was centred on a search."]
+        return [f"Tuning: {trials} trials planned for each row, an equal budget."]
+    by_row = ", ".join(f"{row.cell} {row.tuning}" for row in rows)
+    return [f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."]

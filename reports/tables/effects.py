@@ -1,0 +1,250 @@
+"""Main effects, interactions and Shapley attribution of a study's factors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from reports import stats
+from reports.frame import Frame
+from reports.names import coordinate_name, level, metric_label, number, p_text, scale, slug
+from reports.recipe import Table
+from reports.recipe import level_name as named
+from reports.tables.cells import by_seed, coordinates, gaps, protocol_note
+from reports.tables.data import Field, Sheet
+
+Cells = list[tuple[dict[str, str], dict[int, float]]]
+Levels = dict[str, list[str]]
+Term = tuple[str, ...]
+NO_ENDS = (None, None)
+
+COLUMNS = (
+    "metric", "term", "levels", "effect", "se", "low", "high", "spread", "best", "share", "df",
+    "f", "p", "p_holm", "shapley", "shapley_low", "shapley_high", "n", "error", "error_df",
+)  # fmt: skip
+ALIASED_SHOWN = 6
+
+
+@dataclass
+class _Block:
+    """What one metric adds to the sheet."""
+
+    rows: list[tuple[Field, ...]]
+    numbers: list[tuple[Any, ...]]
+    notes: list[str]
+
+
+def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
+    """A row per term and metric; terms that the design cannot tell apart are named in a note."""
+    levels = _levels(frame, cells)
+    worth = {metric: _cells(frame, cells, metric) for metric in recipe.metrics}
+    with_shapley = _full(worth[recipe.metrics[0]], levels)
+    several = len(recipe.metrics) > 1
+    blocks = [
+        _block(recipe, metric, data, levels, with_shapley=with_shapley)
+        for metric, data in worth.items()
+    ]
+    told = dict.fromkeys(note for block in blocks for note in block.notes)
+    unit = ", points" if all(scale(metric) != 1 for metric in recipe.metrics) else ""
+    headers = (
+        *(("metric",) if several else ()), "term", "levels", f"effect [95 %]{unit}", "p (Holm)",
+        "variation (%)", *((f"Shapley [95 %]{unit}",) if with_shapley else ()),
+    )  # fmt: skip
+    return Sheet(
+        recipe, slug(f"effects_{recipe.study}"), recipe.title or f"{recipe.study}: effects",
+        headers, 3 if several else 2,
+        tuple(row for block in blocks for row in block.rows), COLUMNS,
+        tuple(row for block in blocks for row in block.numbers),
+        (protocol_note(frame), *told, *(f"Without a result: {gap}." for gap in gaps(cells))),
+    )  # fmt: skip
+
+
+def _block(
+    recipe: Table, metric: str, data: Cells, levels: Levels, *, with_shapley: bool
+) -> _Block:
+    fit = stats.factorial(data, order=recipe.order, levels=levels)
+    name, digits = metric_label(metric), recipe.digits
+    if fit is None:
+        return _Block([], [], [f"{name}: no two finished cells differ, so there are no effects."])
+    p = dict(
+        zip((e.term for e in fit.effects), stats.holm([e.p for e in fit.effects]), strict=True)
+    )
+    found = _attribution(data, levels) if with_shapley else None
+    shown = _shown(fit, recipe.top)
+    rows = []
+    for effect in shown:
+        row = [name] if len(recipe.metrics) > 1 else []
+        row += [
+            _called(effect.term), _level_text(effect.term, levels), _size(effect, metric, digits),
+            p_text(p[effect.term]), f"{100 * effect.share:.1f}",
+        ]  # fmt: skip
+        if with_shapley:
+            value, ends = _shapley_of(effect.term, found)
+            row.append("" if value is None else _interval(value, ends, metric, digits))
+        rows.append(tuple(map(Field, row)))
+    numbers = []
+    for e in fit.effects:
+        value, ends = _shapley_of(e.term, found)
+        numbers.append((
+            metric, "*".join(e.term), _level_text(e.term, levels), e.estimate, e.se, e.low, e.high,
+            e.spread, " ".join(e.best), e.share, e.df, e.f, e.p, p[e.term], value, *ends, fit.n,
+            fit.error, fit.error_df,
+        ))  # fmt: skip
+    notes = _notes(fit, len(shown), metric, digits)
+    if with_shapley:
+        notes.append(_shapley_note(found, levels, metric, digits))
+    return _Block(rows, numbers, notes)
+
+
+def _levels(frame: Frame, cells: pd.DataFrame) -> Levels:
+    """The levels of each factor, low first: off before on, numbers ascending, else as listed."""
+    seen: dict[str, dict[str, Any]] = {}
+    for coords in coordinates(frame, cells):
+        for name, value in coords.items():
+            seen.setdefault(name, {}).setdefault(level(named(value)), named(value))
+    found = {}
+    for name, values in seen.items():
+        texts = list(values)
+        if set(texts) == {"on", "off"}:
+            texts = ["off", "on"]
+        elif all(isinstance(v, int | float) and not isinstance(v, bool) for v in values.values()):
+            texts.sort(key=lambda text: float(values[text]))
+        found[name] = texts
+    return found
+
+
+def _cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
+    """Values by seed at each combination of levels; what is one trial in two cells counts once."""
+    found: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
+    at = coordinates(frame, cells)
+    for cell in dict.fromkeys(cells["cell"]):
+        mine = (cells["cell"] == cell).to_numpy()
+        coords = at[int(mine.argmax())]
+        key = tuple(sorted((name, level(named(value))) for name, value in coords.items()))
+        found.setdefault(key, {}).update(by_seed(cells[mine], metric))
+    return [(dict(key), values) for key, values in found.items()]
+
+
+def _shown(fit: stats.Fit, top: int) -> list[stats.Effect]:
+    """All main effects, then the `top` largest interactions."""
+    mains = [e for e in fit.effects if len(e.term) == 1]
+    mixed = sorted((e for e in fit.effects if len(e.term) > 1), key=lambda e: -e.spread)
+    return mains + mixed[:top]
+
+
+def _called(term: Term) -> str:
+    return " × ".join(coordinate_name(name) for name in term)
+
+
+def _level_text(term: Term, levels: Levels) -> str:
+    if len(term) > 1:
+        return ""
+    mine = levels[term[0]]
+    return f"{mine[0]} → {mine[1]}" if len(mine) == 2 else f"{len(mine)} levels"
+
+
+def _size(effect: stats.Effect, metric: str, digits: int) -> str:
+    """`+0.52 [+0.11, +0.93]`; for more than two levels `range 1.20, best at 0.1`."""
+    if effect.estimate is None:
+        best = ", ".join(effect.best)
+        return f"range {number(effect.spread * scale(metric), digits)}, best at {best}"
+    return _interval(effect.estimate, (effect.low, effect.high), metric, digits)
+
+
+def _interval(
+    value: float, ends: tuple[float | None, float | None], metric: str, digits: int
+) -> str:
+    low, high = ends
+    if low is None or high is None:
+        return _signed(value, metric, digits)
+    told = f"{_signed(low, metric, digits)}, {_signed(high, metric, digits)}"
+    return f"{_signed(value, metric, digits)} [{told}]"
+
+
+def _signed(value: float, metric: str, digits: int) -> str:
+    text = number(value * scale(metric), digits)
+    return text if text.startswith("−") else f"+{text}"
+
+
+def _full(data: Cells, levels: Levels) -> bool:
+    """Whether this is a full factorial of two or more factors with two levels each."""
+    varied = [mine for mine in levels.values() if len(mine) > 1]
+    two = len(varied) > 1 and all(len(mine) == 2 for mine in varied)
+    return two and len(data) == 2 ** len(varied)
+
+
+def _attribution(data: Cells, levels: Levels) -> stats.Attribution | None:
+    """The second level is the component being there."""
+    return stats.attribution({
+        frozenset(n for n, mine in levels.items() if len(mine) > 1 and coords[n] == mine[1]): values
+        for coords, values in data
+    })  # fmt: skip
+
+
+def _shapley_of(
+    term: Term, found: stats.Attribution | None
+) -> tuple[float | None, tuple[float | None, float | None]]:
+    if found is None or len(term) > 1:
+        return None, NO_ENDS
+    return found.values[term[0]], found.intervals[term[0]] or NO_ENDS
+
+
+def _shapley_note(found: stats.Attribution | None, levels: Levels, metric: str, digits: int) -> str:
+    name = metric_label(metric)
+    if found is None:
+        return f"Shapley, {name}: none, no seed has every cell."
+    ends = "all on − all off"
+    if any(mine != ["off", "on"] for mine in levels.values() if len(mine) == 2):
+        ends = "all at their second level − all at their first"
+    seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
+    text = (
+        f"Shapley, {name}: mean gain of adding a component over all orders; they sum to {ends} = "
+        f"{_signed(found.total, metric, digits)}. "
+    )
+    text += f"Interval: t over {seeds}." if len(found.seeds) > 1 else "One seed gives no interval."
+    if found.dropped:
+        text += f" Left out, without every cell: seed {', '.join(map(str, found.dropped))}."
+    return text
+
+
+def _notes(fit: stats.Fit, shown: int, metric: str, digits: int) -> list[str]:
+    notes = []
+    if any(e.estimate is not None for e in fit.effects):
+        notes.append(
+            "Effect: mean at the second level − mean at the first, over the other factors; of an "
+            "interaction: half the difference between one factor's effects at the other's levels."
+        )
+    if any(e.estimate is None for e in fit.effects):
+        notes.append(
+            "Range: largest − smallest fitted mean over the levels (of an interaction: deviation "
+            "from the sum of the main effects)."
+        )
+    if fit.sigma is None:
+        notes.append(
+            f"{metric_label(metric)}: least squares over {fit.n} values of {fit.cells} cells; no "
+            "degrees of freedom for error, so no intervals and no tests: more seeds give them."
+        )
+    else:
+        source = "cells × seeds" if fit.error == "replicates" else "what the terms leave over"
+        notes.append(
+            f"{metric_label(metric)}: least squares over {fit.n} values of {fit.cells} cells, "
+            f"seeds as blocks; error from {source}, sd "
+            f"{number(fit.sigma * scale(metric), digits)} with {fit.error_df} degrees of freedom. "
+            f"p: F test, Holm-corrected over {len(fit.effects)} terms."
+        )
+    notes.append("Variation: the term's sum of squares over that between cells.")
+    if shown < len(fit.effects):
+        notes.append(f"Not shown: the {len(fit.effects) - shown} smallest interactions (CSV: all).")
+    if fit.aliased:
+        told = [
+            f"{_called(term)} with {', '.join(map(_called, mixed)) or 'missing cells'}"
+            for term, mixed in list(fit.aliased.items())[:ALIASED_SHOWN]
+        ]
+        more = len(fit.aliased) - len(told)
+        notes.append(
+            f"Cannot be told apart in this design: {'; '.join(told)}"
+            + (f"; and {more} more" if more else "") + "."
+        )  # fmt: skip
+    return notes

@@ -1,0 +1,47 @@
+"""The best configurations of a search."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from reports import stats
+from reports.frame import Frame
+from reports.names import level, metric_label, slug
+from reports.recipe import Table
+from reports.tables.cells import by_seed, gaps, protocol_note, run_ids
+from reports.tables.data import Measured, TableData, TableRow
+
+
+def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
+    """The `top` configurations by the first metric, and how many were tried or lost."""
+    names = list(dict.fromkeys(name for coords in cells["coords"] for name in coords))
+    ranked = []
+    for cell, mine in cells.groupby("cell", sort=False):
+        measured = {m: _measured(by_seed(mine, m)) for m in recipe.metrics}
+        first = measured[recipe.metrics[0]].summary
+        if first is not None:
+            ranked.append((-first.mean, int(mine["idx"].iloc[0]), str(cell), mine, measured))
+    ranked.sort(key=lambda entry: entry[:2])
+    rows = []
+    for _, _, cell, mine, measured in ranked[: recipe.top]:
+        coords = mine["coords"].iloc[0]
+        labels = (cell, *(level(coords.get(name, "")) for name in names))
+        rows.append(TableRow(cell, labels, measured, run_ids(mine), len(mine), gaps(mine)))
+    total = cells["cell"].nunique()
+    by = metric_label(recipe.metrics[0])
+    notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
+    lost = cells[cells["status"] != "done"]
+    if len(lost):
+        counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
+        notes.append(f"Without a result: {counts}.")
+    notes.append(protocol_note(frame))
+    return TableData(
+        recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, ("trial", *names),
+        tuple(rows), tuple(notes),
+    )  # fmt: skip
+
+
+def _measured(values: dict[int, float]) -> Measured:
+    found = list(values.values())
+    interval = stats.reality_check_interval(found)
+    return Measured(stats.summary(found), interval and interval[1])
