@@ -51,9 +51,8 @@ def published_text(measured: Measured) -> str:
     printed = measured.printed
     if printed is None:
         return "–"
-    places = 2 if printed.sd is not None else 1
-    text = f"{printed.value:.{places}f}"
-    text += f" ± {printed.sd:.2f}" if printed.sd is not None else ""
+    text = f"{printed.value:.{printed.places}f}"
+    text += f" ± {printed.sd:.{printed.places}f}" if printed.sd is not None else ""
     return text + ("*" if printed.slip else "")
 
 

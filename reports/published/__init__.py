@@ -1,8 +1,9 @@
 """Numbers that papers print, as data: `table("ddml/table4")`.
 
 One YAML file a paper, beside this module. Values stand as printed, in the unit of the file
-(per cent); what looks like a slip is marked, never corrected. Every file says under which protocol
-its numbers were made: `test-selected` means that the epoch was picked on the test classes.
+(per cent) or of the table; what looks like a slip is marked, never corrected. Every file says under
+which protocol its numbers were made: `test-selected` means that the epoch was picked on the test
+classes.
 """
 
 from __future__ import annotations
@@ -50,12 +51,16 @@ class Row(Strict):
 
 @dataclass(frozen=True)
 class PrintedValue:
-    """One printed number: `value` ± `sd` in the file's unit, and the note of a slip if any."""
+    """One printed number: `value` ± `sd` in the table's unit, and the note of a slip if any.
+
+    places: digits after the point, as many as any number of its column has.
+    """
 
     value: float
     sd: float | None
     slip: str | None
     scale: float
+    places: int = 2
 
     @property
     def fraction(self) -> float:
@@ -64,7 +69,7 @@ class PrintedValue:
 
 
 class PublishedTable(Strict):
-    """One printed table."""
+    """One printed table. unit: where it is not the paper's."""
 
     source: str
     caption: str
@@ -73,7 +78,7 @@ class PublishedTable(Strict):
     slips: tuple[Slip, ...] = ()
     paper: str = ""
     protocol: Literal["test-selected", "validation-selected"] = "test-selected"
-    unit: Literal["percent", "one"] = "percent"
+    unit: Literal["percent", "one"] | None = None
 
     @model_validator(mode="after")
     def rectangular(self) -> PublishedTable:
@@ -119,7 +124,9 @@ class PublishedTable(Strict):
             (slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column)),
             None,
         )
-        return PrintedValue(value, row.sd[at] if row.sd else None, slip, UNITS[self.unit])
+        places = max(_places(found.values[at]) for found in self.rows)
+        unit = UNITS[self.unit or "percent"]
+        return PrintedValue(value, row.sd[at] if row.sd else None, slip, unit, places)
 
 
 class Paper(Strict):
@@ -150,5 +157,11 @@ def table(reference: str) -> PublishedTable:
     if name not in found.tables:
         known = ", ".join(f"{key}/{known}" for known in found.tables)
         raise ReportError(f"published: found table {reference!r}; known: {known}")
-    update = {"paper": found.title, "protocol": found.protocol, "unit": found.unit}
-    return found.tables[name].model_copy(update=update)
+    chosen = found.tables[name]
+    update = {"paper": found.title, "protocol": found.protocol, "unit": chosen.unit or found.unit}
+    return chosen.model_copy(update=update)
+
+
+def _places(value: float | None) -> int:
+    """Digits after the point of a number as it stands in the file."""
+    return 0 if value is None else len(repr(value).partition(".")[2])
