@@ -58,7 +58,7 @@ class DetReg(Plain):
 
     Where the paper leaves a choice, both readings are options; Config says which is the default.
     Deviations: R comes from the Jacobian's diagonal, as Eq. 10 has it, and not from the singular
-    values of Eq. 7 (an option). The printed ε z_i − z_j direction leads away from the neighbour,
+    values of Eq. 7 (an option). The printed direction z_i − z_j leads away from the neighbour,
     though the text wants a point between the two; the point between is the default.
 
     The plain loss, bit for bit, with a flow of depth 0 and NEUTRAL's other options; with
