@@ -71,3 +71,14 @@ def protocol_note(frame: Frame) -> str:
         "Measured: validation-selected (epoch and settings picked on validation classes; test "
         "classes are read once the trial is finished)."
     )
+
+
+def race_notes(frame: Frame, study: str) -> list[str]:
+    """What a race over seeds means for a table of the study."""
+    spec = (frame.document.get("studies") or {}).get(study) or {}
+    if not spec.get("race"):
+        return []
+    return [
+        "Raced: cells that were clearly worse got fewer seeds, by what the first ones showed; no p "
+        "and no interval here allows for that."
+    ]

@@ -14,7 +14,7 @@ from reports.frame import Frame
 from reports.names import level, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
-from reports.tables.cells import by_seed, gaps, protocol_note, run_ids
+from reports.tables.cells import by_seed, gaps, protocol_note, race_notes, run_ids
 from reports.tables.data import Comparison, Measured, TableData, TableRow
 
 ON, OFF = "✓", "–"
@@ -172,7 +172,7 @@ def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
 
 
 def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
-    notes = [protocol_note(frame)]
+    notes = [protocol_note(frame), *race_notes(frame, recipe.study)]
     if recipe.spread == "t95":
         notes.append(
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "

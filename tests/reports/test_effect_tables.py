@@ -60,6 +60,15 @@ def test_effects_of_components_are_the_planted_ones() -> None:
     assert {line["term"] for line in lines} == {"A", "B", "C", "A*B", "A*C", "B*C"}
 
 
+@pytest.mark.parametrize("kind", ["effects", "compare"])
+def test_a_race_is_told(kind: Any) -> None:
+    recipe = Table(kind=kind, study="s")
+    raced = frame("factorial", ON_OFF, planted, study={"race": {"after": 3, "level": 0.95}})
+    assert any(note.startswith("Raced:") for note in build(raced, recipe).notes)
+    plain = frame("factorial", ON_OFF, planted, study={"race": None})
+    assert not any(note.startswith("Raced:") for note in build(plain, recipe).notes)
+
+
 def test_one_seed_gives_effects_without_intervals() -> None:
     full = frame("components", ON_OFF, planted, seeds=1)
     table = sheet(build(full, Table(kind="effects", study="s", order=3)))
@@ -216,7 +225,10 @@ def test_tuning_budgets_are_stated() -> None:
     assert "tuning trials" not in render.grid(compared(3)).headers
 
 
-SPACE = {"lr": {"low": 1e-4, "high": 1e-1, "log": True}, "idle": {"low": 0.0, "high": 1.0}}
+SPACE = {  # as a plan resolves it
+    "lr": {"low": 1e-4, "high": 1e-1, "log": True, "int": False, "step": None, "choice": None},
+    "idle": {"low": 0, "high": 1, "log": False, "int": False, "step": None, "choice": None},
+}
 
 
 def searched(trials: int) -> Any:
