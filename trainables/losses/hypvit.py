@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.views import check_one_label, same_class, views
+from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
 from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class PairwiseEntropy(Loss):
 
     @classmethod
     def check(cls, trial: TrialConfig) -> None:
-        check_one_label(trial, trial.loss.name)  # type: ignore[attr-defined]
+        check_one_label(trial, PAIRS_UP)
 
     def forward(
         self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None

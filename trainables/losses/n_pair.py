@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.losses.views import check_one_label, same_class, views
+from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
 from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class NPair(Loss):
 
     @classmethod
     def check(cls, trial: TrialConfig) -> None:
-        check_one_label(trial, "n_pair")
+        check_one_label(trial, PAIRS_UP)
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)

@@ -88,7 +88,7 @@ class Pml(Loss):
 
     @classmethod
     def check(cls, trial: TrialConfig) -> None:
-        check_one_label(trial, "pml")
+        check_one_label(trial, "gives a class index for each image to another library")
         method = trial.method.name  # type: ignore[attr-defined]
         if METHODS[method].own_scores(trial.method):
             raise ValueError(

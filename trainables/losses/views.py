@@ -15,6 +15,8 @@ from torch import Tensor
 
 from trainables.methods.base import METHODS
 
+PAIRS_UP = "pairs up the images of a class"
+
 if TYPE_CHECKING:
     from trainables.config import TrialConfig
 
@@ -30,8 +32,11 @@ def views(same: Tensor) -> Tensor:
     return same.long().tril(-1).sum(-1)
 
 
-def check_one_label(trial: TrialConfig, loss: str) -> None:
+def check_one_label(trial: TrialConfig, why: str) -> None:
     """Refuse methods that give an item several labels.
+
+    Args:
+        why: what the loss does for which it needs one.
 
     Raises:
         ValueError: the trial's method does.
@@ -39,6 +44,6 @@ def check_one_label(trial: TrialConfig, loss: str) -> None:
     method = trial.method.name  # type: ignore[attr-defined]
     if METHODS[method].label_sets(trial.method):
         raise ValueError(
-            f"one label an image, not the label sets of method {method}: {loss} pairs up the "
-            "images of a class; turn mixing off or take another loss"
+            f"one label an image, not the label sets of method {method}: loss "
+            f"{trial.loss.name} {why}; turn mixing off or take another loss"  # type: ignore[attr-defined]
         )

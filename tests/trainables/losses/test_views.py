@@ -220,5 +220,5 @@ def test_retrieval_of_hypvit_is_its_own_distance() -> None:
 @pytest.mark.parametrize("loss", ["n_pair", "hypvit", "sphvit"])
 def test_label_sets_are_refused(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Plain, "label_sets", classmethod(lambda cls, config: True))
-    with pytest.raises(ValidationError, match=f"one label an image.*{loss}"):
+    with pytest.raises(ValidationError, match=f"one label an image.*loss {loss} pairs up"):
         TrialConfig(loss={"name": loss})

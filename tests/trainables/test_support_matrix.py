@@ -1,0 +1,193 @@
+"""Which method trains with which loss: proved for each pair, and the table of it in the README.
+
+python -m tests.trainables.test_support_matrix README.md      writes the table anew
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from tests.trainables.components import REQUIRED, trial
+from trainables import streams
+from trainables.config import TrialConfig
+from trainables.data.sampler import epoch_batches
+from trainables.evaluation import evaluate
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS, Batch, Progress
+from trainables.model import Network, build_method
+from trainables.optim import build_optimizer
+from trainables.trace import Trace
+
+README = Path(__file__).parents[2] / "README.md"
+BEGIN, END = "<!-- support matrix -->", "<!-- end support matrix -->"
+COMMAND = "python -m tests.trainables.test_support_matrix README.md"
+
+# Options with which a method takes losses that it refuses by default.
+ALTERNATIVES: dict[str, dict[str, Any]] = {
+    "idml": {"mixing": "none"},
+    "pel": {"mixing": "none"},
+}
+FEATURES, D, CLASSES, EACH = 9, 8, 6, 6
+STEPS = 4
+
+
+class Cell(NamedTuple):
+    """options: those that it takes, beside the method's name; None: none that are known.
+    reason: why the defaults are refused, if they are; of no options, why the last are."""
+
+    options: dict[str, Any] | None
+    reason: str | None
+
+
+def settings() -> dict[str, Any]:
+    return {"embedding": {"dim": D}, "training": {"batch_size": 12, "per_class": 2, "epochs": 2}}
+
+
+def cell(method: str, loss: str) -> Cell:
+    default = trial({"name": method}, loss, **settings())
+    if isinstance(default, TrialConfig):
+        return Cell({}, None)
+    options = ALTERNATIVES.get(method, {})
+    other = trial({"name": method, **options}, loss, **settings())
+    return Cell(None, other) if isinstance(other, str) else Cell(options, default)
+
+
+PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
+
+
+@pytest.mark.parametrize(("method", "loss"), PAIRS)
+def test_trains_or_is_refused_with_a_reason(method: str, loss: str) -> None:
+    found = cell(method, loss)
+    if found.options is None:
+        assert found.reason
+        assert ", not " in found.reason, "what is expected, not what was found: reason"
+        assert ": " in found.reason
+        assert "\n" not in found.reason
+        return
+    config = trial({"name": method, **found.options}, loss, **settings())
+    assert isinstance(config, TrialConfig)
+    trains(config)
+
+
+def trains(config: TrialConfig) -> None:
+    """A few steps as the core takes them, then an evaluation: all finite, every parameter reached.
+
+    Not that every one moved: at random embeddings and two images a class, what pulls a margin's β
+    up is exactly what pulls it down.
+    """
+    labels = torch.arange(CLASSES).repeat_interleave(EACH)
+    x = torch.randn(len(labels), FEATURES, generator=streams.generator(0, "x"))
+    method = build_method(config, features=FEATURES, classes=CLASSES, seed=0)
+    network = Network(config, None, method, FEATURES)
+    groups = network.param_groups("main")
+    optimizer = build_optimizer(config.optimizer, groups, torch.device("cpu"))
+    before = {name: p.detach().clone() for name, p in network.named_parameters()}
+    training = config.training
+    batches = epoch_batches(
+        labels, training.batch_size, training.per_class, 0, 0, method.loss.batch.layout
+    )
+    trace = Trace(1, 0)
+    for step in range(STEPS):
+        draws = {n: streams.generator(0, n, step) for n in ("prepare", "method", "loss")}
+        progress = Progress(step=step, fraction=step / STEPS)
+        at = batches[step % len(batches)]
+        batch = method.prepare(Batch(x[at], labels[at][:, None]), draws["prepare"])
+        state = method(batch.inputs, batch.labels, progress, draws["method"])
+        terms = method.terms(state, batch.labels, progress, draws["loss"])
+        optimizer.zero_grad(set_to_none=True)
+        trace.add(terms).backward()
+        trace.observe(method.observed())
+        optimizer.step()
+    trace.check()
+    for name, parameter in network.named_parameters():
+        assert parameter.isfinite().all(), name
+        assert parameter.grad is not None, f"{name} was not reached"
+    moved = [name for name, p in network.named_parameters() if not torch.equal(p, before[name])]
+    assert "method.head.weight" in moved
+    network.eval()
+    with torch.inference_mode():
+        z = network.embed(x)
+        found = evaluate(z, labels, score=network.retrieval_score(), metrics=("recall_at_1",))
+    assert 0 <= found["recall_at_1"] <= 1
+
+
+# --- the table ----------------------------------------------------------------------------------
+
+
+def block() -> str:
+    """The README's block, from what is refused when a trial is read. That the rest trains is what
+    the tests above show."""
+    methods = sorted(METHODS, key=lambda name: (name != "plain", name))
+    notes: dict[str, int] = {}
+    rows = []
+    for loss in LOSSES:
+        shown = f"`{loss}`" + "".join(f" ({each['class']})" for each in required(loss))
+        marks = [mark(cell(method, loss), method, loss, notes) for method in methods]
+        rows.append(f"| {shown} | " + " | ".join(marks) + " |")
+    head = "| loss | " + " | ".join(f"`{method}`" for method in methods) + " |"
+    rule = "| :-- | " + " | ".join(":-:" for _ in methods) + " |"
+    lines = [
+        "Which method trains with which loss: ✓ with the method's defaults. A dash is refused",
+        "before anything runs, with the reason noted.",
+        "",
+        head,
+        rule,
+        *rows,
+        "",
+        *(f"{number}. {text}" for text, number in notes.items()),
+    ]
+    return "\n".join(lines)
+
+
+def required(loss: str) -> Iterator[dict[str, Any]]:
+    if loss in REQUIRED:
+        yield REQUIRED[loss]
+
+
+def mark(found: Cell, method: str, loss: str, notes: dict[str, int]) -> str:
+    if found.reason is None:
+        return "✓"
+    # One note for one reason, whichever loss it names.
+    text = re.sub(rf"(loss )?\b{loss}\b", "this loss", found.reason)
+    text = f"`{method}`: expected {text}"
+    if found.options:
+        wanted = ", ".join(f"`{name}: {value}`" for name, value in found.options.items())
+        text = f"{text}. ✓ with {wanted}"
+    number = notes.setdefault(text, len(notes) + 1)
+    return f"{'–' if found.options is None else '✓'} <sup>{number}</sup>"
+
+
+def filled(readme: str) -> str:
+    """The README with the block as it is now.
+
+    Raises:
+        ValueError: the block's two lines are not there.
+    """
+    before, found, rest = readme.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not (found and ended):
+        raise ValueError(f"expected the lines {BEGIN} and {END}, found not both")
+    return f"{before}{BEGIN}\n{block()}\n{END}{after}"
+
+
+def test_the_readme_shows_it() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert filled(text) == text, f"the README's support matrix is stale; run: {COMMAND}"
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(ValueError, match="end support matrix"):
+        filled(BEGIN)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        path = Path(name)
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
