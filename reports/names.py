@@ -16,6 +16,8 @@ METRICS = {
 }  # fmt: skip
 # Not shares: shown as they are, as the papers do. DVML prints its figures in per cent.
 PLAIN = ("density", "spectrum", "uniformity", "concentration")
+# As NIR's Table 3 wants them, and DVML's Table 4.
+LOWER = ("spectrum", "uniformity", "relative_deviation")
 SPLITS = {"val": "validation", "test": "test", "train": "training", "best": "best so far"}
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "omega": "ω",
@@ -35,6 +37,10 @@ def scale(metric: str) -> float:
     return PERCENT if is_share(metric) else 1.0
 
 
+def lower_is_better(metric: str) -> bool:
+    return metric.rsplit("/", 1)[-1] in LOWER
+
+
 def metric_name(metric: str) -> str:
     """`test/recall_at_1` → `Recall@1`."""
     last = metric.rsplit("/", 1)[-1]
@@ -44,10 +50,12 @@ def metric_name(metric: str) -> str:
 
 
 def metric_label(metric: str) -> str:
-    """`test/recall_at_1` → `Recall@1, test (%)`."""
+    """`test/recall_at_1` → `Recall@1, test (%)`; `test/spectrum` → `ρ ↓, test`, the arrow where
+    less is better."""
     split, _, rest = metric.partition("/")
     unit = " (%)" if is_share(metric) else ""
-    return f"{metric_name(metric)}, {SPLITS.get(split, split)}{unit}" if rest else metric
+    arrow = " ↓" if lower_is_better(metric) else ""
+    return f"{metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}" if rest else metric
 
 
 def coordinate_name(path: str) -> str:

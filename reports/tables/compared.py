@@ -11,7 +11,7 @@ import pandas as pd
 from reports import published, stats
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.names import level, slug
+from reports.names import level, lower_is_better, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
 from reports.tables.cells import by_seed, gaps, protocol_note, race_notes, run_ids
@@ -53,7 +53,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
             measured[metric] = Measured(
                 stats.summary(list(values.values())),
                 interval and interval[1],
-                None if cell == baseline else _comparison(values, by_seed(base, metric)),
+                None if cell == baseline else _comparison(metric, values, by_seed(base, metric)),
                 _printed(recipe, metric, cell, coords[cell]),
             )
         labels = _labels(recipe, headers, cell, coords[cell])
@@ -68,7 +68,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     )  # fmt: skip
 
 
-def _comparison(values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
+def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
     differences = list(stats.pairs(values, base))
     mine, theirs = list(values.values()), list(base.values())
     return Comparison(
@@ -77,7 +77,9 @@ def _comparison(values: Mapping[int, float], base: Mapping[int, float]) -> Compa
         stats.wilcoxon_p(differences),
         stats.cohens_dz(differences),
         stats.cliffs_delta(mine, theirs),
-        stats.probability_of_improvement(mine, theirs),
+        stats.probability_of_improvement(
+            *((theirs, mine) if lower_is_better(metric) else (mine, theirs))
+        ),
     )
 
 
@@ -162,7 +164,8 @@ def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
         p = stats.holm([t.permutation if t else None for t in told])
         p_wilcoxon = stats.holm([t.wilcoxon if t else None for t in told])
         means = [found[metric].summary for found in measured]
-        top = max((m.mean for m in means if m), default=None)
+        best_of = min if lower_is_better(metric) else max
+        top = best_of((m.mean for m in means if m), default=None)
         for i, found in enumerate(measured):
             mine, other = found[metric].summary, told[i]
             best = mine is not None and mine.mean == top and len(rows) > 1

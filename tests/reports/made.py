@@ -22,6 +22,7 @@ def frame(
     names: list[str] | None = None,
     study: dict[str, Any] | None = None,
     tuning: dict[str, int] | None = None,
+    metric: str = METRIC,
     params: Callable[[dict[str, Any]], dict[str, str]] = lambda coords: {},
 ) -> Frame:
     """One study `s` whose cells are at `coords`; a value of None is a failed trial."""
@@ -38,7 +39,7 @@ def frame(
                 "trial_id": cell["trial_id"], "run_id": f"run{idx}-{seed}", "parent_run_id": "p",
                 "seed": seed, "status": "done" if found is not None else "failed",
                 "reason": "" if found is not None else "not finite", "params": params(at),
-                "tags": {"ablate.cells": json.dumps([told])}, METRIC: found,
+                "tags": {"ablate.cells": json.dumps([told])}, metric: found,
             })  # fmt: skip
     document = {
         "sweep_id": "0" * 12, "name": "made", "cells": cells, "study_order": ["s"],
@@ -46,4 +47,4 @@ def frame(
         "spec": {"tuning": {"s": tuning} if tuning else {}}, "report": {},
     }  # fmt: skip
     parent = Parent("p", "1", "FINISHED", {}, document)
-    return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, METRIC]))
+    return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, metric]))
