@@ -29,6 +29,7 @@ from trainables.methods.introspective import (
     semantic_distance,
 )
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
+from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
     from trainables.config import EmbeddingConfig, TrialConfig
@@ -148,6 +149,11 @@ class IDML(Mixing):
             raise ValueError(
                 f"method.proxy_uncertainty zero with loss {name}, not learnable: it has no proxies"
             )
+
+    @classmethod
+    def own_scores(cls, config: ComponentConfig) -> bool:
+        assert isinstance(config, IDML.Config)
+        return config.metric != "plain"
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator

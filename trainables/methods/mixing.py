@@ -103,6 +103,11 @@ class Mixing(Plain):
         assert isinstance(config, MixingConfig)
         return config.mixing != "none" and config.mixed_labels == "sets"
 
+    @classmethod
+    def own_scores(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+        """`metric` weighs losses here, and leaves what they take as it is."""
+        return False
+
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
         """[B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
         self.share = None

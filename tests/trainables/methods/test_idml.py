@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import idml as oracle
+from tests.trainables import components
 from tests.trainables.methods.idml_cases import (
     GAMMA,
     GEOMETRIES,
@@ -197,24 +198,17 @@ def test_learnable_proxy_uncertainty() -> None:
 # --- neutral, retrieval, what is refused -------------------------------------------------------
 
 
-def accepted(loss: str) -> bool:
-    try:
-        TrialConfig.model_validate({"loss": {"name": loss}, "method": {"name": "idml"}})
-    except ValidationError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("loss", list(LOSSES))
 @pytest.mark.parametrize("options", [IDML.NEUTRAL, {"metric": "plain", "mixing": "none"}])
 def test_neutral_is_the_plain_loss(loss: str, options: dict[str, Any]) -> None:
     """Within 1e-6 by τ; bit for bit by the plain metric."""
-    if not accepted(loss):
-        pytest.skip("refused at plan time")
+    reason = components.trial({"name": "idml", **options}, loss)
+    if isinstance(reason, str):
+        pytest.skip(reason)
     labels = torch.tensor([0, 0, 1, 1, 3, 3])[:, None]
     found = []
     for name, given in (("plain", {}), ("idml", options)):
-        method = attached(name, base(loss), **given)
+        method = attached(name, base(loss, **components.REQUIRED.get(loss, {})), **given)
         value = metric(method, 3 * x(), labels)
         leaves = [method.head.weight, method.head.bias, *method.loss.parameters()]
         grads = torch.autograd.grad(value, leaves, allow_unused=True)
