@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ablate.levels import cell_name
 from ablate.messages import listed, nearest
-from ablate.study import MAX_CELLS, Arm, Around, Point, SpecPart, StudyBase, cell_name
+from ablate.study import MAX_CELLS, Arm, Around, Point, SpecPart, StudyBase
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
@@ -90,12 +91,7 @@ class Compare(StudyBase):
         return self.factors()[factor][level]
 
     def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        own = tuple(
-            around if "{" not in around.best_of
-            else around.model_copy(update={"best_of": _filled(around.best_of, arm)})
-            for around in self.around
-            if arm or "{" not in around.best_of
-        )  # fmt: skip
+        own = tuple(around.filled(arm) for around in self.around)
         return own + tuple(a for pair in arm for a in self.level(*pair).around)
 
     def centres(self) -> dict[str, str]:
@@ -103,16 +99,9 @@ class Compare(StudyBase):
         for i, around in enumerate(self.around):
             place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
             for point in self.listed:
-                found.setdefault(_filled(around.best_of, point.arm), place)
+                found.setdefault(around.filled(point.arm).best_of, place)
         for factor, levels in self.factors().items():
             for name, variant in levels.items():
                 for around in variant.around:
                     found.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
         return found
-
-
-def _filled(template: str, arm: Arm) -> str:
-    """`tune_{method}` with the names of a combination's levels."""
-    for factor, level in arm:
-        template = template.replace(f"{{{factor}}}", level)
-    return template

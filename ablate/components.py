@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ablate.study import Point, StudyBase, cell_name
+from ablate.levels import cell_name
+from ablate.study import Point, StudyBase
 
 MAX_COMPONENTS = 12
 

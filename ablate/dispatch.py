@@ -81,7 +81,7 @@ class Dispatch:
         """Nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
-        return not (self._queue or self.running or self._waiting)
+        return not (self._queue or self.running or self._waiting or self.progression.wanting())
 
     def next_job(self) -> dict[str, Any] | None:
         """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
@@ -91,11 +91,16 @@ class Dispatch:
         for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
             del self._waiting[trial_id]
             self._queue.append(trial_id)
-        while self._queue:
-            job = self._claim(self._queue.popleft())
-            if job is not None:
-                return job
-        return None
+        while True:
+            while self._queue:
+                job = self._claim(self._queue.popleft())
+                if job is not None:
+                    return job
+            fresh = self.progression.demand()
+            if not fresh:
+                return None
+            self._learn(fresh)
+            self.unfold()
 
     def _claim(self, trial_id: str) -> dict[str, Any] | None:
         cells = self._cells[trial_id]
@@ -245,15 +250,18 @@ class Dispatch:
     def unfold(self) -> None:
         """Cells that have become known: into the ledger, and into the queue if need be."""
         while fresh := self.progression.advance():
-            self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
-            for cell in fresh:
-                self._cells.setdefault(cell.trial_id, []).append(cell)
-                if cell.error is not None:
-                    self._fail(cell)
-            self._enqueue(fresh)
-            for trial_id in dict.fromkeys(cell.trial_id for cell in fresh):
-                if self.progression.facts[trial_id].status is not None:
-                    self.notify(trial_id)
+            self._learn(fresh)
+
+    def _learn(self, fresh: Sequence[Cell]) -> None:
+        self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
+        for cell in fresh:
+            self._cells.setdefault(cell.trial_id, []).append(cell)
+            if cell.error is not None:
+                self._fail(cell)
+        self._enqueue(fresh)
+        for trial_id in dict.fromkeys(cell.trial_id for cell in fresh):
+            if self.progression.facts[trial_id].status is not None:
+                self.notify(trial_id)
 
     def _enqueue(self, cells: Sequence[Cell], *, first: bool = False) -> None:
         """Trials of cells that are not settled into the queue; a scheduler's at its head."""

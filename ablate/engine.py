@@ -19,11 +19,12 @@ from types import FrameType
 from typing import Any, Protocol
 
 from ablate.dispatch import Dispatch, JobSettings
+from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.owner import HEARTBEAT_SECONDS, Owner
 from ablate.plan import Plan
 from ablate.progress import Board
-from ablate.progression import Facts, Progression
+from ablate.progression import Progression
 from ablate.ray_session import ray_session
 from ablate.resources import Request
 

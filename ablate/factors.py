@@ -15,9 +15,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate import fractions
+from ablate.levels import canonical, cell_name
 from ablate.messages import LISTED, NAMED, listed, nearest, shown
 from ablate.scheduling import Scheduler
-from ablate.study import MAX_CELLS, Point, StudyBase, canonical, cell_name
+from ablate.study import MAX_CELLS, Point, StudyBase
 from trainables.errors import ConfigError
 
 MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves

@@ -7,11 +7,12 @@ import re
 from ablate.designs import Components
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, heartbeats
+from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.messages import listed, nearest, shown
 from ablate.owner import Owner
 from ablate.plan import Cell, Plan
-from ablate.progression import Facts, Progression
+from ablate.progression import Progression
 from trainables.attempt import Attempt, limit_threads
 from trainables.errors import ConfigError
 

@@ -288,19 +288,32 @@ class Ledger:
         )
 
     def proposals(self, study_key: str) -> dict[int, Row]:
-        """Index → row with params and config_hash."""
-        found = self.rows("SELECT * FROM proposals WHERE study_key=? ORDER BY idx", [study_key])
-        return {row["idx"]: row for row in found}
+        """Index → row with params, config_hash and beside: the earlier proposals that had no
+        result when it was made, in an asynchronous search; else ()."""
+        found = self.rows(
+            "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
+            "WHERE p.study_key=? ORDER BY p.idx", [study_key],
+        )  # fmt: skip
+        return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in found}
 
     def put_proposal(
-        self, study_key: str, idx: int, params: Mapping[str, Any], config_hash: str
+        self,
+        study_key: str,
+        idx: int,
+        params: Mapping[str, Any],
+        config_hash: str,
+        beside: Sequence[int] | None = None,
     ) -> None:
         """The first writer's word stands, so that two drivers follow the same proposals."""
         with self.write() as db:
-            db.execute(
+            first = db.execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
                 [study_key, idx, _json(params), config_hash],
-            )
+            ).rowcount
+            if first and beside is not None:
+                db.execute(
+                    "INSERT INTO beside VALUES (?,?,?)", [study_key, idx, _json(list(beside))]
+                )
 
     def stops(self, sweep_id: str, study: str) -> dict[str, int]:
         """Cell → epoch at which a scheduler stopped it for good."""

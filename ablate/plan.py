@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.designs import Around, Compare, Point, Search, StudyBase, seed_list
+from ablate import branches
+from ablate.designs import Around, Compare, Objective, Point, Search, StudyBase, seed_list
 from ablate.layers import Layer, check_path, expand, has, merge, origin, resolve
 from ablate.spec import LoadedSpec
 from ablate.tuning import budgets, warning
@@ -26,7 +27,7 @@ from trainables.weights import check_weights
 
 Fingerprint = Callable[[DataConfig, Path], str]
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
-LATER = ("cross",)
+LATER = ("by", "cross", "objectives", "population", "race", "scheduler", "when")
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,16 @@ class Plan:
             return seed_list(self.overrides.seeds)
         return seed_list(self.spec.seeds if study.seeds is None else study.seeds)
 
+    def objectives(self, name: str) -> tuple[Objective, ...]:
+        """What a study's cells are compared by: its own objectives, or the sweep's."""
+        study = self.spec.studies[name]
+        own = study.objectives if isinstance(study, Search) else ()
+        return own or (Objective(metric=self.spec.objective),)
+
     def evaluate(self, name: str) -> tuple[str, ...]:
-        """Splits a study's trials are read on: those it names and the objective's."""
+        """Splits a study's trials are read on: those it names and its objectives'."""
         asked = {*self.spec.studies[name].evaluate, self.spec.objective.split("/")[0]}
+        asked |= {objective.metric.split("/")[0] for objective in self.objectives(name)}
         return tuple(split for split in ("val", "test") if split in asked)
 
     def cells(
@@ -206,7 +214,7 @@ class Plan:
         study = self.spec.studies[name]
         assert isinstance(study, Search)
         config = self.resolved(name, None, taken)
-        space = {path: axis.model_dump(mode="json") for path, axis in study.space.items()}
+        space = {path: _settled(axis.model_dump(mode="json")) for path, axis in study.space.items()}
         content: dict[str, Any] = {
             "base": identity.config_hash(config, self.fingerprint(config)),
             "space": space,
@@ -216,6 +224,10 @@ class Plan:
         }
         if study.scheduler is not None:
             content["scheduler"] = study.scheduler.model_dump()
+        if study.objectives:
+            content["objectives"] = [objective.model_dump() for objective in study.objectives]
+        if study.population is not None:
+            content["population"] = study.population
         return canonical_hash(content)[:16]
 
     # ------------------------------------------------------------------ checks
@@ -236,11 +248,11 @@ class Plan:
         merged = merge(self.layers(name, None, ()))
         if isinstance(study, Search):
             for path, axis in study.space.items():
-                where = f"{place}.space.{path}"
+                where, above = f"{place}.space.{path}", branches.example(study.space, path)
+                merged = merge(self.layers(name, Point("", {}, above, "space"), ()))
                 check_path(path, merged, locate(where))
-                others = [other for other in study.space if other != path]
                 for value in axis.ends():
-                    self._check_value(name, path, value, f"{where}", others)
+                    self._check_value(name, path, above | {path: value}, where)
         elif not isinstance(study, Compare):
             for path in study.paths:
                 if not any(path.startswith(f"{other}.") for other in study.paths):
@@ -268,7 +280,7 @@ class Plan:
             owners = [pair for pair in point.arm if around in study.level(*pair).around]
             place = f"{place}.{study.place(*owners[0])}" if owners else place
         where = self.loaded.source.locate(f"{place}.around" + (".take" if around.take else ""))
-        for path in around.take or self.spec.studies[around.best_of].paths:
+        for path in around.take or _always(self.spec.studies[around.best_of]):
             check_path(path, merged, where)
             if not has(merge(self.layers(name, point, [{path: None}])), path):
                 part = path.split(".", maxsplit=1)[0]
@@ -280,15 +292,14 @@ class Plan:
                     f"Name the {part} in studies.{name}.trial, or list in `take` what to keep",
                 )
 
-    def _check_value(
-        self, name: str, path: str, value: Any, where: str, others: Sequence[str]
-    ) -> None:
-        """One end of an axis, with the others at the centre.
+    def _check_value(self, name: str, path: str, values: dict[str, Any], where: str) -> None:
+        """One end of an axis, with those that it depends on, and the others at the centre.
 
         A rule between fields may hold only together with values that the other axes will set;
         such a combination is left to the trial, which then fails by itself.
         """
-        point = Point("", {}, {path: value}, "space")
+        point, value = Point("", {}, values, "space"), values[path]
+        others = len(self.spec.studies[name].paths) > 1
         try:
             self.resolved(name, point)
         except ConfigError as fault:
@@ -308,16 +319,18 @@ class Plan:
             raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 
     def _check_objective(self, config: TrialConfig, place: str) -> None:
-        split = self.spec.objective.split("/")[0]
         paper = config.data.split.protocol == "paper"
-        if paper != (split == "test"):
-            expected = "a test metric under" if paper else "a val metric unless"
-            raise ConfigError(
-                self.loaded.source.locate("objective"),
-                f"{self.spec.objective!r} for {place}",
-                f"{expected} data.split.protocol: paper",
-                "Change the objective or the protocol",
-            )
+        own = getattr(self.spec.studies[place.partition(".")[2]], "objectives", ())
+        asked = {f"{place}.objectives.{i}": found.metric for i, found in enumerate(own)}
+        for where, metric in asked.items() or [("objective", self.spec.objective)]:
+            if paper != (metric.split("/")[0] == "test"):
+                expected = "a test metric under" if paper else "a val metric unless"
+                raise ConfigError(
+                    self.loaded.source.locate(where),
+                    f"{metric!r} for {place}",
+                    f"{expected} data.split.protocol: paper",
+                    "Change the objective or the protocol",
+                )
 
     def _check_scheduler(self, config: TrialConfig, study: str) -> None:
         """A scheduler compares cells at the end of any epoch, before the last."""
@@ -353,7 +366,6 @@ class Plan:
             studies[name] = {
                 k: v for k, v in dump.items()
                 if k not in ("title", "seeds", "evaluate", "metrics")
-                and not (k in ("scheduler", "race") and v is None)
             }  # fmt: skip
         top = expand(self._top.values, "--set")
         return {
@@ -380,6 +392,17 @@ class Plan:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))
         return dump
+
+
+def _always(study: StudyBase) -> list[str]:
+    """The paths that a study gives to others in any case: not those of a conditional branch, nor
+    those that come with a whole component."""
+    return [
+        path
+        for path in study.paths
+        if not (isinstance(study, Search) and study.space[path].when)
+        and not any(path.startswith(f"{other}.") for other in study.paths)
+    ]
 
 
 def _settled(dump: Any) -> Any:

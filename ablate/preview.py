@@ -11,10 +11,11 @@ import psutil
 
 from ablate.engine import Settings
 from ablate.estimate import Rate, Total, kind, known_rates, pilot_rates, side_by_side
+from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.plan import Plan
 from ablate.progress import duration
-from ablate.progression import Facts, Progression, StudyState
+from ablate.progression import Progression, StudyState
 from ablate.resources import cores, local_gpus
 
 

@@ -25,7 +25,7 @@ LINE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class StudyRow:
-    """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the objective."""
+    """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the first objective."""
 
     study: str
     size: int
@@ -62,7 +62,8 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
     for name, state in progression.studies.items():
         done = failed = running = 0
         by_idx: dict[int, list[float]] = {}
-        split, metric = progression.plan.spec.objective.split("/")
+        first = progression.plan.objectives(name)[0]
+        split, _, metric = first.metric.partition("/")
         for cell in state.cells:
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":
@@ -75,6 +76,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
             elif cell.trial_id in at_work:
                 running += 1
         means = [sum(values) / len(values) for values in by_idx.values()]
+        best = max if first.direction == "maximize" else min
         left = state.size - done - failed
         sample = walls.get(name) or everywhere
         eta = left * (sum(sample) / len(sample)) / max(parallel, 1) if sample else None
@@ -82,7 +84,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
         found.append(
             StudyRow(
                 name, state.size, len(state.cells), done, running, failed,
-                max(means, default=None), 0.0 if left == 0 else eta, "" if left == 0 else note,
+                best(means, default=None), 0.0 if left == 0 else eta, "" if left == 0 else note,
             )
         )  # fmt: skip
     return found

@@ -8,87 +8,18 @@ facts and decides, and never waits. The plan's printout, the engine and `--cell`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ablate.designs import Arm, Around, Compare, Search
+from ablate.designs import Arm, Around, Compare, Objective, Search
+from ablate.facts import Facts
 from ablate.layers import has, lookup
-from ablate.ledger import Ledger
 from ablate.plan import Cell, Plan
+from ablate.proposing import Proposer
 from ablate.racing import Racing
 from ablate.schedule import Schedule
 from ablate.scheduling import STOP, Decision
-from ablate.search import Told, propose
-
-
-@dataclass(frozen=True)
-class Fact:
-    """What the ledger says of a trial. status None: nothing."""
-
-    status: str | None
-    evaluations: dict[str, dict[str, float]]
-
-    def settles(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
-        """Whether nothing remains to be done for a cell read on these splits."""
-        if self.status == "failed":
-            return True
-        return self.status == "done" and not self.lacking(evaluate, metrics)
-
-    def lacking(self, evaluate: Iterable[str], metrics: Iterable[str]) -> dict[str, list[str]]:
-        """Split → the metrics, of these besides the usual ones, that it lacks; splits with
-        nothing to add are left out, one that was never evaluated is in it in any case."""
-        found = {
-            split: [name for name in metrics if name not in self.evaluations.get(split, {})]
-            for split in evaluate
-        }
-        return {s: names for s, names in found.items() if names or s not in self.evaluations}
-
-
-class Facts:
-    """The ledger's facts, read once per trial and again after `refresh`.
-
-    evaluator: only its evaluations count; None: any.
-    retry_failed: recorded failures do not count in this run. force: nor does any record.
-    """
-
-    def __init__(
-        self, ledger: Ledger, evaluator: str | None, *, retry_failed: bool, force: bool = False
-    ) -> None:
-        self.ledger, self.evaluator = ledger, evaluator
-        self.retry_failed, self.force = retry_failed, force
-        self._known: dict[str, Fact] = {}
-        self._values: dict[tuple[str, str], tuple[float, ...]] = {}
-        self.version = 0  # changes whenever something known does
-
-    def __getitem__(self, trial_id: str) -> Fact:
-        if trial_id not in self._known:
-            self.refresh(trial_id)
-            failed = self._known[trial_id].status == "failed"
-            if self.force or (self.retry_failed and failed):
-                self._known[trial_id] = Fact(None, {})
-        return self._known[trial_id]
-
-    def values(self, trial_id: str, metric: str) -> tuple[float, ...]:
-        """A metric at each whole epoch from the first on, until one lacks it."""
-        key = (trial_id, metric)
-        if key not in self._values:
-            found: list[float] = []
-            for row in self.ledger.epochs(trial_id):
-                value = row["metrics"].get(metric)
-                if row["epoch"] != len(found) + 1 or value is None:
-                    break
-                found.append(value)
-            self._values[key] = tuple(found)
-        return self._values[key]
-
-    def refresh(self, trial_id: str) -> None:
-        self.version += 1
-        for key in [key for key in self._values if key[0] == trial_id]:
-            del self._values[key]
-        row = self.ledger.trial(trial_id)
-        evaluations = self.ledger.evaluations(trial_id, self.evaluator) if row else {}
-        self._known[trial_id] = Fact(row["status"] if row else None, evaluations)
 
 
 @dataclass
@@ -132,8 +63,13 @@ class Progression:
             for name, study in plan.spec.studies.items()
             if study.race is not None
         }
+        self.proposers = {
+            name: Proposer(self, name)
+            for name, study in plan.spec.studies.items()
+            if isinstance(study, Search)
+        }
         self.running: set[str] = set()  # trials of this driver that are under way
-        self._best: dict[str, Best | None] = {}
+        self._best: dict[tuple[str, str | None], Best | None] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
     def advance(self) -> list[Cell]:
@@ -143,12 +79,9 @@ class Progression:
             state = self.studies[name]
             if state.complete or state.blocked:
                 continue
-            study = self.plan.spec.studies[name]
-            while True:
-                found = self._search(state) if isinstance(study, Search) else self._fixed(state)
+            proposer = self.proposers.get(name)
+            while found := proposer.ready() if proposer else self._fixed(state):
                 fresh += found
-                if not found:
-                    break
             state.complete = len(state.cells) == state.size and all(map(self.settled, state.cells))
         return fresh
 
@@ -210,35 +143,18 @@ class Progression:
 
     # ------------------------------------------------------------------ search
 
-    def _search(self, state: StudyState) -> list[Cell]:
-        """The next round, if every result of the rounds before it is known."""
-        study = self.plan.spec.studies[state.name]
-        assert isinstance(study, Search)
-        start = len(state.listed)
-        taken = self.taken(state.name, ())
-        if taken is None or start >= study.trials or not all(map(self._known, state.cells)):
-            return []
-        key = self.plan.study_key(state.name, taken)
-        ledger = self.facts.ledger
-        known = ledger.proposals(key)
-        earlier = [self._told(state, idx) for idx in range(start)]
-        found: list[Cell] = []
-        for idx in range(start, min(start + study.round, study.trials)):
-            params = known[idx]["params"] if idx in known else propose(study, key, earlier)
-            cells = self.plan.proposal(state.name, params, idx, taken)
-            if self.record and idx not in known:
-                ledger.put_proposal(key, idx, params, cells[0].config_hash)
-                kept = ledger.proposals(key)[idx]["params"]
-                if kept != params:  # another driver was first, with other versions perhaps
-                    params = kept
-                    cells = self.plan.proposal(state.name, params, idx, taken)
-            earlier.append(Told(params, None, running=True))
-            state.listed.add(idx)
-            found += cells
-        state.cells += found
-        return found
+    def wanting(self) -> bool:
+        """Whether an asynchronous search may still propose."""
+        return any(proposer.wanting() for proposer in self.proposers.values())
 
-    def _known(self, cell: Cell) -> bool:
+    def demand(self) -> list[Cell]:
+        """One more proposal for a worker that has nothing else to do, from what is known now."""
+        for proposer in self.proposers.values():
+            if proposer.wanting():
+                return proposer.demand()
+        return []
+
+    def known(self, cell: Cell) -> bool:
         """Whether a cell says all that the next round waits for: its result, or under an
         asynchronous scheduler how it stood at a first pause."""
         if self.settled(cell):
@@ -246,30 +162,46 @@ class Progression:
         schedule = self.schedules.get(cell.study)
         return schedule is not None and schedule.asynchronous and schedule.paused(cell)
 
-    def _told(self, state: StudyState, idx: int) -> Told:
-        cells = [cell for cell in state.cells if cell.idx == idx]
-        value, schedule = self.mean(cells), self.schedules.get(state.name)
-        if value is not None or schedule is None:
-            return Told(cells[0].coords, value)
-        return Told(cells[0].coords, None, reports=schedule.reports(idx))
+    # ---------------------------------------------------------------- centres
 
     # ---------------------------------------------------------------- centres
 
-    def mean(self, cells: list[Cell]) -> float | None:
-        """Mean objective over the seeds of one cell; None if any of them failed."""
-        split, metric = self.plan.spec.objective.split("/")
-        values = []
+    def _metrics(self, name: str) -> list[str]:
+        return [objective.metric for objective in self.plan.objectives(name)]
+
+    def values(self, cells: list[Cell], metrics: Sequence[str]) -> tuple[float, ...] | None:
+        """Mean of each metric over the seeds of one cell; None if any of them failed."""
+        columns: list[list[float]] = [[] for _ in metrics]
         for cell in cells:
             fact = self.facts[cell.trial_id]
-            value = fact.evaluations.get(split, {}).get(metric)
-            if cell.error or fact.status != "done" or value is None or not math.isfinite(value):
+            if cell.error or fact.status != "done":
                 return None
-            values.append(value)
-        return math.fsum(values) / len(values)
+            for metric, column in zip(metrics, columns, strict=True):
+                split, _, last = metric.partition("/")
+                value = fact.evaluations.get(split, {}).get(last)
+                if value is None or not math.isfinite(value):
+                    return None
+                column.append(value)
+        return tuple(math.fsum(column) / len(column) for column in columns)
 
-    def best(self, name: str) -> Best | None:
-        """Of a complete study; None where every cell failed. Ties go to the lowest index."""
-        if name not in self._best:
+    def mean(self, cells: list[Cell]) -> float | None:
+        """Mean of the sweep's objective over the seeds of one cell; None if any of them failed."""
+        found = self.values(cells, [self.plan.spec.objective])
+        return None if found is None else found[0]
+
+    def best(self, name: str, by: str | None = None) -> Best | None:
+        """Of a complete study; None where every cell failed.
+
+        The first objective decides, or `by`; on a tie the next one, and at last the lower index:
+        a cell of the Pareto front.
+        """
+        if (name, by) not in self._best:
+            objectives = list(self.plan.objectives(name))
+            if by is not None and by not in self._metrics(name):
+                objectives.insert(0, Objective(metric=by))
+            objectives.sort(key=lambda objective: objective.metric != by)
+            metrics = [objective.metric for objective in objectives]
+            signs = [1 if objective.direction == "maximize" else -1 for objective in objectives]
             by_idx: dict[int, list[Cell]] = {}
             dropped = self.races[name].dropped if name in self.races else {}
             for cell in self.studies[name].cells:
@@ -277,13 +209,16 @@ class Progression:
                     continue
                 by_idx.setdefault(cell.idx, []).append(cell)
             found: Best | None = None
-            for idx in sorted(by_idx):
-                value = self.mean(by_idx[idx])
-                if value is not None and (found is None or value > found.value):
-                    cell = by_idx[idx][0]
-                    found = Best(cell, value, self._values(name, cell))
-            self._best[name] = found
-        return self._best[name]
+            highest: list[float] = []
+            for _, cells in sorted(by_idx.items()):
+                values = self.values(cells, metrics)
+                ranked = [sign * v for sign, v in zip(signs, values or (), strict=False)]
+                if values is not None and (found is None or ranked > highest):
+                    found, highest = Best(cells[0], values[0], {}), ranked
+            if found is not None:
+                found = replace(found, values=self._values(name, found.cell))
+            self._best[name, by] = found
+        return self._best[name, by]
 
     def _values(self, name: str, cell: Cell) -> dict[str, Any]:
         """What a study gives to those centred on it: what it took itself, and what it varies."""
@@ -292,7 +227,8 @@ class Progression:
         paths = dict.fromkeys(study.paths)
         for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
-        return {path: lookup(cell.config, path) for path in paths if has(cell.config, path)}
+        whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
+        return {path: lookup(cell.config, path) for path in whole if has(cell.config, path)}
 
     def taken(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
         """The layers a cell takes from other studies; None while one of those is incomplete."""
@@ -313,7 +249,7 @@ class Progression:
             self.studies[name].blocked = f"waits for {around.best_of}, which is blocked"
         if not centre.complete:
             return None
-        best = self.best(around.best_of)
+        best = self.best(around.best_of, around.by)
         if best is None:
             self.studies[name].blocked = f"no trial of {around.best_of} succeeded"
             return None

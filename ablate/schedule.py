@@ -28,7 +28,8 @@ class Schedule:
         self._progression, self.name = progression, name
         study: Any = progression.plan.spec.studies[name]
         self.scheduler: Scheduler = study.scheduler
-        self._round: int = study.round if study.design == "search" else progression.plan.size(name)
+        rounds = getattr(study, "round", None)
+        self._round: int = rounds if isinstance(rounds, int) else progression.plan.size(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None
         self._stops: dict[str, int] | None = None

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from trainables.errors import ConfigError
 
-VERSION = 2  # 2: stops
+VERSION = 3  # 2: stops; 3: beside
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -54,6 +54,9 @@ CREATE TABLE IF NOT EXISTS mlflow_runs(
 CREATE TABLE IF NOT EXISTS stops(
     sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, epoch INTEGER NOT NULL,
     PRIMARY KEY(sweep_id, study, cell)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS beside(
+    study_key TEXT NOT NULL, idx INTEGER NOT NULL, beside_json TEXT NOT NULL,
+    PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
 """
 
 

@@ -1,10 +1,14 @@
-"""One axis of a search space: a YAML node → an Optuna distribution and the values at its ends."""
+"""One axis of a search space: a YAML node → an Optuna distribution, a stretch of the unit interval,
+and the values at its ends."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ablate.levels import canonical
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -16,6 +20,8 @@ class Axis(BaseModel):
     low, high: both included. log: uniform in the logarithm (needs low > 0). int: whole numbers.
     step: multiples of it above `low`; not together with log.
     choice: any YAML values, lists and mappings too.
+    when: `{path: value or list of values}`: the axis exists only where these hold
+        (`ablate/branches.py`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -26,6 +32,7 @@ class Axis(BaseModel):
     whole: bool = Field(False, alias="int")
     step: int | float | None = Field(None, gt=0)
     choice: tuple[Any, ...] | None = None
+    when: dict[str, Any] | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
     def one_kind(self) -> Axis:
@@ -57,6 +64,55 @@ class Axis(BaseModel):
         assert self.low is not None and self.high is not None
         return [self.number(self.low), self.number(self.high)]
 
+    def samples(self) -> list[Any]:
+        """Values by which a condition on this axis is tried: all there are, or many."""
+        count = self.levels()
+        if self.choice is not None or count is None or count > 1000:
+            return self.ends()
+        return [self.at((i + 0.5) / count) for i in range(count)]
+
+    def levels(self) -> int | None:
+        """How many values there are, evenly spread over the unit interval; None: it is
+        continuous, or its whole numbers are spread by their logarithm."""
+        if self.choice is not None:
+            return len(self.choice)
+        if self.log or (not self.whole and self.step is None):
+            return None
+        assert self.low is not None and self.high is not None
+        return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+
+    def at(self, place: float) -> Any:
+        """The value at a place of the unit interval, over which a random draw is uniform."""
+        count = self.levels()
+        if count is not None:
+            level = min(int(place * count), count - 1)
+            if self.choice is not None:
+                return self.choice[level]
+            assert self.low is not None
+            return self.number(self.low + level * (self.step or 1))
+        assert self.low is not None and self.high is not None
+        if not self.log:
+            return float(min(self.low + place * (self.high - self.low), self.high))
+        widen = 0.5 if self.whole else 0.0
+        low, high = math.log(self.low - widen), math.log(self.high + widen)
+        value = math.exp(low + place * (high - low))
+        value = round(value) if self.whole else value
+        return self.number(min(max(value, self.low), self.high))
+
+    def place(self, value: Any) -> float:
+        """Where a value stands in the unit interval: the inverse of `at`."""
+        count = self.levels()
+        if self.choice is not None:
+            return float(self.drawn(value) + 0.5) / len(self.choice)
+        assert self.low is not None and self.high is not None
+        if count is not None:
+            return float((round((value - self.low) / (self.step or 1)) + 0.5) / count)
+        if not self.log:
+            return float((value - self.low) / (self.high - self.low))
+        widen = 0.5 if self.whole else 0.0
+        low, high = math.log(self.low - widen), math.log(self.high + widen)
+        return (math.log(value) - low) / (high - low)
+
     def number(self, value: float) -> float | int:
         return int(value) if self.whole else float(value)
 
@@ -71,12 +127,15 @@ class Axis(BaseModel):
         if self.choice is not None:
             return CategoricalDistribution(tuple(range(len(self.choice))))
         assert self.low is not None and self.high is not None
+        count = self.levels()
         if self.whole:
-            return IntDistribution(
-                int(self.low), int(self.high), log=self.log, step=int(self.step or 1)
-            )
-        step = None if self.step is None else float(self.step)
-        return FloatDistribution(float(self.low), float(self.high), log=self.log, step=step)
+            step = int(self.step or 1)
+            high = int(self.high) if count is None else int(self.low) + (count - 1) * step
+            return IntDistribution(int(self.low), high, log=self.log, step=step)
+        if count is None:
+            return FloatDistribution(float(self.low), float(self.high), log=self.log)
+        last = float(self.low) + (count - 1) * float(self.step or 1)
+        return FloatDistribution(float(self.low), last, step=float(self.step or 1))
 
     def value(self, drawn: Any) -> Any:
         """What Optuna drew → the configuration's value."""
@@ -84,4 +143,10 @@ class Axis(BaseModel):
 
     def drawn(self, value: Any) -> Any:
         """The configuration's value → what Optuna is told."""
-        return self.choice.index(value) if self.choice is not None else value
+        if self.choice is None:
+            return value
+        known = [canonical(choice) for choice in self.choice]  # true is no 1 here
+        return known.index(canonical(value))
+
+
+Space = dict[str, Axis]  # by dotted path

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationError, field_validator
 from ablate.designs import Seeds, SpecPart, Study, check_seeds
 from ablate.layers import overlay
 from ablate.messages import explain, listed, nearest
+from ablate.objective_check import check_objectives
 from ablate.recipe_check import check_metrics, check_recipe
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
@@ -181,6 +182,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
             raise _unknown_study(source.locate(place), name, list(spec.studies))
     try:
         check_metrics(spec.studies)
+        check_objectives(spec.studies, METRICS, spec.objective)
         check_recipe(spec.report, spec.studies, METRICS, spec.objective)
     except ConfigError as fault:
         raise ConfigError(

@@ -7,9 +7,6 @@ may be taken (`around`). Fixed designs list their points at once; a search grows
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
@@ -20,7 +17,9 @@ from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
 
 MAX_CELLS = 10_000
-SHOWN = 60  # characters of a level in a cell's name
+
+
+Arm = tuple[tuple[str, str], ...]  # of a compare study: (factor, level), …; () in other designs
 
 
 class SpecPart(BaseModel):
@@ -31,11 +30,20 @@ class SpecPart(BaseModel):
 
 class Around(SpecPart):
     """Centre on the best cell of study `best_of`: the one with the best mean objective over its
-    seeds, the earlier one on a tie. `take` names the paths taken; default: the paths
-    which that study varies or has itself taken."""
+    seeds, the earlier one on a tie. Of several objectives the first decides, then the second, …;
+    `by` names the one, or another metric read of that study, that decides instead. `take` names
+    the paths taken; default: the paths which that study varies or has itself taken."""
 
     best_of: str
+    by: str | None = None
     take: tuple[str, ...] | None = None
+
+    def filled(self, arm: Arm) -> Around:
+        """`best_of: tune_{method}` with the names of a combination's levels."""
+        name = self.best_of
+        for factor, level in arm:
+            name = name.replace(f"{{{factor}}}", level)
+        return self if name == self.best_of else self.model_copy(update={"best_of": name})
 
 
 Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], Field(min_length=1)]
@@ -53,9 +61,6 @@ def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | 
         if min(seeds) < 0 or max(seeds) > MAX_SEED:
             raise ValueError(f"seeds from 0 to {MAX_SEED}")
     return seeds
-
-
-Arm = tuple[tuple[str, str], ...]  # of a compare study: (factor, level), …; () in other designs
 
 
 @dataclass(frozen=True)
@@ -122,32 +127,3 @@ class StudyBase(SpecPart):
     def notes(self) -> list[str]:
         """What a plan should say of the design besides its number of cells."""
         return []
-
-
-def canonical(value: object) -> str:
-    """A level as text by which levels are told apart."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def cell_name(coords: Mapping[str, Any]) -> str:
-    """`method.alpha=0.1,method.beta=1`: short and stable."""
-    return ",".join(f"{key}={level_text(value)}" for key, value in coords.items())
-
-
-def level_text(value: Any) -> str:
-    """A level in a cell's name: text as it is, `proxy_anchor(alpha=16)` for a whole component,
-    else JSON; what is too long ends in a digest, so that different levels differ."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        options = [f"{key}={level_text(v)}" for key, v in value.items() if key != "name"]
-        text = str(value["name"]) + (f"({', '.join(options)})" if options else "")
-    else:
-        try:
-            text = json.dumps(value, ensure_ascii=False, default=str)
-        except ValueError:
-            text = repr(value)
-    if len(text) <= SHOWN:
-        return text
-    digest = hashlib.sha256(canonical(value).encode()).hexdigest()[:6]
-    return f"{text[: SHOWN - 8]}…{digest}"

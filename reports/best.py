@@ -28,21 +28,33 @@ def nested(params: dict[str, str]) -> dict[str, Any]:
     return tree
 
 
-def best_cell(frame: Frame, study: str, metric: str) -> tuple[str, stats.Summary] | None:
-    """The cell with the highest mean over its seeds, the earlier one on a tie; None without."""
+def objective_of(frame: Frame, study: str) -> tuple[str, bool]:
+    """A study's first objective, and whether more of it is better."""
+    own = ((frame.document.get("studies") or {}).get(study) or {}).get("objectives") or []
+    if own:
+        return str(own[0]["metric"]), own[0].get("direction") != "minimize"
+    return str(frame.document.get("objective") or "val/map_at_r"), True
+
+
+def best_cell(
+    frame: Frame, study: str, metric: str, *, most: bool = True
+) -> tuple[str, stats.Summary] | None:
+    """The cell with the best mean over its seeds, the earlier one on a tie; None without."""
     cells = frame.study(study)
     found: tuple[str, stats.Summary] | None = None
     for cell in dict.fromkeys(cells["cell"]):
         mine = stats.summary(list(by_seed(cells[cells["cell"] == cell], metric).values()))
-        if mine is not None and (found is None or mine.mean > found[1].mean):
+        if mine is None:
+            continue
+        if found is None or (mine.mean > found[1].mean if most else mine.mean < found[1].mean):
             found = (cell, mine)
     return found
 
 
 def best_yaml(frame: Frame, study: str) -> str | None:
     """A spec of one cell with the study's best configuration; None if nothing has finished."""
-    objective = str(frame.document.get("objective") or "val/map_at_r")
-    found = best_cell(frame, study, objective)
+    objective, most = objective_of(frame, study)
+    found = best_cell(frame, study, objective, most=most)
     if found is None:
         return None
     cell, value = found

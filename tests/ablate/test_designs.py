@@ -13,8 +13,9 @@ from scipy.linalg import hadamard
 
 from ablate import fractions
 from ablate.designs import AddOne, Compare, Components, Factorial, LeaveOneOut, OneFactor
+from ablate.facts import Facts
 from ablate.ledger import Ledger
-from ablate.progression import Facts, Progression
+from ablate.progression import Progression
 from tests.ablate import specs
 from trainables.errors import ConfigError
 

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from ablate.cli import main
+from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.plan import Overrides, Plan
-from ablate.progression import Facts, Progression
+from ablate.progression import Progression
 from ablate.spec import read_spec
 from ablate.yaml_loader import load
 from tests.ablate import mutants, specs, synthetic

@@ -174,7 +174,7 @@ def test_stopped_cells_are_told_as_pruned_with_their_reports(tmp_path: Path) -> 
     made = dispatch(plan, tmp_path)
     drain(made)
     progression = made.progression
-    told = [progression._told(progression.studies["tune"], idx) for idx in range(9)]
+    told = progression.proposers["tune"].earlier({})[:9]
     whole = [t for t in told if t.value is not None]
     assert len(whole) == 1
     assert sorted(max(t.reports) for t in told if t.value is None) == [1] * 6 + [3] * 2

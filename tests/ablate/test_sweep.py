@@ -12,12 +12,13 @@ import pytest
 from ablate.api import result_rows
 from ablate.designs import Components, Grid
 from ablate.dispatch import Dispatch, JobSettings
+from ablate.facts import Facts
 from ablate.foreground import find_cell
 from ablate.layers import Layer, merge
 from ablate.ledger import Ledger
 from ablate.owner import Owner
 from ablate.plan import Plan
-from ablate.progression import Facts, Progression
+from ablate.progression import Progression
 from ablate.search import Told, propose
 from tests.ablate import specs, synthetic
 from trainables.attempt import Attempt

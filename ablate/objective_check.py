@@ -1,0 +1,62 @@
+"""That what studies compare their cells by is read of their trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ablate.designs import Around, Compare, Search, Study
+from ablate.messages import listed, nearest
+from trainables.errors import ConfigError
+
+
+def check_objectives(
+    studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Raise for an objective, or a `by`, that no trial of the study can have.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    for name, study in studies.items():
+        if isinstance(study, Search):
+            for i, wanted in enumerate(study.objectives):
+                _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
+        for place, around, centres in _arounds(study):
+            if around.by is None:
+                continue
+            for centre in centres:
+                known = _comparable(studies[centre], metrics, objective)
+                if around.by not in known:
+                    raise ConfigError(
+                        f"studies.{name}.{place}.by", repr(around.by),
+                        f"a metric of {centre}: one of {listed(known)}", nearest(around.by, known),
+                    )  # fmt: skip
+
+
+def _arounds(study: Study) -> Iterator[tuple[str, Around, list[str]]]:
+    """Each `around` with its place and the studies that it names."""
+    arms = [point.arm for point in study.listed] if isinstance(study, Compare) else [()]
+    for around in study.around:
+        yield "around", around, sorted({around.filled(arm).best_of for arm in arms})
+    if isinstance(study, Compare):
+        for factor, levels in study.factors().items():
+            for level, variant in levels.items():
+                for around in variant.around:
+                    yield f"{study.place(factor, level)}.around", around, [around.best_of]
+
+
+def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
+    """Metrics by which a study's cells may be compared: its objectives, and what is read."""
+    own = [found.metric for found in study.objectives] if isinstance(study, Search) else []
+    splits = {metric.partition("/")[0] for metric in (objective, *own)} | {*study.evaluate}
+    return [*own, *(m for m in metrics if m.partition("/")[0] in splits and m not in own)]
+
+
+def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
+    known = [*metrics, *(f"{split}/{more}" for split in ("val", "test") for more in study.metrics)]
+    if metric not in known:
+        remedy = f"Write val/{metric}" if "/" not in metric else nearest(metric, known)
+        raise ConfigError(
+            place, repr(metric), f"one of {listed(known)}",
+            f"{remedy}; others must be listed in studies.{name}.metrics",
+        )  # fmt: skip

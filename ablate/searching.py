@@ -1,0 +1,119 @@
+"""The search design: its space, sampler, objectives and rounds. `ablate/search.py` proposes."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ablate import branches
+from ablate.scheduling import Hyperband, Scheduler, SuccessiveHalving
+from ablate.space import Axis
+from ablate.study import MAX_CELLS, SpecPart, StudyBase
+from trainables.errors import ConfigError
+
+Direction = Literal["maximize", "minimize"]
+
+
+class Objective(SpecPart):
+    """What a search looks at: a metric read of its trials, and which way is better."""
+
+    metric: str
+    direction: Direction = "maximize"
+
+
+class Search(StudyBase):
+    """A sampler proposes configurations from the results of earlier ones.
+
+    round: so many trials at a time; a round is proposed when all results of the rounds before it
+        are known, which makes the sequence a function of the results alone. "asynchronous": a
+        trial is proposed whenever a worker is free; none is lost, none repeated and the budget is
+        exact, but what is proposed depends on timing.
+    startup: random trials before tpe and gp model anything.
+    population: results of a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
+    objectives: metrics, each with its direction (`{metric: val/density, direction: minimize}`);
+        default: the sweep's objective alone. Several are for tpe, gp, nsga2 and the random
+        samplers. The best of such a study is best in the first objective, then in the
+        second, …: a point of the Pareto front.
+    """
+
+    design: Literal["search"]
+    sampler: Literal["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"] = "tpe"
+    trials: int = Field(ge=1, le=MAX_CELLS)
+    round: int | Literal["asynchronous"] = 4
+    startup: int = Field(8, ge=1)
+    population: int | None = Field(None, ge=2, le=MAX_CELLS)
+    objectives: tuple[Objective, ...] = ()
+    scheduler: Scheduler | None = None
+    space: dict[str, Axis] = Field(min_length=1)
+
+    fixed: ClassVar[bool] = False
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def named(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        return [{"metric": item} if isinstance(item, str) else item for item in value]
+
+    @field_validator("round", mode="before")
+    @classmethod
+    def rounds(cls, value: Any) -> Any:
+        if value != "asynchronous" and not (type(value) is int and value >= 1):
+            raise ValueError("a number of trials, at least 1, or asynchronous")
+        return value
+
+    @model_validator(mode="after")
+    def not_raced(self) -> Search:
+        if self.race is not None:
+            raise ValueError(
+                "a scheduler rather than a race in a search, whose rounds wait for every seed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def possible(self) -> Search:
+        branches.check(self.space)
+        metrics = [objective.metric for objective in self.objectives]
+        if len(set(metrics)) != len(metrics):
+            raise ConfigError("objectives", ", ".join(metrics), "each metric once", "Remove one")
+        if self.population is not None and self.sampler not in ("cmaes", "nsga2"):
+            raise ConfigError(
+                "population", f"a population of {self.sampler}", "one of cmaes or nsga2 only",
+                "Remove it, or change the sampler",
+            )  # fmt: skip
+        if self.scheduler is not None and self.objectives:
+            raise ConfigError(
+                "scheduler", "one beside objectives of the study", "one or the other: it compares "
+                "cells by the sweep's objective", "Remove one of them",
+            )  # fmt: skip
+        if self.asynchronous and isinstance(self.scheduler, SuccessiveHalving | Hyperband):
+            raise ConfigError(
+                "round", "asynchronous", f"rounds, which {self.scheduler.name} compares within",
+                "Take scheduler asha or median, or a number",
+            )  # fmt: skip
+        if self.sampler == "cmaes":
+            if len(metrics) > 1:
+                raise ConfigError(
+                    "objectives", f"{len(metrics)} of them", "one with cmaes",
+                    "Take nsga2, tpe or gp",
+                )  # fmt: skip
+            if all(axis.choice is not None for axis in self.space.values()):
+                raise ConfigError(
+                    "sampler", "cmaes in a space of choices only", "a numeric axis",
+                    "Take tpe",
+                )  # fmt: skip
+        return self
+
+    @property
+    def asynchronous(self) -> bool:
+        return isinstance(self.round, str)
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return tuple(objective.direction for objective in self.objectives) or ("maximize",)
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(self.space)
