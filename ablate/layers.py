@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.messages import explain, fields_at, listed, nearest
+from ablate.messages import explain, fields_at, is_free, listed, nearest
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 from trainables.registry import FromRegistry
@@ -144,10 +144,14 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
     parts = path.split(".")
     complete = {"loss": {"name": "proxy_anchor"}, "method": {"name": "plain"}}
     data = overlay(complete, merged)
+    free = False  # whether the keys here are the user's own: options of another library's class
     for length in range(len(parts)):
-        names = [i.alias or n for n, i in fields_at(TrialConfig, parts[:length], data).items()]
+        fields = {i.alias or n: i for n, i in fields_at(TrialConfig, parts[:length], data).items()}
+        names = list(fields)
+        if free and length == len(parts) - 1:
+            return
         if parts[length] not in names:
-            level = ".".join(parts[:length])
+            level = ".".join(parts[: length + free])
             kind = f"a field of {level}" if level else "a field of a trial"
             named = data.get(parts[0])
             if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
@@ -156,3 +160,4 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             raise ConfigError(
                 place, f"the unknown path {path!r}", expected, nearest(parts[length], names)
             )
+        free = is_free(fields[parts[length]].annotation)

@@ -97,6 +97,11 @@ def _is_model(found: Any) -> bool:
     return isinstance(found, type) and issubclass(found, BaseModel)
 
 
+def is_free(annotation: Any) -> bool:
+    """Whether a field is a mapping of names that no model knows to plain values."""
+    return get_origin(annotation) is dict and _model_of(get_args(annotation)[1], (), None) is None
+
+
 def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> Any:
     """The model class inside an annotation; for `dict[str, M]` and `tuple[M, ...]` it is M's."""
     for mark in metadata:

@@ -92,3 +92,103 @@ def softmax(c: Pairwise, labels: list[set[int]], classes: int, temperature: floa
         for y in mine:
             total = total - torch.log(exps[y] / sum(exps)) / len(mine)
     return total / len(labels)
+
+
+# --- Appendix A and Eq. 7, on D(i, j) of items i, j; `labels` are sets ---------------------------
+
+
+def same(labels: list[set[int]], i: int) -> list[int]:
+    return [j for j in range(len(labels)) if j != i and labels[i] & labels[j]]
+
+
+def other(labels: list[set[int]], i: int) -> list[int]:
+    return [j for j in range(len(labels)) if not labels[i] & labels[j]]
+
+
+def plus(x: Tensor) -> Tensor:
+    return x if x.item() > 0 else x * 0
+
+
+def triplet_semihard(d: Pairwise, labels: list[set[int]], delta: float) -> tuple[Tensor, int]:
+    """Eq. 12 summed over (a, p), with the n of Eq. 13; and how many (a, p) have one."""
+    total, count = torch.zeros(()), 0
+    for a in range(len(labels)):
+        for p in same(labels, a):
+            beyond = [n for n in other(labels, a) if d(a, p).item() < d(a, n).item()]
+            if beyond:
+                n = min(beyond, key=lambda n: d(a, n).item())
+                total, count = total + plus(d(a, p) - d(a, n) + delta), count + 1
+    return total, count
+
+
+def triplet_all(d: Pairwise, labels: list[set[int]], delta: float) -> tuple[Tensor, int]:
+    """Eq. 12 over all triplets."""
+    total, count = torch.zeros(()), 0
+    for a in range(len(labels)):
+        for p in same(labels, a):
+            for n in other(labels, a):
+                total, count = total + plus(d(a, p) - d(a, n) + delta), count + 1
+    return total, count
+
+
+def proxy_nca(d: Pairwise, labels: list[set[int]], classes: int) -> Tensor:
+    """Eq. 14 with −D in the exponents, for +D as printed draws to the other classes; its mean."""
+    total = torch.zeros(())
+    for i in range(len(labels)):
+        near = sum(torch.exp(-d(i, p)) for p in range(classes) if p in labels[i])
+        far = sum(torch.exp(-d(i, p)) for p in range(classes) if p not in labels[i])
+        total = total - torch.log(near / far)
+    return total / len(labels)
+
+
+def contrastive(d: Pairwise, labels: list[set[int]], delta: float) -> tuple[Tensor, Tensor]:
+    """The two sums of Eq. 15, each over ordered pairs."""
+    near, far = torch.zeros(()), torch.zeros(())
+    for i in range(len(labels)):
+        for j in same(labels, i):
+            near = near + d(i, j)
+        for j in other(labels, i):
+            far = far + plus(delta - d(i, j))
+    return near, far
+
+
+def margin(
+    d: Pairwise, labels: list[set[int]], drawn: list[tuple[int, int]], xi: float, omega: float
+) -> tuple[Tensor, int]:
+    """Eq. 7 with + before its second sum, for − as printed draws negatives near; over the negative
+    pairs `drawn`. And how many of its summands are above 0."""
+    values = [d(i, j) - xi for i in range(len(labels)) for j in same(labels, i)]
+    values += [omega - d(i, j) for i, j in drawn]
+    return sum((plus(v) for v in values), torch.zeros(())), sum(v.item() > 0 for v in values)
+
+
+def multi_similarity(  # noqa: PLR0917
+    c: Pairwise,
+    labels: list[set[int]],
+    alpha: float,
+    beta: float,
+    lam: float,
+    epsilon: float,
+    printed: bool,
+) -> Tensor:
+    """Eq. 16 and 17. Corrected: a positive is kept below the largest negative + ε, and what is not
+    kept stays out. Printed: − ε, and what is not kept counts as of similarity 0."""
+    total = torch.zeros(())
+    for i in range(len(labels)):
+        positives, negatives = same(labels, i), other(labels, i)
+        least = min((c(i, k).item() for k in positives), default=float("inf"))
+        most = max((c(i, k).item() for k in negatives), default=-float("inf"))
+        shift = -epsilon if printed else epsilon
+        up, down = torch.ones(()), torch.ones(())
+        for j in positives:
+            if c(i, j).item() < most + shift:
+                up = up + torch.exp(-alpha * (c(i, j) - lam))
+            elif printed:
+                up = up + torch.exp(torch.tensor(alpha * lam, dtype=torch.float64))
+        for j in negatives:
+            if c(i, j).item() > least - epsilon:
+                down = down + torch.exp(beta * (c(i, j) - lam))
+            elif printed:
+                down = down + torch.exp(torch.tensor(-beta * lam, dtype=torch.float64))
+        total = total + torch.log(up) / alpha + torch.log(down) / beta
+    return total / len(labels)

@@ -47,6 +47,10 @@ METHODS = [
     {"name": "nir"},
     {"name": "nir", **NIR_READINGS},
     {"name": "nir", "negative_pairs": "difference", "synthetic": "generate"},
+    {"name": "idml", "uncertainty_dim": 3},
+    {"name": "idml", "uncertainty_dim": 3, "uncertainty": "unit", "squared": "plain"},
+    {"name": "pel", "samples": 2},
+    {"name": "pel", "samples": 2, "monte_carlo": "losses"},
 ]
 
 

@@ -29,6 +29,7 @@ from trainables.methods.introspective import (
     semantic_distance,
 )
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
+from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
     from trainables.config import EmbeddingConfig, TrialConfig
@@ -48,8 +49,10 @@ class IDML(Mixing):
 
     Retrieval uses s alone by default. Proxies carry an uncertainty of their own, 0 by default.
 
-    Deviations: one λ per step. The uncertainty head starts as the semantic head of init "kaiming"
-    does, scaled by `uncertainty_gain`; it learns at the head's rate.
+    Deviations: one λ per step. The uncertainty head learns at the rate of `auxiliary` and starts as
+    a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
+    of 1 so is u (about 110 on EfficientNet-Lite0 of 128 px, where α ≤ 2), e^{−r/τ} is about 0
+    for every pair, and training does not leave that place.
     """
 
     REVISION = 1
@@ -90,7 +93,7 @@ class IDML(Mixing):
         proxy_uncertainty: Literal["zero", "learnable"] = "zero"
         squared: Literal["squared", "plain"] = "squared"
         test_metric: Literal["semantic", "introspective"] = "semantic"
-        uncertainty_gain: float = Field(1.0, gt=0, le=100)
+        uncertainty_gain: float = Field(0.01, gt=0, le=100)
 
     def __init__(
         self,
@@ -146,6 +149,11 @@ class IDML(Mixing):
             raise ValueError(
                 f"method.proxy_uncertainty zero with loss {name}, not learnable: it has no proxies"
             )
+
+    @classmethod
+    def own_scores(cls, config: ComponentConfig) -> bool:
+        assert isinstance(config, IDML.Config)
+        return config.metric != "plain"
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -216,7 +224,7 @@ class IDML(Mixing):
     def param_groups(self, phase: str) -> list[ParamGroup]:
         groups = [
             *super().param_groups(phase),
-            ParamGroup("head", list(self.uncertainty.parameters())),
+            ParamGroup("auxiliary", list(self.uncertainty.parameters())),
         ]
         if self.proxy_uncertainty is not None:
             groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))

@@ -26,6 +26,10 @@ UNUSED = -1  # in a label slot
 class MixingConfig(ComponentConfig):
     """mixing: "mixup", λ x_i + (1 − λ) x_j; "cutmix", a box of x_j, of area 1 − λ, in x_i; both of
         images. "feature_mixup": mixup of cached features, where images are not at hand. "none".
+        Not the same thing: a linear head maps mixed features to mixed embeddings, and the norm
+        of a mixture is at most the mixture of norms; so IDML's uncertainty of mixed features
+        cannot, in the mean, exceed that of the originals (its Fig. 6), which that of mixed
+        images can.
     mixing_beta: b of λ ~ Beta(b, b). One λ, and one box, per step, as in the public code of Mixup
         and CutMix; partners are a random permutation of the batch.
     originals: "kept", a step sees the batch and as many mixed images beside it, as IDML's text has
@@ -98,6 +102,11 @@ class Mixing(Plain):
         """Whether the loss is given label sets; weighted labels come one at a time."""
         assert isinstance(config, MixingConfig)
         return config.mixing != "none" and config.mixed_labels == "sets"
+
+    @classmethod
+    def own_scores(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+        """`metric` weighs losses here, and leaves what they take as it is."""
+        return False
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
         """[B, …] → [2B, …] with originals kept: they come first, their second slots unused."""

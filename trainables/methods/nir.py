@@ -86,8 +86,11 @@ class NIR(Plain):
         reading: "paper", f(mean_i ‖u_i‖² − log|det|), or "code", mean_i f(½‖u_i‖² − log|det|).
         f: "exp" or "softplus", of the scaled L_NIR.
         scale: of L_NIR before f. "none": 1. "t": `temperature`, Table 4's f(·, t). "d":
-            temperature/D. Un-scaled, L_NIR is of the order of D and below 0 after a few steps,
-            so that exp(L_NIR) and its gradient vanish: see the README for a measurement.
+            temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured
+            (typefaces, Proxy-Anchor, the paper's settings, 1,000 steps, means over epochs): the
+            gradient of the embedding from this term over that from the metric term is 0.2 to 1.2
+            with d; with none it is 4e-6 in the second epoch and at most 3e-4 later for D = 128,
+            and underflows to 0 from the second epoch on for D = 512 and two hidden layers.
         proxy_backprop: whether the proxies get L_NIR's gradient too.
         centre: of several references per class, the flow is conditioned on the "nearest" to
             the sample, or on their "mean"; each L2-normalised.

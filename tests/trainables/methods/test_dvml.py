@@ -11,6 +11,7 @@ from torch import Tensor
 
 from tests.oracles import dvml as oracle
 from tests.oracles import losses as oracle_losses
+from tests.oracles import pairs as oracle_pairs
 from trainables import streams
 from trainables.config import EmbeddingConfig, TrialConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
@@ -22,6 +23,7 @@ from trainables.trace import Trace
 
 B, FEATURES, D, C, T, H = 6, 7, 4, 5, 3, 5
 LABELS = [0, 0, 1, 3, 3, 1]
+WIDE = 1.5  # of triplets: so few items lie within no smaller margin
 FIRST, SECOND = Progress(fraction=0.0), Progress(fraction=0.9)
 WEIGHTS = {FIRST: (1.0, 1.0, 0.1, 1.0), SECOND: (0.8, 1.0, 0.2, 0.8)}
 
@@ -41,7 +43,8 @@ def loss_of(name: str) -> Loss:
     with streams.seeded(0, "init", "loss"):
         if name == "pairs":
             return MarginPairs(ComponentConfig(), classes=C, dim=D)
-        return LOSSES[name](LOSSES[name].Config(), classes=C, dim=D)
+        options = {"margin": WIDE} if name == "triplet_l2sq" else {}
+        return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
 
 
 def built(method: str = "dvml", loss: str = "normsoftmax", **options: Any) -> Any:
@@ -158,11 +161,21 @@ def metric_by_loops(loss: str, method: DVML, z: list[Tensor], images: list[int])
         return oracle_losses.normsoftmax(x, method.loss.weights, sets, 0.05)
     if loss == "proxy_anchor":
         return oracle_losses.proxy_anchor(x, method.loss.proxies, sets, 32, 0.1)
+    zero = x.new_zeros(())
+    if loss == "n_pair":
+        return oracle_pairs.n_pair(x, labels, zero)
+    if loss == "triplet_l2sq":
+        distance = oracle_pairs.distances(x, squared=True, normalize=True)
+        mined = oracle_pairs.triplets(sets, distance, "semihard", WIDE)
+        return oracle_pairs.triplet(mined, distance, WIDE, "active", zero)
     positive = method.options.same_image == "positive"
     return oracle.margin_pairs(z, labels, images, same_image_positive=positive)
 
 
-@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pairs"])
+ON = ["normsoftmax", "proxy_anchor", "pairs", "n_pair", "triplet_l2sq"]
+
+
+@pytest.mark.parametrize("loss", ON)
 @pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
 def test_l3_as_the_mean_over_t_batches_and_l4_by_loops(loss: str, progress: Progress) -> None:
     method, x = built(loss=loss), inputs().requires_grad_()
@@ -177,7 +190,7 @@ def test_l3_as_the_mean_over_t_batches_and_l4_by_loops(loss: str, progress: Prog
     assert not reached & {*SPREAD, *DECODER}
 
 
-@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pairs"])
+@pytest.mark.parametrize("loss", ON[:-1])
 @pytest.mark.parametrize("same_image", ["positive", "excluded"])
 def test_l3_as_one_pooled_batch_by_loops(loss: str, same_image: str) -> None:
     method = built(loss=loss, generated="pooled", same_image=same_image)
@@ -188,6 +201,38 @@ def test_l3_as_one_pooled_batch_by_loops(loss: str, same_image: str) -> None:
     images = [i for i in range(B) for _ in range(T)]
     expected = metric_by_loops(loss, method, z, images)
     compare(terms["generated"].value, expected, leaves_of(method, x))
+
+
+def test_pooled_triplets_by_loops() -> None:
+    method = built(loss="triplet_l2sq", generated="pooled")
+    x = inputs().requires_grad_()
+    _, terms = step(method, SECOND, x)
+    z = [batch[i] for i in range(B) for batch in ByLoops(method, x).generated]
+    images = [i for i in range(B) for _ in range(T)]
+    expected = metric_by_loops("triplet_l2sq", method, z, images)
+    compare(terms["generated"].value, expected, leaves_of(method, x))
+
+
+def test_a_loss_that_draws_draws_for_every_batch_of_samples() -> None:
+    """Distance-weighted sampling: first for L4, as the plain loss does, then for all T at once."""
+    method, x = built(loss="triplet_l2"), inputs()
+    _, terms = step(method, x=x)
+    own, draws = ByLoops(method, x), streams.generator(0, "loss")
+    labels = torch.tensor(LABELS)[:, None]
+    assert torch.equal(terms["metric"].value, method.metric(method.head(x), labels, draws))
+    together = torch.stack(own.generated)
+    expected = method.metric(together, labels, draws)
+    torch.testing.assert_close(terms["generated"].value, expected)
+    alone = method.metric(together[:1], labels, streams.generator(0, "loss"))
+    assert not torch.isclose(alone, expected)
+
+
+def test_a_loss_that_takes_embeddings_is_refused_pairs_without_those_of_one_image() -> None:
+    pooled = {"name": "dvml", "generated": "pooled"}
+    loss = {"name": "pml", "class": "ContrastiveLoss"}
+    assert TrialConfig(method=pooled, loss=loss)
+    with pytest.raises(ValidationError, match="a method that compares plain embeddings, not dvml"):
+        TrialConfig(method={**pooled, "same_image": "excluded"}, loss=loss)
 
 
 def test_pooling_and_same_image_are_different_readings() -> None:
@@ -238,7 +283,7 @@ def test_retrieval_uses_the_invariant_alone() -> None:
     assert torch.equal(method.embed(x), expected)
 
 
-@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pairs"])
+@pytest.mark.parametrize("loss", [*ON, "triplet_l2"])
 @pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
 def test_neutral_is_the_plain_loss_bit_for_bit(loss: str, progress: Progress) -> None:
     found = []

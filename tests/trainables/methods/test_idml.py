@@ -10,82 +10,30 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import idml as oracle
+from tests.trainables import components
+from tests.trainables.methods.idml_cases import (
+    GAMMA,
+    GEOMETRIES,
+    SETS,
+    TAU,
+    B,
+    C,
+    D,
+    U,
+    attached,
+    base,
+    compare,
+    metric,
+    pair_loss,
+    slots,
+    x,
+)  # fmt: skip
 from trainables import streams
-from trainables.config import EmbeddingConfig, TrialConfig
+from trainables.config import TrialConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import METHODS, Batch, Progress
+from trainables.losses.base import LOSSES, Geometry
+from trainables.methods.base import Batch, Progress
 from trainables.methods.idml import IDML
-from trainables.registry import ComponentConfig
-
-B, FEATURES, D, U, C = 6, 7, 4, 3, 5
-SETS = [{0}, {0}, {1, 3}, {3}, {3}, {2, 4}]
-TAU, GAMMA = 1.7, 0.3
-GEOMETRIES = [
-    Geometry("cosine"),
-    Geometry("dot", normalize=True),
-    *(Geometry(kind, normalize=n) for kind in ("l2", "l2sq") for n in (True, False)),
-]
-
-
-class PairLoss(Loss):
-    """Without references; its geometry is set by the test."""
-
-    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
-        return (score * (pairs.neg - pairs.pos)).sum((-2, -1)).mean()
-
-
-def slots(sets: list[set[int]]) -> Tensor:
-    return torch.tensor([sorted(s) + [-1] * (2 - len(s)) for s in sets])
-
-
-def attached(method: str, loss: Loss, **options: Any) -> Any:
-    cls = METHODS[method]
-    if method == "idml":
-        options = {"uncertainty_dim": U, "tau": TAU, "gamma": GAMMA, **options}
-    with streams.seeded(0, "init", "method"):
-        return cls(
-            cls.Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=loss,
-            classes=C,
-        ).double()
-
-
-def base(name: str, **options: Any) -> Loss:
-    with streams.seeded(0, "init", "loss"):
-        return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
-
-
-def pair_loss(geometry: Geometry) -> Loss:
-    loss = PairLoss(ComponentConfig(), classes=C, dim=D)
-    loss.geometry = geometry  # type: ignore[misc]
-    return loss
-
-
-def x(rows: int = B) -> Tensor:
-    return torch.randn(rows, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
-
-
-def metric(method: Any, features: Tensor, labels: Tensor) -> Tensor:
-    state = method(features, labels, Progress(), streams.generator(0, "method"))
-    found: Tensor = method.terms(state, labels, Progress(), streams.generator(0, "loss"))[
-        "metric"
-    ].value
-    return found
-
-
-def compare(method: Any, found: Tensor, expected: Tensor, unreached: tuple[str, ...] = ()) -> None:
-    """Value and the gradient of every parameter but those named."""
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12, check_dtype=False)
-    named = [(n, p) for n, p in method.named_parameters() if n not in unreached]
-    ours = torch.autograd.grad(found, [p for _, p in named], retain_graph=True)
-    theirs = torch.autograd.grad(expected, [p for _, p in named], retain_graph=True)
-    for (name, _), mine, loops in zip(named, ours, theirs, strict=True):
-        assert mine.abs().sum() > 0, name
-        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10, msg=lambda m, n=name: n + m)
-
 
 # --- the forms ---------------------------------------------------------------------------------
 
@@ -215,6 +163,23 @@ def test_the_public_codes_uncertainty_head_gets_no_gradient_and_the_papers_does(
         assert gradient.abs().max() > 1e-6
 
 
+def test_mixed_features_are_not_more_uncertain_than_the_mean_of_the_two() -> None:
+    """‖W f + b‖ is convex in f: what Fig. 6 shows cannot be seen with features mixed."""
+    method = attached("idml", base("proxy_anchor"))
+    f, g = x(), x().flip(0)
+    for share in (0.1, 0.5, 0.8):
+        mixed = method.uncertainty(share * f + (1 - share) * g).norm(dim=1)
+        each = share * method.uncertainty(f).norm(dim=1)
+        assert (mixed <= each + (1 - share) * method.uncertainty(g).norm(dim=1)).all()
+
+
+def test_the_uncertainty_head_starts_small() -> None:
+    """By the gain; else the same draws."""
+    small, large = (attached("idml", base("proxy_anchor"), uncertainty_gain=g) for g in (0.01, 1.0))
+    torch.testing.assert_close(small.uncertainty.weight, 0.01 * large.uncertainty.weight)
+    assert not small.uncertainty.bias.any()
+
+
 def test_learnable_proxy_uncertainty() -> None:
     method = attached("idml", base("proxy_anchor"), proxy_uncertainty="learnable")
     features = x()
@@ -233,24 +198,17 @@ def test_learnable_proxy_uncertainty() -> None:
 # --- neutral, retrieval, what is refused -------------------------------------------------------
 
 
-def accepted(loss: str) -> bool:
-    try:
-        TrialConfig.model_validate({"loss": {"name": loss}, "method": {"name": "idml"}})
-    except ValidationError:
-        return False
-    return True
-
-
 @pytest.mark.parametrize("loss", list(LOSSES))
 @pytest.mark.parametrize("options", [IDML.NEUTRAL, {"metric": "plain", "mixing": "none"}])
 def test_neutral_is_the_plain_loss(loss: str, options: dict[str, Any]) -> None:
     """Within 1e-6 by τ; bit for bit by the plain metric."""
-    if not accepted(loss):
-        pytest.skip("refused at plan time")
+    reason = components.trial({"name": "idml", **options}, loss)
+    if isinstance(reason, str):
+        pytest.skip(reason)
     labels = torch.tensor([0, 0, 1, 1, 3, 3])[:, None]
     found = []
     for name, given in (("plain", {}), ("idml", options)):
-        method = attached(name, base(loss), **given)
+        method = attached(name, base(loss, **components.REQUIRED.get(loss, {})), **given)
         value = metric(method, 3 * x(), labels)
         leaves = [method.head.weight, method.head.bias, *method.loss.parameters()]
         grads = torch.autograd.grad(value, leaves, allow_unused=True)

@@ -264,7 +264,9 @@ def test_losses_without_references_are_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(LOSSES._classes, "pair", PairLoss)
     with pytest.raises(ValueError, match="a loss with proxies or centres for method nir, not pair"):
         NIR.check(SimpleNamespace(loss=SimpleNamespace(name="pair")))  # type: ignore[arg-type]
-    assert TrialConfig(method={"name": "nir"}, loss={"name": "normsoftmax"})
+    with pytest.raises(ValidationError, match="for method nir, not triplet_l2: the flow is"):
+        TrialConfig(method={"name": "nir"}, loss={"name": "triplet_l2"})
+    assert TrialConfig(method={"name": "nir"}, loss={"name": "soft_triple"})
 
 
 def test_defaults_are_the_papers_flow() -> None:

@@ -1,0 +1,88 @@
+"""What the tests of IDML share: its parts on a loss, a batch with label sets, a comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.config import EmbeddingConfig
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import METHODS, Progress
+from trainables.registry import ComponentConfig
+
+B, FEATURES, D, U, C = 6, 7, 4, 3, 5
+SETS = [{0}, {0}, {1, 3}, {3}, {3}, {2, 4}]
+TAU, GAMMA = 1.7, 0.3
+GEOMETRIES = [
+    Geometry("cosine"),
+    Geometry("dot", normalize=True),
+    *(Geometry(kind, normalize=n) for kind in ("l2", "l2sq") for n in (True, False)),
+]
+
+
+class PairLoss(Loss):
+    """Without references; its geometry is set by the test."""
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score * (pairs.neg - pairs.pos)).sum((-2, -1)).mean()
+
+
+def slots(sets: list[set[int]]) -> Tensor:
+    return torch.tensor([sorted(s) + [-1] * (2 - len(s)) for s in sets])
+
+
+def attached(method: str, loss: Loss, **options: Any) -> Any:
+    cls = METHODS[method]
+    if method == "idml":
+        options = {
+            "uncertainty_dim": U,
+            "tau": TAU,
+            "gamma": GAMMA,
+            "uncertainty_gain": 1.0,
+            **options,
+        }
+    with streams.seeded(0, "init", "method"):
+        return cls(
+            cls.Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=loss,
+            classes=C,
+        ).double()
+
+
+def base(name: str, **options: Any) -> Loss:
+    with streams.seeded(0, "init", "loss"):
+        return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
+
+
+def pair_loss(geometry: Geometry) -> Loss:
+    loss = PairLoss(ComponentConfig(), classes=C, dim=D)
+    loss.geometry = geometry  # type: ignore[misc]
+    return loss
+
+
+def x(rows: int = B) -> Tensor:
+    return torch.randn(rows, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+
+
+def metric(method: Any, features: Tensor, labels: Tensor) -> Tensor:
+    state = method(features, labels, Progress(), streams.generator(0, "method"))
+    found: Tensor = method.terms(state, labels, Progress(), streams.generator(0, "loss"))[
+        "metric"
+    ].value
+    return found
+
+
+def compare(method: Any, found: Tensor, expected: Tensor, unreached: tuple[str, ...] = ()) -> None:
+    """Value and the gradient of every parameter but those named."""
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12, check_dtype=False)
+    named = [(n, p) for n, p in method.named_parameters() if n not in unreached]
+    ours = torch.autograd.grad(found, [p for _, p in named], retain_graph=True)
+    theirs = torch.autograd.grad(expected, [p for _, p in named], retain_graph=True)
+    for (name, _), mine, loops in zip(named, ours, theirs, strict=True):
+        assert mine.abs().sum() > 0, name
+        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10, msg=lambda m, n=name: n + m)
