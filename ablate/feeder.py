@@ -12,6 +12,8 @@ from ray.tune.search import Searcher
 from ablate.dispatch import Dispatch
 from ablate.owner import Owner
 
+ENVELOPE = "job.json"
+
 
 class DriverOnly:
     """Tune pickles what it is given, for a restore that we never ask for; the ledger's open
@@ -43,7 +45,11 @@ class Feeder(DriverOnly, Searcher):
             "clean": settings.clean,
             "driver": self.driver,
         }
-        return {"envelope": json.dumps(envelope)}
+        # By way of a file: Tune keeps several copies of what it is given, of every trial.
+        path = settings.trials / job["trial_id"] / ENVELOPE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(envelope), encoding="utf-8")
+        return {"envelope": str(path)}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -73,8 +79,13 @@ class Recorder(DriverOnly, Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         ours = self.feeder.trials.get(trial.trial_id)
-        if ours is not None and "events" in result:
-            self.feeder.dispatch.record(ours, json.loads(result["events"]))
+        # Tune keeps every trial's last result and configuration to its end: not that bulk.
+        events = result.pop("events", None)
+        if ours is not None and events is not None:
+            self.feeder.dispatch.record(ours, json.loads(events))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self.feeder.trials.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """Called once Tune has given a trial up, after its retries."""

@@ -94,6 +94,7 @@ class Plan:
         self.overrides = overrides
         self._fingerprint, self._cache = fingerprint, cache
         self._fingerprints: dict[str, str] = {}
+        self._sections: dict[str, Any] = {}
         self._weighed: list[BackboneConfig] = []
         self._top = Layer("--set", dict(overrides.settings or {}))
         for name in self.order:
@@ -168,7 +169,7 @@ class Plan:
         error = None
         try:
             config = self.resolved(name, point, taken)
-            dump = config.model_dump(mode="json")
+            dump = self._shared(config.model_dump(mode="json"))
             key = identity.config_hash(config, self.fingerprint(config))
         except ConfigError as fault:
             dump, error = merge(self.layers(name, point, taken)), str(fault)
@@ -181,6 +182,14 @@ class Plan:
             )
             for seed in self.seeds(name)
         ]  # fmt: skip
+
+    def _shared(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Equal sections are one object: the cells of a large plan differ in few of them."""
+        found = {}
+        for name, section in config.items():
+            text = json.dumps([name, section], sort_keys=True)
+            found[name] = self._sections.setdefault(text, section)
+        return found
 
     def proposal(
         self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]

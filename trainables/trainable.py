@@ -1,11 +1,12 @@
 """The Ray side of a trial: a class Trainable whose actor runs one job after another.
 
-The only file of this package that imports Ray. A job arrives as JSON text in `config["envelope"]`:
+The only file of this package that imports Ray. A job arrives as the path of a JSON file, in the
+trial's folder, in `config["envelope"]`:
 
     {"job": …, "runner": "module:function", "clean": bool, "driver": {"host", "pid", "start"}}
 
-and each step returns `{"events": JSON text, "done": bool}`. JSON text, because Ray copies and
-flattens every mapping that it sees.
+and each step returns `{"events": JSON text, "done": bool}`. A path and a text, because Ray copies,
+keeps and flattens every mapping that it sees.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -43,19 +45,24 @@ def watch_driver(host: str, pid: int, start: float) -> None:
     threading.Thread(target=watch, daemon=True, name="driver watch").start()
 
 
+def _read(config: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(config["envelope"]).read_text(encoding="utf-8"))
+    return found
+
+
 class JobTrainable(tune.Trainable):
     """One job at a time; `reset_config` takes the next one in the same process."""
 
     _attempt: Attempt | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
-        self._envelope: dict[str, Any] = json.loads(config["envelope"])
+        self._envelope: dict[str, Any] = _read(config)
         limit_threads(self._envelope["job"]["runtime"]["threads"])
         watch_driver(**self._envelope["driver"])
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
-        self._envelope = json.loads(new_config["envelope"])
+        self._envelope = _read(new_config)
         return True
 
     def step(self) -> dict[str, Any]:
