@@ -4,6 +4,7 @@ Its metrics are a smooth function of configuration and seed. The environment tel
 misbehave; workers inherit that of the driver:
 
     SYN_STARTS   file to which each start appends `trial_id mode first_epoch`
+    SYN_EPOCHS   file to which each trained epoch appends `trial_id epoch`
     SYN_SLEEP    seconds per epoch
     SYN_JITTER   seconds, up to which each epoch sleeps at random besides
     SYN_FAIL     a TrialFailure where optimizer.lr exceeds this
@@ -73,6 +74,9 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         pause = float(os.environ.get("SYN_SLEEP", "0"))
         pause += random.random() * float(os.environ.get("SYN_JITTER", "0"))
         time.sleep(pause)
+        if "SYN_EPOCHS" in os.environ:
+            with Path(os.environ["SYN_EPOCHS"]).open("a") as stream:
+                stream.write(f"{job['trial_id']} {epoch}\n")
         yield report(epoch, epochs, best)
         draft = saved.with_suffix(".tmp")
         draft.write_text(json.dumps({"epoch": epoch}))

@@ -1,11 +1,13 @@
 """A sweep of synthetic trials as a process of its own: `python -m tests.faults.driver OUT [JSON]`.
 
-JSON: options as `ablate.api.Options` takes them. The spec has a search, a component ablation
-around its best, and a grid that shares a cell with it.
+JSON: options as `ablate.api.Options` takes them; `spec` and `studies` are laid over SPEC.
+
+The spec has a search, a component ablation around its best, and a grid that shares a cell with it.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from typing import Any
@@ -57,7 +59,10 @@ def options(out: str, **more: Any) -> api.Options:
 
 
 def main(out: str, more: dict[str, Any]) -> int:
-    plan, settings = api.prepare(SPEC, options(out, **more))
+    given = copy.deepcopy(SPEC)
+    given |= more.pop("spec", {})
+    given["studies"] = {**given["studies"], **more.pop("studies", {})}
+    plan, settings = api.prepare(given, options(out, **more))
     outcome = run_plan(plan, settings)
     print(ending(outcome, settings.out), flush=True)
     if outcome.interrupted is not None:

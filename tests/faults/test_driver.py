@@ -19,7 +19,11 @@ import pytest
 
 from ablate.api import result_rows
 from ablate.ledger import Ledger
+from ablate.resources import cores
+from tests.faults.driver import SPEC
 
+# Trials of half a core each.
+AT_ONCE = 2 * cores()
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -28,6 +32,7 @@ class Sweep:
 
     def __init__(self, folder: Path) -> None:
         self.out, self.starts = folder / "out", folder / "starts"
+        self.epochs_file = folder / "epochs"
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(
@@ -37,7 +42,7 @@ class Sweep:
             [sys.executable, "-m", "tests.faults.driver", str(self.out), json.dumps(more or {})],
             cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env={**os.environ, "SYN_STARTS": str(self.starts), "OMP_NUM_THREADS": "1",
-                 **environment},
+                 "SYN_EPOCHS": str(self.epochs_file), **environment},
         )  # fmt: skip
         self.processes.append(process)
         return process
@@ -62,6 +67,10 @@ class Sweep:
             return []
         found = [line.split() for line in self.starts.read_text().splitlines()]
         return [(trial, mode, int(first)) for trial, mode, first in found]
+
+    def trained_epochs(self) -> int:
+        """Epochs that were trained, those included that a kill took back."""
+        return len(self.epochs_file.read_text().splitlines()) if self.epochs_file.exists() else 0
 
     def rows(self) -> list[dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
@@ -121,10 +130,12 @@ def test_result_does_not_depend_on_timing(sweep: Sweep, whole: list[dict[str, An
     assert sweep.rows() == whole
 
 
-def kill_driver_somewhere(sweep: Sweep, chance: random.Random) -> None:
+def kill_driver_somewhere(
+    sweep: Sweep, chance: random.Random, more: dict[str, Any] | None = None
+) -> None:
     """One driver, killed at a random instant of its life; its orphans end by themselves."""
     already = len(sweep.started())
-    process = sweep.start(SYN_SLEEP="0.4")
+    process = sweep.start(more, SYN_SLEEP="0.4")
     if chance.random() < 0.8:
         sweep.wait_for_starts(already + 1, process)
     time.sleep(chance.random() * 2.5)
@@ -152,7 +163,7 @@ def trial_workers(driver: subprocess.Popen[str]) -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     "kills",
-    [pytest.param(1), pytest.param(5, marks=pytest.mark.slow)],
+    [pytest.param(1), pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
 )
 def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]], kills: int) -> None:
     chance = random.Random(kills)
@@ -175,6 +186,36 @@ def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]], kills:
     finished.update(t for t, mode, _ in sweep.started()[before:] if t in done and mode == "train")
     assert not finished, "a finished trial was trained again"
     assert_whole(sweep, whole)
+    # A kill takes back, of each trial under way, at most the epoch since its checkpoint.
+    needed = sum(map(len, sweep.epochs().values()))
+    assert needed <= sweep.trained_epochs() <= needed + kills * AT_ONCE
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "tune", [{"round": "asynchronous"}, {"round": "asynchronous", "scheduler": {"name": "asha"}}]
+)
+def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
+    sweep: Sweep, tune: dict[str, Any]
+) -> None:
+    study = {**SPEC["studies"]["tune"], **tune, "trials": 12}
+    more = {"spec": {"studies": {"tune": study}}}
+    chance = random.Random(len(tune))
+    for _ in range(6):
+        kill_driver_somewhere(sweep, chance, more)
+    code, text = sweep.finish(more)
+    assert code == 0, text
+    rows = sweep.rows()
+    assert [row["cell"] for row in rows] == [f"{i:04d}" for i in range(12)], "exact budget"
+    assert len({row["trial_id"] for row in rows}) == len(sweep.trials()) == 12
+    known = sweep.epochs()
+    assert all(found == list(range(1, len(found) + 1)) for found in known.values())
+    needed = sum(map(len, known.values()))
+    assert needed <= sweep.trained_epochs() <= needed + 6 * AT_ONCE
+    before = sweep.trained_epochs()
+    assert sweep.finish(more)[0] == 0 and sweep.rows() == rows
+    assert sweep.trained_epochs() == before
 
 
 @pytest.mark.parametrize(
