@@ -42,6 +42,7 @@ class Options:
     device: str = "auto"
     seeds: int | tuple[int, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    studies: tuple[str, ...] = ()
     address: str | None = None
     budget: float | None = None
     retry_failed: bool = False
@@ -115,7 +116,9 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
 
     loaded = read_spec(spec)
     dataset = options.dataset or ("folder" if options.data_root else None)
-    overrides = Overrides(dataset, options.data_root, options.seeds, options.settings)
+    overrides = Overrides(
+        dataset, options.data_root, options.seeds, options.settings, tuple(options.studies)
+    )
     if options.track and options.tracking_uri is not None:
         check_store(options.tracking_uri)
     cache = default_cache()

@@ -155,6 +155,10 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
         help="override a field of every trial, as optimizer.lr=1e-4; repeatable",
     )  # fmt: skip
     command.add_argument(
+        "--study", action="append", default=[], metavar="NAME", dest="studies",
+        help="run only this study and those it is centred on; repeatable",
+    )  # fmt: skip
+    command.add_argument(
         "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
     )
     command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
@@ -180,6 +184,7 @@ def options(args: argparse.Namespace) -> Options:
         device=args.device,
         seeds=None if args.seeds is None else seed_option(args.seeds),
         settings=settings(args.settings),
+        studies=tuple(args.studies),
         address=args.address,
         budget=None if limit is None else budget(limit),
         retry_failed=getattr(args, "retry_failed", False),

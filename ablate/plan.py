@@ -17,6 +17,7 @@ from typing import Any
 from ablate import branches
 from ablate.designs import Around, Compare, Objective, Point, Search, StudyBase, seed_list
 from ablate.layers import Layer, check_path, expand, has, merge, origin, resolve
+from ablate.messages import listed, nearest
 from ablate.spec import LoadedSpec
 from ablate.tuning import budgets, warning
 from trainables import identity
@@ -36,12 +37,14 @@ class Overrides:
 
     seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
     settings: `--set`, by dotted path.
+    studies: run these, and those they are centred on; the sweep stays the same. Empty: all.
     """
 
     dataset: str | None = None
     data_root: str | None = None
     seeds: int | tuple[int, ...] | None = None
     settings: Mapping[str, Any] | None = None
+    studies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,23 @@ class Plan:
         for name in self.order:
             self._check(name, self.spec.studies[name])
         self.sweep_id = canonical_hash(self._identity())[:12]
+        self.order = self._wanted()
+
+    def _wanted(self) -> tuple[str, ...]:
+        """The studies to run: those asked for and all that they are centred on."""
+        left = list(self.overrides.studies or self.order)
+        wanted: set[str] = set()
+        while left:
+            name = left.pop()
+            if name not in self.spec.studies:
+                known = list(self.spec.studies)
+                raise ConfigError(
+                    "--study", repr(name), f"one of {listed(known)}", nearest(name, known)
+                )
+            if name not in wanted:
+                wanted.add(name)
+                left += self.spec.studies[name].centres()
+        return tuple(name for name in self.order if name in wanted)
 
     # ------------------------------------------------------------------ layers
 
@@ -397,7 +417,7 @@ class Plan:
         dump["trial"] = merge([Layer("trial", self.spec.trial), *self._dataset_layers()])
         dump["set"] = dict(self._top.values)
         dump["tuning"] = self.tuning()
-        for name in self.order:
+        for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))
         return dump

@@ -289,3 +289,17 @@ def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
 def prepared(job: dict[str, Any]) -> dict[str, Any]:
     Path(job["runtime"]["trial_dir"]).mkdir(parents=True)
     return job
+
+
+def test_one_study_runs_with_what_it_is_centred_on(tmp_path: Path) -> None:
+    whole = specs.plan()
+    part = specs.plan(studies=("parts",))
+    assert part.sweep_id == whole.sweep_id and part.order == ("tune", "parts")
+    made = dispatch(part, tmp_path)
+    drain(made)
+    assert {row["study"] for row in table(made)} == {"tune", "parts"}
+    rest = dispatch(whole, tmp_path)
+    drain(rest)
+    assert {row["study"] for row in table(rest)} == set(whole.spec.studies)
+    with pytest.raises(ConfigError, match=r"--study: found 'part'.*parts"):
+        specs.plan(studies=("part",))
