@@ -30,6 +30,7 @@ DVML_READINGS = {
     "kl": "printed",
     "reconstruction": "norm",
     "target": "attached",
+    "spread": "detached",
 }
 NIR_READINGS = {
     "reading": "code",

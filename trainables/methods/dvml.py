@@ -89,6 +89,11 @@ class DVML(Plain):
             posterior away from the prior without bound.
         reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.
         target: "detached", or "attached": L2 then also pulls the features it reconstructs.
+        spread: whether what trains μ and log σ² goes on into the features, "attached", or ends
+            at those two heads, "detached", so that L1 cannot. A backbone that trains can lower
+            L1 by features that are alike for all images, and where L1, a sum over D, outweighs
+            the metric loss it soon does: at the paper's weights the embedded data are lost
+            within an epoch (README). With cached features both are the same.
         """
 
         name: Literal["dvml"] = "dvml"
@@ -108,6 +113,7 @@ class DVML(Plain):
         kl: Literal["corrected", "printed"] = "corrected"
         reconstruction: Literal["squared", "norm"] = "squared"
         target: Literal["detached", "attached"] = "detached"
+        spread: Literal["attached", "detached"] = "attached"
 
     @classmethod
     def check(cls, trial: TrialConfig) -> None:
@@ -166,8 +172,9 @@ class DVML(Plain):
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> DVMLState:
         invariant: Tensor = self.head(features)
-        mean: Tensor = self.mean(features)
-        log_variance = bend(self.log_variance(features))
+        of_spread = features if self.options.spread == "attached" else features.detach()
+        mean: Tensor = self.mean(of_spread)
+        log_variance = bend(self.log_variance(of_spread))
         std = (0.5 * log_variance).exp()
         shape = (self.options.samples, *mean.shape)
         noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)

@@ -154,6 +154,29 @@ def test_an_attached_target_pulls_the_features(progress: Progress) -> None:
     assert "features" in compare(terms["reconstruction"].value, expected, leaves_of(method, x))
 
 
+def test_a_detached_spread_leaves_the_features_alone() -> None:
+    """The same values; L1 ends at its two heads, L2 and L3 reach the features by z_I alone."""
+    x, method = inputs().requires_grad_(), built(spread="detached")
+    _, terms = step(method, SECOND, x)
+    _, usual = step(built(), SECOND)
+    for name, term in terms.items():
+        assert torch.equal(term.value, usual[name].value)
+    leaves = leaves_of(method, x)
+    grads = torch.autograd.grad(
+        terms["kl"].value, list(leaves.values()), retain_graph=True, allow_unused=True
+    )
+    assert {name for name, g in zip(leaves, grads, strict=True) if g is not None} == SPREAD
+    own = ByLoops(method, x)
+    alone = oracle.samples(
+        own.invariant, *(part.detach() for part in (own.mean, own.log_variance)), own.noise
+    )
+    each = list(range(B))
+    expected = sum(metric_by_loops("normsoftmax", method, list(z), each) for z in alone) / T
+    (mine,) = torch.autograd.grad(terms["generated"].value, x, retain_graph=True)
+    (loops,) = torch.autograd.grad(expected, x)
+    torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10)
+
+
 def metric_by_loops(loss: str, method: DVML, z: list[Tensor], images: list[int]) -> Tensor:
     labels = [LABELS[i] for i in images]
     x, sets = torch.stack(z), [{label} for label in labels]
