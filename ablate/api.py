@@ -97,6 +97,8 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
     for cell in ledger.cells(sweep_id):
         trial = ledger.trial(cell["trial_id"])
         row = {key: cell[key] for key in ("study", "cell", "idx", "seed", "trial_id")}
+        if cell["fold"] is not None:
+            row["fold"] = cell["fold"]
         row["status"] = trial["status"] if trial else "missing"
         row["reason"] = trial["reason"] if trial else None
         row |= {f"coords/{name}": value for name, value in cell["coords"].items()}

@@ -56,6 +56,8 @@ def table(ledger: Ledger, sweep_id: str | None) -> pd.DataFrame:
     else:
         for cell in ledger.cells(sweep_id):
             place = {"sweep": sweep_id} | {key: cell[key] for key in ("study", "cell", "idx")}
+            if cell["fold"] is not None:
+                place["fold"] = cell["fold"]
             place |= {f"coords/{name}": _scalar(value) for name, value in cell["coords"].items()}
             missing = {"trial_id": cell["trial_id"], "seed": cell["seed"], "status": "missing"}
             rows.append(_row(ledger, ledger.trial(cell["trial_id"]) or missing, place))

@@ -1,4 +1,4 @@
-"""`--cell STUDY/CELL[@seed]`: one cell in this process, without Ray, with its full traceback."""
+"""`--cell STUDY/CELL[@seed[.fold]]`: one cell in this process, without Ray, with its traceback."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTION = "--cell"
 
 
 def find_cell(progression: Progression, wanted: str) -> Cell:
-    """The cell that `STUDY/CELL[@seed]` names.
+    """The cell that `STUDY/CELL[@seed[.fold]]` names; without a fold it is the first one.
 
     CELL is a cell's name, the number of a search's proposal, or some of its coordinates
     (`agnostic=off`); components left out are on.
@@ -31,10 +31,20 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     plan = progression.plan
     study, _, rest = wanted.partition("/")
     check_study(plan, study)
-    match = re.fullmatch(r"(.*?)(?:@(\d+))?", rest)
+    match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", rest)
     assert match is not None
     name, seed = match.group(1), int(match.group(2) or plan.seeds(study)[0])
-    cells = [cell for cell in progression.studies[study].cells if cell.seed == seed]
+    folds = plan.folds(study)
+    fold = folds[0] if match.group(3) is None else int(match.group(3))
+    if fold not in folds:
+        known = [f"{seed}.{each}" for each in folds if each is not None]
+        raise ConfigError(
+            OPTION, f"@{seed}.{fold}", f"one of @{', @'.join(known)}" if known
+            else f"@{seed}: {study} has no folds",
+        )  # fmt: skip
+    cells = [
+        cell for cell in progression.studies[study].cells if (cell.seed, cell.fold) == (seed, fold)
+    ]
     if not cells and seed not in plan.seeds(study):
         raise ConfigError(OPTION, f"seed {seed}", f"one of {listed(plan.seeds(study))}",
                           "Give another seed or --seeds")  # fmt: skip

@@ -21,6 +21,7 @@ from ablate.schema import LedgerError, connect, explained
 __all__ = ["Claim", "Ledger", "LedgerError"]
 
 Row = dict[str, Any]
+NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
 Claim = Literal["mine", "busy", "done", "failed"]
 
 
@@ -270,22 +271,31 @@ class Ledger:
         return found[0]
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
-        """Each: study, cell, seed, trial_id, coords, idx. A cell told again is replaced."""
+        """Each: study, cell, seed, trial_id, coords, idx, and fold if it has one. A cell told again
+        is replaced."""
         with self.write() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO cells VALUES (?,?,?,?,?,?,?)",
+                "INSERT OR REPLACE INTO cells VALUES (?,?,?,?,?,?,?,?)",
                 [
                     (sweep_id, c["study"], c["cell"], c["seed"], c["trial_id"],
-                     _json(c["coords"]), c["idx"])
+                     _json(c["coords"]), c["idx"], NO_FOLD if c.get("fold") is None else c["fold"])
                     for c in cells
                 ],
             )  # fmt: skip
 
     def cells(self, sweep_id: str) -> list[Row]:
-        """All cells known so far: study, cell, seed, trial_id, coords, idx."""
-        return self.rows(
-            "SELECT * FROM cells WHERE sweep_id=? ORDER BY study, idx, seed", [sweep_id]
+        """All cells known so far: study, cell, seed, trial_id, coords, idx, fold (None: none)."""
+        return self._folded("sweep_id=?", sweep_id)
+
+    def cells_of(self, sweep_id: str, trial_id: str) -> list[Row]:
+        """The cells of a sweep that a trial fills."""
+        return self._folded("sweep_id=? AND trial_id=?", sweep_id, trial_id)
+
+    def _folded(self, condition: str, *values: object) -> list[Row]:
+        found = self.rows(
+            f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold", values
         )
+        return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in found]
 
     def proposals(self, study_key: str) -> dict[int, Row]:
         """Index → row with params, config_hash and beside: the earlier proposals that had no

@@ -44,10 +44,7 @@ class News:
             return None
         ended = trial["status"] in payload.STATUS
         evaluations = ledger.evaluations(trial_id) if ended else {}
-        found = ledger.rows(
-            "SELECT * FROM cells WHERE trial_id=? AND sweep_id=? ORDER BY study, idx, seed",
-            [trial_id, sweep_id],
-        )
+        found = ledger.cells_of(sweep_id, trial_id)
         cells = payload.cells_by_trial(found).get(trial_id, [])
         mark = payload.checksum(trial, evaluations, cells) if ended else 0
         row = ledger.mlflow_run(store, sweep_id, trial_id)

@@ -56,6 +56,8 @@ def cells_by_trial(cells: Iterable[Row]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for cell in cells:
         told = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
+        if cell["fold"] is not None:
+            told["fold"] = cell["fold"]
         found.setdefault(cell["trial_id"], []).append(told)
     return found
 
@@ -168,7 +170,11 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "provenance": provenance,
         "spec": spec,
         "cells": [
-            {key: cell[key] for key in ("study", "cell", "seed", "trial_id", "coords", "idx")}
+            {
+                key: cell[key]
+                for key in ("study", "cell", "seed", "trial_id", "coords", "idx", "fold")
+                if key != "fold" or cell[key] is not None
+            }
             for cell in cells
         ],
     }

@@ -28,7 +28,7 @@ from trainables.weights import check_weights
 
 Fingerprint = Callable[[DataConfig, Path], str]
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
-LATER = ("by", "cross", "objectives", "population", "race", "scheduler", "when")
+LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Overrides:
 class Cell:
     """One cell at one seed: a trial under a study's name.
 
+    fold: the one held out, in a study with folds.
     error: why its configuration cannot be (a proposal that breaks a rule between fields);
     such a cell is a failure from the start.
     """
@@ -65,6 +66,7 @@ class Cell:
     config: dict[str, Any]
     evaluate: tuple[str, ...]
     metrics: tuple[str, ...] = ()
+    fold: int | None = None
     error: str | None = None
 
 
@@ -124,7 +126,11 @@ class Plan:
     # ------------------------------------------------------------------ layers
 
     def layers(
-        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]
+        self,
+        name: str,
+        point: Point | None,
+        taken: Sequence[Mapping[str, Any]],
+        fold: int | None = None,
     ) -> list[Layer]:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
         study, place = self.spec.studies[name], f"studies.{name}"
@@ -138,6 +144,9 @@ class Plan:
             ]
         if point is not None:
             found.append(Layer(f"{place}.{point.where}", point.values))
+        if study.folds is not None:
+            split = {"data.split.folds": study.folds, "data.split.fold": fold or 0}
+            found.append(Layer(f"{place}.folds", split))
         return [*found, self._top]
 
     def _dataset_layers(self) -> list[Layer]:
@@ -152,12 +161,16 @@ class Plan:
         return found
 
     def resolved(
-        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]] = ()
+        self,
+        name: str,
+        point: Point | None,
+        taken: Sequence[Mapping[str, Any]] = (),
+        fold: int | None = None,
     ) -> TrialConfig:
-        return resolve(self.layers(name, point, taken), self.loaded.source.locate)
+        return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
 
     def fingerprint(self, config: TrialConfig) -> str:
-        key = config.data.model_dump_json()
+        key = config.data.model_dump_json(exclude={"split"})
         if key not in self._fingerprints:
             self._fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self._fingerprints[key]
@@ -185,20 +198,36 @@ class Plan:
     def cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """A point at every seed. A broken rule between fields makes cells with `error`."""
+        """A point at every seed and fold. A broken rule between fields makes cells with `error`."""
+        return [
+            cell for fold in self.folds(name) for cell in self._cells(name, point, idx, taken, fold)
+        ]
+
+    def folds(self, name: str) -> list[int | None]:
+        folds = self.spec.studies[name].folds
+        return [None] if folds is None else list(range(folds))
+
+    def _cells(
+        self,
+        name: str,
+        point: Point,
+        idx: int,
+        taken: Sequence[Mapping[str, Any]],
+        fold: int | None,
+    ) -> list[Cell]:
         error = None
         try:
-            config = self.resolved(name, point, taken)
+            config = self.resolved(name, point, taken, fold)
             dump = self._shared(config.model_dump(mode="json"))
             key = identity.config_hash(config, self.fingerprint(config))
         except ConfigError as fault:
-            dump, error = merge(self.layers(name, point, taken)), str(fault)
+            dump, error = merge(self.layers(name, point, taken, fold)), str(fault)
             key = canonical_hash({"invalid": dump})
         evaluate, metrics = self.evaluate(name), self.spec.studies[name].metrics
         return [
             Cell(
                 name, point.cell, point.coords, idx, seed, identity.trial_id(key, seed), key,
-                dump, evaluate, metrics, error,
+                dump, evaluate, metrics, fold, error,
             )
             for seed in self.seeds(name)
         ]  # fmt: skip
@@ -214,14 +243,14 @@ class Plan:
     def proposal(
         self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
-        """A search's proposal number `idx` at every seed."""
+        """A search's proposal number `idx` at every seed and fold."""
         return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
 
     def size(self, name: str) -> int:
-        """Cells × seeds of a study."""
+        """Cells × seeds × folds of a study."""
         study = self.spec.studies[name]
         cells = study.trials if isinstance(study, Search) else len(study.listed)
-        return cells * len(self.seeds(name))
+        return cells * len(self.seeds(name)) * len(self.folds(name))
 
     def tuning(self) -> dict[str, dict[str, int]]:
         """Comparison → cell → trials that went into the tuning of it."""
@@ -255,6 +284,8 @@ class Plan:
             content["scheduler"] = study.scheduler.model_dump()
         if study.objectives:
             content["objectives"] = [objective.model_dump() for objective in study.objectives]
+        if study.folds is not None:
+            content["folds"] = study.folds
         if study.population is not None:
             content["population"] = study.population
         return canonical_hash(content)[:16]

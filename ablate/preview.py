@@ -71,7 +71,9 @@ class Account:
         hidden = state.size - len(state.cells)
         spent = self._add(state, {cell.trial_id for cell in known}, hidden)
         design = self.plan.spec.studies[name]
-        text = f"  {name}: {design.design}, {state.size // seeds} cells × {seeds} seeds"
+        folds = len(self.plan.folds(name))
+        text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
+        text += f" × {folds} folds" if folds > 1 else ""
         text += f", {len(known)} known already"
         if shared:
             text += f", shares trials with {', '.join(sorted(shared))}"

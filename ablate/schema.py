@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from trainables.errors import ConfigError
 
-VERSION = 3  # 2: stops; 3: beside
+VERSION = 4  # 2: stops; 3: beside; 4: cells.fold
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -42,7 +42,8 @@ CREATE TABLE IF NOT EXISTS sweeps(
 CREATE TABLE IF NOT EXISTS cells(
     sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, seed INTEGER NOT NULL,
     trial_id TEXT NOT NULL, coords_json TEXT NOT NULL, idx INTEGER NOT NULL,
-    PRIMARY KEY(sweep_id, study, cell, seed)) WITHOUT ROWID;
+    fold INTEGER NOT NULL DEFAULT -1,
+    PRIMARY KEY(sweep_id, study, cell, seed, fold)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS cells_by_trial ON cells(trial_id);
 CREATE TABLE IF NOT EXISTS proposals(
     study_key TEXT NOT NULL, idx INTEGER NOT NULL, params_json TEXT NOT NULL,
@@ -58,6 +59,10 @@ CREATE TABLE IF NOT EXISTS beside(
     study_key TEXT NOT NULL, idx INTEGER NOT NULL, beside_json TEXT NOT NULL,
     PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
 """
+
+# A table's key cannot be changed in place.
+REKEYED_BEFORE = "DROP INDEX cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
+REKEYED_AFTER = "INSERT INTO cells SELECT *, -1 FROM cells_before; DROP TABLE cells_before;"
 
 
 class LedgerError(RuntimeError):
@@ -139,9 +144,10 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
                 return
             connection.execute("PRAGMA journal_mode=WAL")
             # One transaction: a process killed here leaves an empty file, not half a ledger.
-            # An older version only lacks tables, which the same statements add.
+            # An older version lacks tables, which the same statements add, and folds.
+            before, after = (REKEYED_BEFORE, REKEYED_AFTER) if 0 < version < 4 else ("", "")
             connection.executescript(
-                f"BEGIN IMMEDIATE; {DDL} PRAGMA application_id={APPLICATION_ID}; "
+                f"BEGIN IMMEDIATE; {before} {DDL} {after} PRAGMA application_id={APPLICATION_ID}; "
                 f"PRAGMA user_version={VERSION}; COMMIT;"
             )
     except Timeout as error:

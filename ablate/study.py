@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
@@ -81,6 +81,8 @@ class Point:
 class StudyBase(SpecPart):
     """What all designs share.
 
+    folds: every cell trains once for each of so many class-disjoint folds (`data.split.folds`);
+        what cells are compared by is the mean over folds and seeds.
     race: end repeats over seeds early where a cell is clearly worse (`ablate/racing.py`).
     evaluate: the splits read of each finished trial.
     metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
@@ -90,6 +92,7 @@ class StudyBase(SpecPart):
     title: str = ""
     trial: dict[str, Any] = {}
     seeds: Seeds | None = None
+    folds: int | None = Field(None, ge=2, le=100)
     race: Race | None = None
     evaluate: tuple[Literal["val", "test"], ...] = ()
     metrics: tuple[str, ...] = ()
@@ -102,6 +105,12 @@ class StudyBase(SpecPart):
     @classmethod
     def several(cls, value: Any) -> Any:
         return [value] if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def raced_whole(self) -> StudyBase:
+        if self.race is not None and self.folds is not None:
+            raise ValueError("a race or folds, not both: a race compares cells seed by seed")
+        return self
 
     @cached_property
     def listed(self) -> tuple[Point, ...]:

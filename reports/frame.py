@@ -24,7 +24,9 @@ PAGE = 1000
 FINAL = "final/"
 BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
-KEYS = ["study", "cell", "idx", "seed", "coords", "status", "reason", "trial_id", "run_id"]
+KEYS = [
+    "study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "trial_id", "run_id",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Frame:
         parents: the parent runs, oldest first; the first one's document names the sweep.
         trials: one row a trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
             params (dicts), and a column per final metric (`val/map_at_r`, `seconds`, …).
-        cells: one row per (study, cell, seed): `KEYS`, then the final metrics; NaN where there
+        cells: one row per (study, cell, seed, fold): `KEYS`, fold being None in a study without
+            folds, then the final metrics; NaN where there
             are none. Cells that were planned and have no run have the status "missing".
     """
 
@@ -241,14 +244,15 @@ def _trials(runs: Iterable[Any]) -> pd.DataFrame:
 
 
 def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
-    planned: dict[tuple[str, str, int], dict[str, Any]] = {}
+    planned: dict[tuple[str, str, int, int | None], dict[str, Any]] = {}
     for parent in parents:
         for cell in parent.document.get("cells") or []:
-            planned.setdefault((cell["study"], cell["cell"], cell["seed"]), cell)
+            key = (cell["study"], cell["cell"], cell["seed"], cell.get("fold"))
+            planned.setdefault(key, cell)
     by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}
     for row in by_trial.values():
         for cell in json.loads(row["tags"]["ablate.cells"] or "[]"):
-            key = (cell["study"], cell["cell"], row["seed"])
+            key = (cell["study"], cell["cell"], row["seed"], cell.get("fold"))
             planned.setdefault(key, {**cell, "seed": row["seed"], "trial_id": row["trial_id"]})
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
     rows = []
@@ -259,6 +263,11 @@ def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) 
             told = {key: trial[key] for key in ("status", "reason", "run_id")}
             if trial["status"] == "done":
                 told |= {name: trial[name] for name in metrics}
-        rows.append({**{key: cell[key] for key in KEYS if key in cell}, **told})
-    rows.sort(key=lambda r: (order.get(r["study"], len(order)), r["study"], r["idx"], r["seed"]))
+        rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **told})
+    rows.sort(
+        key=lambda r: (
+            order.get(r["study"], len(order)), r["study"], r["idx"], r["seed"],
+            -1 if r["fold"] is None else r["fold"],
+        )
+    )  # fmt: skip
     return pd.DataFrame(rows, columns=[*KEYS, *metrics])

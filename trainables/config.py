@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
@@ -30,6 +30,9 @@ class SplitConfig(ComponentConfig):
     order: how classes are dealt to training/validation and test where the data set has no
         official split: "shuffled" by `seed`, or "sorted" by name.
     validation: share of the training classes held out.
+    folds, fold: instead of that share, the training classes are cut into so many blocks, of which
+        this one, counted from 0, is held out. None: off.
+    blocks: of the classes by name ("contiguous"), or of a permutation drawn with `seed` ("seeded").
     """
 
     protocol: Literal["held_out", "paper"] = "held_out"
@@ -37,6 +40,30 @@ class SplitConfig(ComponentConfig):
     test: float = Field(0.5, gt=0, lt=1)
     validation: float = Field(0.3, gt=0, lt=1)
     seed: int = Field(0, ge=0)
+    folds: int | None = Field(None, ge=2, le=100)
+    fold: int | None = Field(None, ge=0)
+    blocks: Literal["contiguous", "seeded"] | None = None
+
+    @field_validator("blocks", mode="before")
+    @classmethod
+    def contiguous_is_none(cls, value: Any) -> Any:
+        """So that the default, written out or not, is one trial."""
+        return None if value == "contiguous" else value
+
+    @model_validator(mode="after")
+    def whole_folds(self) -> SplitConfig:
+        if self.folds is None:
+            if self.fold is not None or self.blocks is not None:
+                given = "fold" if self.fold is not None else "blocks"
+                raise ValueError(f"{given} together with folds, not alone: say how many there are")
+            return self
+        if self.fold is None or self.fold >= self.folds:
+            raise ValueError(f"a fold from 0 to {self.folds - 1} with {self.folds} folds")
+        if self.protocol == "paper":
+            raise ValueError(
+                'folds with protocol "held_out": "paper" trains on all training classes'
+            )
+        return self
 
 
 class AugmentConfig(ComponentConfig):

@@ -13,13 +13,32 @@ CENTRE = "centre"  # a level that a one-factor study leaves to its centre and th
 
 
 def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
-    """{seed: value} of the finished trials of one cell; none for a metric that no run has."""
+    """{seed: value} of the finished trials of one cell; none for a metric that no run has.
+
+    With folds a seed's value is the mean over them, the "aggregate" of the reality-check protocol;
+    a seed that lacks a fold has none. Folds are parts of one estimate and no repeats of it.
+    """
     if metric not in cells.columns:
         return {}
-    found = cells[["seed", metric]].dropna()
+    if "fold" not in cells.columns or cells["fold"].isna().all():
+        whole = cells[["seed", metric]].dropna()
+    else:
+        # The mean of a seed with a gap is NaN.
+        means = cells.groupby("seed", sort=False)[metric].agg(lambda v: v.mean(skipna=False))
+        whole = means.reset_index().dropna()
     return {
-        int(seed): float(value) for seed, value in zip(found["seed"], found[metric], strict=True)
+        int(seed): float(value) for seed, value in zip(whole["seed"], whole[metric], strict=True)
     }
+
+
+def fold_notes(cells: pd.DataFrame) -> list[str]:
+    """What folds mean for a table of these cells."""
+    count = cells["fold"].nunique()
+    if count == 0:
+        return []
+    return [
+        f"Each value is the mean over {count} class folds of one seed (aggregate); n counts seeds."
+    ]
 
 
 def coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
@@ -52,7 +71,9 @@ def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
     """One line for each seed that has no result."""
     lost = cells[cells["status"] != "done"]
     return tuple(
-        f"{row['cell']}, seed {row['seed']}: {row['status']}"
+        f"{row['cell']}, seed {row['seed']}"
+        + (f", fold {row['fold']:g}" if pd.notna(row["fold"]) else "")
+        + f": {row['status']}"
         + (f" ({row['reason']})" if row["reason"] else "")
         for row in lost.to_dict("records")
     )

@@ -14,7 +14,7 @@ from reports.frame import Frame
 from reports.names import level, lower_is_better, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
-from reports.tables.cells import by_seed, gaps, protocol_note, race_notes, run_ids
+from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
 from reports.tables.data import Comparison, Measured, TableData, TableRow
 
 ON, OFF = "✓", "–"
@@ -57,14 +57,15 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 _printed(recipe, metric, cell, coords[cell]),
             )
         labels = _labels(recipe, headers, cell, coords[cell])
+        seeds = mine["seed"].nunique()
         rows.append(TableRow(
-            cell, labels, measured, run_ids(mine), len(mine), gaps(mine), cell == baseline,
+            cell, labels, measured, run_ids(mine), seeds, gaps(mine), cell == baseline,
             tuned.get(cell),
         ))  # fmt: skip
     rows = _finished(rows, recipe)
     return TableData(
         recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, headers, tuple(rows),
-        tuple(_notes(frame, recipe, rows)),
+        (*_notes(frame, recipe, rows), *fold_notes(cells)),
     )  # fmt: skip
 
 

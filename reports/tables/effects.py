@@ -12,7 +12,7 @@ from reports.frame import Frame
 from reports.names import coordinate_name, level, metric_label, number, p_text, scale, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
-from reports.tables.cells import by_seed, coordinates, gaps, protocol_note, race_notes
+from reports.tables.cells import by_seed, coordinates, fold_notes, gaps, protocol_note, race_notes
 from reports.tables.data import Field, Sheet
 
 Cells = list[tuple[dict[str, str], dict[int, float]]]
@@ -58,7 +58,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         tuple(row for block in blocks for row in block.rows), COLUMNS,
         tuple(row for block in blocks for row in block.numbers),
         (
-            protocol_note(frame), *race_notes(frame, recipe.study), *told,
+            protocol_note(frame), *fold_notes(cells), *race_notes(frame, recipe.study), *told,
             *(f"Without a result: {gap}." for gap in gaps(cells)),
         ),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from reports import stats
 from reports.frame import Frame
 from reports.names import level, metric_label, slug
 from reports.recipe import Table
-from reports.tables.cells import by_seed, gaps, protocol_note, run_ids
+from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, run_ids
 from reports.tables.data import Measured, TableData, TableRow
 
 
@@ -26,7 +26,9 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     for _, _, cell, mine, measured in ranked[: recipe.top]:
         coords = mine["coords"].iloc[0]
         labels = (cell, *(level(coords.get(name, "")) for name in names))
-        rows.append(TableRow(cell, labels, measured, run_ids(mine), len(mine), gaps(mine)))
+        rows.append(
+            TableRow(cell, labels, measured, run_ids(mine), mine["seed"].nunique(), gaps(mine))
+        )
     total = cells["cell"].nunique()
     by = metric_label(recipe.metrics[0])
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
@@ -34,7 +36,7 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
         notes.append(f"Without a result: {counts}.")
-    notes.append(protocol_note(frame))
+    notes += [protocol_note(frame), *fold_notes(cells)]
     return TableData(
         recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, ("trial", *names),
         tuple(rows), tuple(notes),

@@ -59,3 +59,15 @@ def test_an_option_that_is_off_leaves_the_trial_what_it_was() -> None:
     assert "clip_norm" not in dump["training"] and "clip_value" in dump["training"]
     off = TrialConfig(training={"clip_value": None})
     assert config_hash(off, "f") != config_hash(TrialConfig(), "f")
+
+
+def test_folds_that_are_off_leave_the_trial_what_it_was() -> None:
+    dump = identity_dump(TrialConfig())
+    assert set(dump["data"]["split"]) == {"protocol", "order", "test", "validation", "seed"}
+    contiguous = {"split": {"folds": 4, "fold": 1, "blocks": "contiguous"}}
+    default = {"split": {"folds": 4, "fold": 1}}
+    assert config_hash(TrialConfig(data=contiguous), "f") == config_hash(
+        TrialConfig(data=default), "f"
+    )
+    other = {"split": {"folds": 4, "fold": 2}}
+    assert config_hash(TrialConfig(data=other), "f") != config_hash(TrialConfig(data=default), "f")

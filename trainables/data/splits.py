@@ -4,6 +4,10 @@ Classes are taken in the order of their names, so that the order of files or fol
 matter. "shuffled" permutes them by `streams.derive(seed, "data.split")`; "sorted" leaves them.
 The last round(test·C) are test classes, the last round(validation·rest) of the others
 validation classes: changing the validation share leaves the test classes alone.
+
+With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)·n/k⌋ − 1, is held out: of
+the classes in the order of their names, or of a permutation by `streams.derive(seed,
+"data.folds")`. The blocks are disjoint, cover all training classes, and differ by at most one.
 """
 
 from __future__ import annotations
@@ -105,7 +109,9 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     """Deal the classes of `dataset`; its official test classes win over `config.test`."""
     train, test = _train_and_test(dataset, config)
     val: list[str] = []
-    if config.protocol == "held_out":
+    if config.folds is not None:
+        train, val = _fold(train, config)
+    elif config.protocol == "held_out":
         held = _share(config.validation, len(train), "data.split.validation")
         train, val = train[:-held], train[-held:]
     return Splits(
@@ -128,6 +134,23 @@ def _train_and_test(dataset: Dataset, config: SplitConfig) -> tuple[list[str], l
     if train & test:
         raise ValueError(f"official splits share classes: {sorted(train & test)[:3]}")
     return _dealt(sorted(train), config), sorted(test)
+
+
+def _fold(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+    """Training and validation classes of one fold."""
+    folds, fold = config.folds, config.fold
+    assert folds is not None and fold is not None
+    if len(names) < folds:
+        raise ConfigError(
+            "data.split.folds", f"{folds} folds of {len(names)} training classes",
+            "at least one class in each", "Take fewer folds",
+        )  # fmt: skip
+    ordered = sorted(names)
+    if config.blocks == "seeded":
+        order = torch.randperm(len(names), generator=streams.generator(config.seed, "data.folds"))
+        ordered = [ordered[place] for place in order.tolist()]
+    start, end = fold * len(names) // folds, (fold + 1) * len(names) // folds
+    return ordered[:start] + ordered[end:], ordered[start:end]
 
 
 def _dealt(names: list[str], config: SplitConfig) -> list[str]:

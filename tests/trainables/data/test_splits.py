@@ -119,3 +119,65 @@ def test_asking_for_validation_under_the_paper_protocol() -> None:
     found = split(dataset([0, 1], 2), SplitConfig(protocol="paper"), "f")
     with pytest.raises(ConfigError, match="there is no validation split"):
         found["val"]
+
+
+@settings(deadline=None)
+@given(
+    st.integers(4, 30), st.integers(2, 8), st.sampled_from(["contiguous", "seeded"]),
+    st.integers(0, 3), st.booleans(),
+)  # fmt: skip
+def test_folds_are_disjoint_blocks_of_the_training_classes(
+    classes: int, folds: int, blocks: str, seed: int, official: bool
+) -> None:
+    labels = [c for c in range(classes) for _ in range(2)]
+    rows = torch.arange(2 * classes)
+    given_test = Official(train=rows[: 2 * (classes - 1)], test=rows[2 * (classes - 1) :])
+    data = dataset(labels, classes, given_test if official else None)
+
+    def fold(number: int | None) -> Splits:
+        config = {"seed": seed, "test": 0.3}
+        if number is not None:
+            config |= {"folds": folds, "fold": number, "blocks": blocks}
+        return split(data, SplitConfig.model_validate(config), "f")
+
+    whole = fold(None)
+    assert whole.val is not None
+    training = sorted([*whole.train.classes, *whole.val.classes])
+    if len(training) < folds:
+        with pytest.raises(ConfigError, match="folds of"):
+            fold(0)
+        return
+    held = []
+    for number in range(folds):
+        found = fold(number)
+        assert found.val is not None and found.test.classes == whole.test.classes
+        assert not {*found.train.classes} & {*found.val.classes}
+        assert sorted([*found.train.classes, *found.val.classes]) == training
+        held.append(found.val.classes)
+    assert sorted(name for part in held for name in part) == training, "each class once"
+    assert max(map(len, held)) - min(map(len, held)) <= 1
+    if blocks == "contiguous":
+        assert [name for part in held for name in part] == training, "in the order of the names"
+
+
+def test_seeded_blocks_follow_the_seed() -> None:
+    data = dataset([c for c in range(40) for _ in range(2)], 40)
+
+    def held(seed: int) -> tuple[str, ...]:
+        config = SplitConfig(order="sorted", folds=4, fold=1, blocks="seeded", seed=seed)
+        found = split(data, config, "f").val
+        assert found is not None
+        return found.classes
+
+    assert held(0) == held(0) != held(1)
+
+
+@pytest.mark.parametrize(
+    ("given_config", "word"),
+    [({"fold": 1}, "together with folds"), ({"blocks": "seeded"}, "together with folds"),
+     ({"folds": 4}, "a fold from 0 to 3"), ({"folds": 4, "fold": 4}, "a fold from 0 to 3"),
+     ({"folds": 4, "fold": 0, "protocol": "paper"}, "held_out"), ({"folds": 1, "fold": 0}, "2")],
+)  # fmt: skip
+def test_folds_that_cannot_be(given_config: dict[str, object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        SplitConfig.model_validate(given_config)
