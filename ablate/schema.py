@@ -145,7 +145,9 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
             connection.execute("PRAGMA journal_mode=WAL")
             # One transaction: a process killed here leaves an empty file, not half a ledger.
             # An older version lacks tables, which the same statements add, and folds.
-            before, after = (REKEYED_BEFORE, REKEYED_AFTER) if 0 < version < 4 else ("", "")
+            columns = [row["name"] for row in connection.execute("PRAGMA table_info(cells)")]
+            old = bool(columns) and "fold" not in columns
+            before, after = (REKEYED_BEFORE, REKEYED_AFTER) if old else ("", "")
             connection.executescript(
                 f"BEGIN IMMEDIATE; {before} {DDL} {after} PRAGMA application_id={APPLICATION_ID}; "
                 f"PRAGMA user_version={VERSION}; COMMIT;"
