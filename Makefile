@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs
 PORT   ?= 5000
+WORKERS ?= 2
 STAMP  := $(VENV)/.installed
 export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
@@ -31,7 +32,7 @@ demo: install
 	$(BIN)/python -m ablate.run search_spaces/ddml.yaml --out $(OUT)
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow
