@@ -22,7 +22,7 @@ class Report:
     """A compiled report.
 
     Attributes:
-        text: the tables as plain text, for a terminal.
+        text: the tables as plain text, for a terminal; last, which studies have not begun.
         html: the page.
         paths: every file written, by its name.
         frame: the runs it was made of.
@@ -47,7 +47,8 @@ def compile_report(
             content is logged once.
 
     The same runs give the same files, byte for byte. A sweep that is not complete gives a
-    report in which what is missing is marked.
+    report in which what is missing is marked; a study that has not begun (another was asked for,
+    the time was up) has no table and no figure, and is named.
 
     Raises:
         ReportError: no such sweep, a recipe that names what it does not have, or a store that
@@ -67,7 +68,7 @@ def compile_report(
 
 def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: bool) -> Report:
     frame = load(tracking_uri, sweep_id)
-    recipe = frame.recipe
+    recipe = frame.recipe.begun({*frame.cells["study"]})
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
     made = _distinct(tables.build_all(frame, recipe))
@@ -99,6 +100,8 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     if log_to_parent:
         _log(tracking_uri, frame.parents[0].run_id, paths)
     plain = "\n".join(render.plain(table) for table in made)
+    if idle := frame.idle:
+        plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
 
 

@@ -76,6 +76,12 @@ class Frame:
         order = list(self.document.get("study_order") or self.document.get("studies") or [])
         return order + sorted(set(self.cells["study"]) - set(order))
 
+    @property
+    def idle(self) -> list[str]:
+        """Studies of the spec that have no cell yet."""
+        known = {*self.cells["study"]}
+        return [name for name in self.study_order if name not in known]
+
     def study(self, name: str) -> pd.DataFrame:
         """The cells of one study in plan order, with a column per coordinate (but for those called
         like a column of every cell: `coords` has them).

@@ -88,6 +88,7 @@ def facts(frame: Frame) -> list[tuple[str, str]]:
         ("Objective", objective(frame)),
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
         ("Training time", duration(seconds)),
+        *([("Studies not begun", ", ".join(frame.idle))] if frame.idle else []),
     ]
 
 

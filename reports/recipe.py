@@ -8,7 +8,8 @@ plan stays quick.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Collection
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -180,6 +181,9 @@ class FactorCurves(RecipePart):
         return self
 
 
+CurvesT = TypeVar("CurvesT", Curves, FactorCurves)
+
+
 class Recipe(RecipePart):
     """The whole `report:` section. `best`: studies whose best configuration is written as YAML."""
 
@@ -205,3 +209,22 @@ class Recipe(RecipePart):
         for i, study in enumerate(self.best):
             places.setdefault(study, f"report.best.{i}")
         return places
+
+    def begun(self, studies: Collection[str]) -> Recipe:
+        """What can be made of these studies alone: a table, figure or configuration of none of
+        them is left out, and a figure of several keeps those that are there."""
+
+        def kept(part: CurvesT) -> CurvesT:
+            return part.model_copy(
+                update={"studies": tuple(name for name in part.studies if name in studies)}
+            )
+
+        return Recipe(
+            tables=tuple(part for part in self.tables if part.study in studies),
+            heatmaps=tuple(part for part in self.heatmaps if part.study in studies),
+            curves=tuple(kept(part) for part in self.curves if {*part.studies} & {*studies}),
+            factor_curves=tuple(
+                kept(part) for part in self.factor_curves if {*part.studies} & {*studies}
+            ),
+            best=tuple(name for name in self.best if name in studies),
+        )

@@ -114,8 +114,11 @@ class Sweep:
 
     sweep_id: str = SWEEP
 
-    def plan(self, seeds: int = 3, report: dict[str, Any] | None = None) -> list[str]:
-        """Put the sweep and its cells into the ledger; returns the trial ids, in order."""
+    def plan(
+        self, seeds: int = 3, report: dict[str, Any] | None = None, studies: tuple[str, ...] = ()
+    ) -> list[str]:
+        """Put the sweep and its cells (of some studies alone) into the ledger; returns the trial
+        ids, in order."""
         order: list[str] = []
         with Ledger(self.ledger_path) as ledger:
             spec = {
@@ -135,6 +138,8 @@ class Sweep:
             ledger.put_sweep(self.sweep_id, "ddml", spec, provenance)
             rows = []
             for cell in cells(seeds):
+                if studies and cell["study"] not in studies:
+                    continue
                 key = repr(sorted(_flat(config(cell)).items()))
                 trial_id = f"{hashlib.sha256(key.encode()).hexdigest()[:16]}-s{cell['seed']}"
                 rows.append({**cell, "trial_id": trial_id})

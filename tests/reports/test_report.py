@@ -22,6 +22,7 @@ from reports import Report, ReportError, compile_report, figures, render, tables
 from reports.best import nested
 from reports.frame import load
 from reports.recipe import Curves, Heatmap, Recipe, Table
+from tests.reports.conftest import REPORT
 
 
 @pytest.fixture(scope="session")
@@ -263,6 +264,25 @@ def test_an_incomplete_sweep_gives_a_report(
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
     assert "missing" in report.text
     assert "incomplete" in report.html.read_text()
+
+
+def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path: Path) -> None:
+    """As after `--study tuned`, or a budget of time that ended before the others."""
+    recipe = {
+        **REPORT,
+        "curves": [{"studies": ["tuned", "table4"], "title": "Both"}],
+        "factor_curves": [{"studies": ["grid"], "x": "method.gamma", "title": "gamma"}],
+    }
+    sweep.finish(sweep.plan(report=recipe, studies=("tuned",)))
+    sweep.track()
+    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
+    page, names = report.html.read_text(), {*report.paths}
+    assert "Not begun, and not in the report: tune, table4, grid." in report.text
+    assert "Studies not begun" in page and "tune, table4, grid" in page
+    assert "missing" not in report.text and ">incomplete" not in page
+    assert {name for name in names if name.endswith(".csv")} == {"table_tuned.csv"}
+    assert {name for name in names if name.endswith(".png")} == {"curves_tuned_val_map_at_r.png"}
+    assert not any(name.startswith("best_") for name in names)
 
 
 def test_two_machines_on_one_server_make_one_table(
