@@ -88,7 +88,8 @@ class DVML(Plain):
         kl: "corrected", +KL; or "printed", Eq. 8's sign, with which minimising drives the
             posterior away from the prior without bound.
         reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.
-        target: "detached", or "attached": L2 then also pulls the features it reconstructs.
+        target: "detached", or "attached": L2 then also pulls the features it reconstructs, in
+            both phases, for the first cuts off no more than what goes through the decoder.
         spread: whether what trains μ and log σ² goes on into the features, "attached", or ends
             at those two heads, "detached", so that L1 cannot. A backbone that trains can lower
             L1 by features that are alike for all images, and where L1, a sum over D, outweighs
@@ -125,7 +126,7 @@ class DVML(Plain):
             if runs and not any(weights):
                 raise ValueError(
                     f"a lambda_phase{phase} above 0, not 0 for all four: set lambda4_phase{phase} "
-                    f"for the plain loss, or phase1 to {2 - phase} to leave the phase out"
+                    f"for the plain loss, or phase1 to {phase - 1} to leave the phase out"
                 )
 
     @classmethod

@@ -226,13 +226,19 @@ def test_l3_as_one_pooled_batch_by_loops(loss: str, same_image: str) -> None:
     compare(terms["generated"].value, expected, leaves_of(method, x))
 
 
-def test_pooled_triplets_by_loops() -> None:
-    method = built(loss="triplet_l2sq", generated="pooled")
+@pytest.mark.parametrize("same_image", ["positive", "excluded"])
+def test_pooled_triplets_by_loops(same_image: str) -> None:
+    method = built(loss="triplet_l2sq", generated="pooled", same_image=same_image)
     x = inputs().requires_grad_()
     _, terms = step(method, SECOND, x)
-    z = [batch[i] for i in range(B) for batch in ByLoops(method, x).generated]
+    z = torch.stack([batch[i] for i in range(B) for batch in ByLoops(method, x).generated])
     images = [i for i in range(B) for _ in range(T)]
-    expected = metric_by_loops("triplet_l2sq", method, z, images)
+    distance = oracle_pairs.distances(z, squared=True, normalize=True)
+    every = oracle_pairs.triplets([{LABELS[i]} for i in images], distance, "semihard", WIDE)
+    kept = [t for t in every if same_image == "positive" or images[t[0]] != images[t[1]]]
+    assert kept
+    assert (len(kept) < len(every)) == (same_image == "excluded")
+    expected = oracle_pairs.triplet(kept, distance, WIDE, "active", z.new_zeros(()))
     compare(terms["generated"].value, expected, leaves_of(method, x))
 
 
@@ -371,9 +377,27 @@ def test_log_variance_bends_above_ten_only() -> None:
     torch.testing.assert_close(gradient[3:], torch.exp(torch.tensor([10.0] * 3)).double())
 
 
+def test_a_bent_log_variance_is_that_of_both_terms() -> None:
+    method, x = built(), inputs()
+    torch.nn.init.constant_(method.log_variance.bias, 30)
+    state, terms = step(method, SECOND, x)
+    own = ByLoops(method, x)
+    assert (own.log_variance > 20).all()
+    bent = 10 + torch.log(1 + own.log_variance - 10)
+    drawn = oracle.samples(own.invariant, own.mean, bent, own.noise)
+    torch.testing.assert_close(state.generated, torch.stack(drawn))
+    torch.testing.assert_close(terms["kl"].value, -oracle.kl_printed(own.mean, bent))
+
+
 def test_a_phase_without_any_term_is_refused() -> None:
-    none = {f"lambda{term}_phase1": 0 for term in (1, 2, 3, 4)}
-    with pytest.raises(ValidationError, match="a lambda_phase1 above 0, not 0 for all four"):
-        TrialConfig(method={"name": "dvml", **none})
-    assert TrialConfig(method={"name": "dvml", **none, "phase1": 0}).method.phase1 == 0
+    for phase, without in ((1, 0), (2, 1)):
+        none = {f"lambda{term}_phase{phase}": 0 for term in (1, 2, 3, 4)}
+        told = (
+            f"a lambda_phase{phase} above 0, not 0 for all four: set lambda4_phase{phase} for the "
+            f"plain loss, or phase1 to {without} to leave the phase out"
+        )
+        with pytest.raises(ValidationError, match=told):
+            TrialConfig(method={"name": "dvml", **none})
+        assert TrialConfig(method={"name": "dvml", **none, "phase1": without})
+        assert TrialConfig(method={"name": "dvml", **none, f"lambda4_phase{phase}": 1})
     TrialConfig(method={"name": "dvml", **DVML.NEUTRAL})
