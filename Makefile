@@ -32,7 +32,7 @@ demo: install
 	$(BIN)/python -m ablate.run search_spaces/ddml.yaml --out $(OUT)
 
 test: lint
-	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

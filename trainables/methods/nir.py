@@ -88,9 +88,10 @@ class NIR(Plain):
         scale: of L_NIR before f. "none": 1. "t": `temperature`, Table 4's f(·, t). "d":
             temperature/D. Un-scaled, L_NIR is soon far below 0 and exp(L_NIR) vanishes. Measured
             (typefaces, Proxy-Anchor, the paper's settings, 1,000 steps, means over epochs): the
-            gradient of the embedding from this term over that from the metric term is 0.2 to 1.2
-            with d; with none it is 4e-6 in the second epoch and at most 3e-4 later for D = 128,
-            and underflows to 0 from the second epoch on for D = 512 and two hidden layers.
+            gradient of the embedding from this term over that from the metric term is with d 0.2
+            to 1.2 for D = 128, and 0.08 to 0.42 for D = 512 and two hidden layers; with none it is
+            4e-6 in the second epoch and at most 3e-4 later for D = 128, and underflows to 0 from
+            the second epoch on for D = 512.
         proxy_backprop: whether the proxies get L_NIR's gradient too.
         centre: of several references per class, the flow is conditioned on the "nearest" to
             the sample, or on their "mean"; each L2-normalised.
