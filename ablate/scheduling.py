@@ -5,7 +5,10 @@ its state saved and its best value so far is a fact of the ledger; a decision sa
 on to the next rung, waits, or is stopped. Decisions are computed from facts alone, so that a
 killed sweep goes on as if nothing had happened. Those of `successive_halving` and `hyperband` do
 not depend on the order of results either; `asha` and `median` decide on what is known at
-the time, as their purpose is not to wait.
+the time, as their purpose is not to wait. Population-based training is left out: it changes a
+trial's configuration while it runs, and what has no fixed configuration has no identity here.
+Fidelities other than epochs (image size, heads before whole networks) are configurations of
+their own: design `promote`.
 
 Sources: successive halving and Hyperband, Li et al., "Hyperband", JMLR 2018, Algorithm 1; ASHA,
 Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020, Algorithm 2;
