@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ablate.layers import Layer, leaves, merge
 from ablate.levels import cell_name
 from ablate.messages import listed, nearest
 from ablate.study import MAX_CELLS, Arm, Around, Point, SpecPart, StudyBase
@@ -89,6 +90,10 @@ class Compare(StudyBase):
 
     def level(self, factor: str, level: str) -> Variant:
         return self.factors()[factor][level]
+
+    def given(self, arm: Arm) -> dict[str, Any]:
+        """What a combination's levels set, by path: what the study varies."""
+        return leaves(merge(Layer(self.place(*pair), self.level(*pair).trial) for pair in arm))
 
     def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
         own = tuple(around.filled(arm) for around in self.around)

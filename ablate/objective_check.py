@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ablate.designs import Around, Compare, Search, Study
+from ablate.designs import Around, Compare, Promote, Search, Study
 from ablate.messages import listed, nearest
 from trainables.errors import ConfigError
 
@@ -21,28 +21,31 @@ def check_objectives(
         if isinstance(study, Search):
             for i, wanted in enumerate(study.objectives):
                 _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
-        for place, around, centres in _arounds(study):
+        for place, around, centres in arounds(study):
             if around.by is None:
                 continue
             for centre in centres:
                 known = _comparable(studies[centre], metrics, objective)
                 if around.by not in known:
                     raise ConfigError(
-                        f"studies.{name}.{place}.by", repr(around.by),
+                        f"studies.{name}.{place}by", repr(around.by),
                         f"a metric of {centre}: one of {listed(known)}", nearest(around.by, known),
                     )  # fmt: skip
 
 
-def _arounds(study: Study) -> Iterator[tuple[str, Around, list[str]]]:
-    """Each `around` with its place and the studies that it names."""
+def arounds(study: Study) -> Iterator[tuple[str, Around, list[str]]]:
+    """Each `around`, or what a promote study is of, with the start of its place in the study and
+    the studies that it names."""
     arms = [point.arm for point in study.listed] if isinstance(study, Compare) else [()]
     for around in study.around:
-        yield "around", around, sorted({around.filled(arm).best_of for arm in arms})
+        yield "around.", around, sorted({around.filled(arm).best_of for arm in arms})
     if isinstance(study, Compare):
         for factor, levels in study.factors().items():
             for level, variant in levels.items():
                 for around in variant.around:
-                    yield f"{study.place(factor, level)}.around", around, [around.best_of]
+                    yield f"{study.place(factor, level)}.around.", around, [around.best_of]
+    if isinstance(study, Promote):
+        yield "", study.ranked(), [study.of]
 
 
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:

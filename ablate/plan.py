@@ -8,16 +8,27 @@ around the centre as it stands without it.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate import branches
-from ablate.designs import Around, Compare, Objective, Point, Search, StudyBase, seed_list
+from ablate import branches, promoting
+from ablate.designs import (
+    Around,
+    Compare,
+    Objective,
+    Point,
+    Promote,
+    Search,
+    StudyBase,
+    seed_list,
+)
 from ablate.layers import Layer, check_path, expand, has, merge, origin, resolve
 from ablate.messages import listed, nearest
+from ablate.promote import cells
 from ablate.spec import LoadedSpec
 from ablate.tuning import budgets, warning
 from trainables import identity
@@ -27,6 +38,7 @@ from trainables.evaluation.metrics import PER_EPOCH
 from trainables.weights import check_weights
 
 Fingerprint = Callable[[DataConfig, Path], str]
+LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
 LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
 
@@ -135,8 +147,11 @@ class Plan:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
         study, place = self.spec.studies[name], f"studies.{name}"
         found = [Layer("trial", self.spec.trial), *self._dataset_layers()]
-        found.append(Layer(f"{place}.trial", study.trial))
-        found += [Layer(f"{place}.around", values) for values in taken]
+        own = [Layer(f"{place}.trial", study.trial)]
+        if isinstance(study, Promote):
+            found += [*(Layer(f"{place}.of", values) for values in taken), *own]
+        else:
+            found += [*own, *(Layer(f"{place}.around", values) for values in taken)]
         if point is not None and isinstance(study, Compare):
             found += [
                 Layer(f"{place}.{study.place(*pair)}.trial", study.level(*pair).trial)
@@ -248,9 +263,8 @@ class Plan:
 
     def size(self, name: str) -> int:
         """Cells × seeds × folds of a study."""
-        study = self.spec.studies[name]
-        cells = study.trials if isinstance(study, Search) else len(study.listed)
-        return cells * len(self.seeds(name)) * len(self.folds(name))
+        count = cells(self.spec.studies[name])
+        return count * len(self.seeds(name)) * len(self.folds(name))
 
     def tuning(self) -> dict[str, dict[str, int]]:
         """Comparison → cell → trials that went into the tuning of it."""
@@ -263,8 +277,18 @@ class Plan:
 
     def warnings(self) -> list[str]:
         """What a reader of the plan should know before it runs."""
-        found = [warning(name, cells) for name, cells in self.tuning().items()]
+        found = [warning(name, budget) for name, budget in self.tuning().items()]
+        found += [text for name in self.order for text in promoting.warnings(self, name)]
         return [text for text in found if text is not None]
+
+    def notes(self, name: str) -> list[str]:
+        """What a plan should say of a study besides its number of cells."""
+        return [*self.spec.studies[name].notes(), *promoting.notes(self, name)]
+
+    def example(self, name: str) -> list[dict[str, Any]]:
+        """What a cell of a promote study may take; nothing in other designs, whose centre stands
+        for their cells."""
+        return list(itertools.islice(promoting.taken(self.spec.studies, name), 1))
 
     def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
         """Identifies a search's proposals: its base, space, sampler, objective and seeds; not its
@@ -294,17 +318,12 @@ class Plan:
 
     def _check(self, name: str, study: StudyBase) -> None:
         locate, place = self.loaded.source.locate, f"studies.{name}"
-        points: list[Point | None] = [None]
-        if isinstance(study, Compare):
-            points = list(study.listed)
-        for point in points:
-            base = self.layers(name, point, ())
-            merged = merge(base)
-            for path in self._top.values:
-                check_path(path, merged, f"--set {path}")
-            for around in study.needs(point.arm if point else ()):
-                self._check_taken(name, point, around, merged)
-            self._check_resolved(base, place)
+        if isinstance(study, Promote):
+            for given in itertools.islice(promoting.taken(self.spec.studies, name), LOOKED_AT):
+                self._check_centre(name, None, [given])
+            return
+        for point in study.listed if isinstance(study, Compare) else [None]:
+            self._check_centre(name, point, ())
         merged = merge(self.layers(name, None, ()))
         if isinstance(study, Search):
             for path, axis in study.space.items():
@@ -319,6 +338,17 @@ class Plan:
                     check_path(path, merged, locate(f"{place}.{study.listed[-1].where}"))
             for point in study.listed:
                 self._check_resolved(self.layers(name, point, ()), place)
+
+    def _check_centre(
+        self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]
+    ) -> None:
+        base = self.layers(name, point, taken)
+        merged = merge(base)
+        for path in self._top.values:
+            check_path(path, merged, f"--set {path}")
+        for around in self.spec.studies[name].needs(point.arm if point else ()):
+            self._check_taken(name, point, around, merged)
+        self._check_resolved(base, f"studies.{name}")
 
     def _check_resolved(self, layers: Sequence[Layer], place: str) -> None:
         """That a trial of these layers can be, as far as can be told before it runs."""
@@ -339,8 +369,11 @@ class Plan:
         if point is not None and isinstance(study, Compare):
             owners = [pair for pair in point.arm if around in study.level(*pair).around]
             place = f"{place}.{study.place(*owners[0])}" if owners else place
-        where = self.loaded.source.locate(f"{place}.around" + (".take" if around.take else ""))
-        for path in around.take or _always(self.spec.studies[around.best_of]):
+        at = f"{place}.around" + (".take" if around.take else "")
+        if isinstance(study, Promote) and around == study.ranked():
+            at = f"{place}.take" if around.take else f"{place}.of"
+        where = self.loaded.source.locate(at)
+        for path in around.take or promoting.always(self.spec.studies, around.best_of):
             check_path(path, merged, where)
             if not has(merge(self.layers(name, point, [{path: None}])), path):
                 part = path.split(".", maxsplit=1)[0]
@@ -452,17 +485,6 @@ class Plan:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))
         return dump
-
-
-def _always(study: StudyBase) -> list[str]:
-    """The paths that a study gives to others in any case: not those of a conditional branch, nor
-    those that come with a whole component."""
-    return [
-        path
-        for path in study.paths
-        if not (isinstance(study, Search) and study.space[path].when)
-        and not any(path.startswith(f"{other}.") for other in study.paths)
-    ]
 
 
 def _settled(dump: Any) -> Any:

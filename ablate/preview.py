@@ -68,7 +68,7 @@ class Account:
         state, seeds = self.progression.studies[name], len(self.plan.seeds(name))
         known = [cell for cell in state.cells if self.progression.settled(cell)]
         shared = {self._seen[c.trial_id] for c in state.cells if c.trial_id in self._seen}
-        hidden = state.size - len(state.cells)
+        hidden = 0 if state.blocked else state.size - len(state.cells)
         spent = self._add(state, {cell.trial_id for cell in known}, hidden)
         design = self.plan.spec.studies[name]
         folds = len(self.plan.folds(name))
@@ -85,7 +85,7 @@ class Account:
             text += ", time unknown" if spent.unknown else f", {_about(spent, self.rates)}"
         for cell in state.cells:
             self._seen.setdefault(cell.trial_id, name)
-        return [text, *(f"    {note}" for note in design.notes())]
+        return [text, *(f"    {note}" for note in self.plan.notes(name))]
 
     def _add(self, state: StudyState, settled: set[str], hidden: int) -> Total:
         """What a study leaves to do that no study before it does."""
@@ -136,7 +136,7 @@ def _piloted(
     wanted += [
         _typical(plan, state)
         for state in progression.studies.values()
-        if len(state.cells) < state.size
+        if len(state.cells) < state.size and not state.blocked
     ]
     return pilot_rates((c for c in wanted if kind(c) not in rates), settings)
 
@@ -148,7 +148,7 @@ def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
         return valid[0]
     study = plan.spec.studies[state.name]
     point = study.listed[0] if study.design == "compare" else None
-    return plan.resolved(state.name, point).model_dump(mode="json")
+    return plan.resolved(state.name, point, plan.example(state.name)).model_dump(mode="json")
 
 
 def _about(total: Total, rates: Mapping[str, Rate], parallel: int = 1) -> str:

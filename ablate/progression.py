@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from ablate.designs import Arm, Around, Compare, Objective, Search
+from ablate.designs import Arm, Around, Compare, Objective, Point, Promote, Search
 from ablate.facts import Facts
 from ablate.layers import has, lookup
 from ablate.plan import Cell, Plan
+from ablate.promote import told
 from ablate.proposing import Proposer
 from ablate.racing import Racing
 from ablate.schedule import Schedule
@@ -24,7 +25,11 @@ from ablate.scheduling import STOP, Decision
 
 @dataclass
 class StudyState:
-    """How far one study is. blocked: why it can go no further."""
+    """How far one study is.
+
+    complete: nothing of it remains to be done. blocked: why it can go no further. short: it has
+        fewer cells than planned, as `blocked` says, and is complete with those.
+    """
 
     name: str
     size: int
@@ -32,11 +37,12 @@ class StudyState:
     listed: set[int] = field(default_factory=set)
     complete: bool = False
     blocked: str | None = None
+    short: bool = False
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best cell of a study: mean objective over seeds. values: own and taken paths."""
+    """A good cell of a study: mean objective over seeds. values: own and taken paths."""
 
     cell: Cell
     value: float
@@ -69,7 +75,7 @@ class Progression:
             if isinstance(study, Search)
         }
         self.running: set[str] = set()  # trials of this driver that are under way
-        self._best: dict[tuple[str, str | None], Best | None] = {}
+        self._rankings: dict[tuple[str, str | None], list[Best]] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
 
     def advance(self) -> list[Cell]:
@@ -77,12 +83,13 @@ class Progression:
         fresh: list[Cell] = []
         for name in self.plan.order:
             state = self.studies[name]
-            if state.complete or state.blocked:
+            if state.complete or (state.blocked and not state.short):
                 continue
             proposer = self.proposers.get(name)
             while found := proposer.ready() if proposer else self._fixed(state):
                 fresh += found
-            state.complete = len(state.cells) == state.size and all(map(self.settled, state.cells))
+            listed = len(state.cells) == state.size or state.short
+            state.complete = listed and all(map(self.settled, state.cells))
         return fresh
 
     def settled(self, cell: Cell) -> bool:
@@ -127,7 +134,7 @@ class Progression:
             found = race.fresh(state)
             state.cells = sorted([*state.cells, *found], key=lambda cell: (cell.idx, cell.seed))
             return found
-        if len(state.cells) == state.size:  # asked after every trial
+        if len(state.cells) == state.size or state.short:  # asked after every trial
             return found
         for idx, point in enumerate(self.plan.spec.studies[state.name].listed):
             if idx in state.listed:
@@ -136,10 +143,19 @@ class Progression:
             if taken is None:
                 continue
             state.listed.add(idx)
-            found += self.plan.cells(state.name, point, idx, taken)
+            found += self.plan.cells(state.name, self.told(state.name, point), idx, taken)
         state.cells += found
         state.cells.sort(key=lambda cell: cell.idx)
         return found
+
+    def told(self, name: str, point: Point) -> Point:
+        """A point whose centre is known; a promoted cell's coordinates tell which cell it was."""
+        study = self.plan.spec.studies[name]
+        if not isinstance(study, Promote):
+            return point
+        around = study.ranked(point.arm)
+        source = self.ranking(around.best_of, around.by)[around.rank - 1].cell
+        return told(point, source.cell, source.coords)
 
     # ------------------------------------------------------------------ search
 
@@ -161,8 +177,6 @@ class Progression:
             return True
         schedule = self.schedules.get(cell.study)
         return schedule is not None and schedule.asynchronous and schedule.paused(cell)
-
-    # ---------------------------------------------------------------- centres
 
     # ---------------------------------------------------------------- centres
 
@@ -190,12 +204,17 @@ class Progression:
         return None if found is None else found[0]
 
     def best(self, name: str, by: str | None = None) -> Best | None:
-        """Of a complete study; None where every cell failed.
+        """The first of the ranking of a complete study: a cell of the Pareto front. None where
+        every cell failed."""
+        return next(iter(self.ranking(name, by)), None)
 
-        The first objective decides, or `by`; on a tie the next one, and at last the lower index:
-        a cell of the Pareto front.
+    def ranking(self, name: str, by: str | None = None) -> list[Best]:
+        """The cells of a complete study that have a value, best first.
+
+        The first objective decides, or `by`; on a tie the next one, and at last the lower index.
+        Cells that failed at a seed or a fold, or that a scheduler or a race ended, are not in it.
         """
-        if (name, by) not in self._best:
+        if (name, by) not in self._rankings:
             objectives = list(self.plan.objectives(name))
             if by is not None and by not in self._metrics(name):
                 objectives.insert(0, Objective(metric=by))
@@ -208,23 +227,28 @@ class Progression:
                 if cell.idx in dropped:
                     continue
                 by_idx.setdefault(cell.idx, []).append(cell)
-            found: Best | None = None
-            highest: list[float] = []
-            for _, cells in sorted(by_idx.items()):
+            ranked: list[tuple[list[float], int, Cell]] = []
+            for idx, cells in by_idx.items():
                 values = self.values(cells, metrics)
-                ranked = [sign * v for sign, v in zip(signs, values or (), strict=False)]
-                if values is not None and (found is None or ranked > highest):
-                    found, highest = Best(cells[0], values[0], {}), ranked
-            if found is not None:
-                found = replace(found, values=self._values(name, found.cell))
-            self._best[name, by] = found
-        return self._best[name, by]
+                if values is not None:
+                    below = [-sign * value for sign, value in zip(signs, values, strict=True)]
+                    ranked.append((below, idx, cells[0]))
+            ranked.sort(key=lambda entry: entry[:2])
+            self._rankings[name, by] = [
+                Best(cell, -signs[0] * below[0], self._values(name, cell))
+                for below, _, cell in ranked
+            ]
+        return self._rankings[name, by]
 
     def _values(self, name: str, cell: Cell) -> dict[str, Any]:
         """What a study gives to those centred on it: what it took itself, and what it varies."""
         study = self.plan.spec.studies[name]
-        arm: Arm = tuple(cell.coords.items()) if isinstance(study, Compare) else ()
-        paths = dict.fromkeys(study.paths)
+        paths, arm = dict.fromkeys(study.paths), Arm()
+        if isinstance(study, Compare):
+            arm = tuple(cell.coords.items())
+            paths.update(dict.fromkeys(study.given(arm)))
+        elif isinstance(study, Promote):
+            arm = study.listed[cell.idx].arm
         for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
         whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
@@ -245,14 +269,32 @@ class Progression:
 
     def _take(self, name: str, around: Around) -> dict[str, Any] | None:
         centre = self.studies[around.best_of]
-        if centre.blocked:
+        if centre.blocked and not centre.short:
             self.studies[name].blocked = f"waits for {around.best_of}, which is blocked"
         if not centre.complete:
             return None
-        best = self.best(around.best_of, around.by)
-        if best is None:
-            self.studies[name].blocked = f"no trial of {around.best_of} succeeded"
+        ranking = self.ranking(around.best_of, around.by)
+        if len(ranking) < around.rank:
+            self._block(name, around, len(ranking))
             return None
+        best = ranking[around.rank - 1]
         if around.take is None:
             return best.values
         return {path: lookup(best.cell.config, path) for path in around.take}
+
+    def _block(self, name: str, around: Around, succeeded: int) -> None:
+        """A study whose centre has no cell of that rank goes no further; what a promote study has
+        by then it keeps."""
+        state, study = self.studies[name], self.plan.spec.studies[name]
+        if succeeded == 0:
+            state.blocked = f"no trial of {around.best_of} succeeded"
+        elif isinstance(study, Promote) and around not in study.around:
+            state.short = True
+            state.blocked = (
+                f"only {succeeded} cells of {around.best_of} have a result, of {study.count} to be "
+                "promoted"
+            )
+        else:
+            state.blocked = (
+                f"{around.best_of} has no cell of rank {around.rank}: {succeeded} have a result"
+            )

@@ -94,16 +94,20 @@ class Racing:
         if not self._every:
             points = plan.spec.studies[self.name].listed
             taken = [self._progression.taken(self.name, point.arm) for point in points]
-            if any(values is None for values in taken):
+            if any(values is None for values in taken) and not state.short:
                 return []
             for idx, (point, values) in enumerate(zip(points, taken, strict=True)):
-                cells = plan.cells(self.name, point, idx, values or [])
+                if values is None:
+                    continue
+                told = self._progression.told(self.name, point)
+                cells = plan.cells(self.name, told, idx, values)
                 self._every[idx] = {cell.seed: cell for cell in cells}
                 state.listed.add(idx)
         seeds = plan.seeds(self.name)
         now = standing(self.race, seeds, {idx: self._values(idx) for idx in self._every})
         self.dropped = now.dropped
-        state.size = sum(now.dropped.values()) + len(seeds) * (len(self._every) - len(now.dropped))
+        whole = len(plan.spec.studies[self.name].listed) - len(now.dropped)
+        state.size = sum(now.dropped.values()) + len(seeds) * whole
         found = [
             self._every[idx][seed]
             for idx in now.alive

@@ -2,7 +2,7 @@
 
 Layering of a cell's configuration, later wins: defaults < `trial` < `datasets.<chosen>` <
 the study's `trial` < values taken from other studies (`around`) < a variant's `trial` <
-the cell's own values < `--set`.
+the cell's own values < `--set`. In a promote study, `trial` comes after what is taken.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ablate.designs import Seeds, SpecPart, Study, check_seeds
 from ablate.layers import overlay
 from ablate.messages import explain, listed, nearest
 from ablate.objective_check import check_objectives
+from ablate.promote import check_ranks
 from ablate.recipe_check import check_metrics, check_recipe
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
@@ -181,6 +182,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         if name not in spec.studies:
             raise _unknown_study(source.locate(place), name, list(spec.studies))
     try:
+        check_ranks(spec.studies, order)
         check_metrics(spec.studies)
         check_objectives(spec.studies, METRICS, spec.objective)
         check_recipe(spec.report, spec.studies, METRICS, spec.objective)
@@ -214,7 +216,7 @@ def _order(spec: Spec, source: Source) -> tuple[str, ...]:
         raise ConfigError(
             source.locate(f"studies.{cycle[0]}.{place}"),
             f"a cycle ({' → '.join(cycle)})", "studies that do not wait for each other",
-            "Remove one best_of",
+            "Remove one of them",
         ) from None  # fmt: skip
     depth: dict[str, int] = {}
     for name in ranked:

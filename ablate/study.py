@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
@@ -19,7 +27,8 @@ from ablate.seeds import MAX_SEED, MAX_SEEDS
 MAX_CELLS = 10_000
 
 
-Arm = tuple[tuple[str, str], ...]  # of a compare study: (factor, level), …; () in other designs
+# Of a compare study (factor, level), …; of a promote study ("rank", "1"); () in other designs.
+Arm = tuple[tuple[str, str], ...]
 
 
 class SpecPart(BaseModel):
@@ -32,11 +41,20 @@ class Around(SpecPart):
     """Centre on the best cell of study `best_of`: the one with the best mean objective over its
     seeds, the earlier one on a tie. Of several objectives the first decides, then the second, …;
     `by` names the one, or another metric read of that study, that decides instead. `take` names
-    the paths taken; default: the paths which that study varies or has itself taken."""
+    the paths taken; default: the paths which that study varies or has itself taken. `rank`: 2 for
+    the second best cell in this order, and so on; cells that failed, or that a scheduler or a race
+    ended early, have no rank."""
 
     best_of: str
     by: str | None = None
     take: tuple[str, ...] | None = None
+    rank: int = Field(1, ge=1)
+
+    @model_serializer(mode="wrap")
+    def as_before(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Unused, `rank` is no part of a sweep's identity: it came after the first sweeps."""
+        found: dict[str, Any] = whole(self)
+        return {k: v for k, v in found.items() if k != "rank" or v != 1}
 
     def filled(self, arm: Arm) -> Around:
         """`best_of: tune_{method}` with the names of a combination's levels."""
@@ -68,7 +86,8 @@ class Point:
     """One cell of a fixed design, before its centre is known.
 
     values: what the cell sets, by dotted path. where: its place in the study.
-    arm: the variant, and the levels of `cross`, whose layers it needs, in a compare study.
+    arm: the variant, and the levels of `cross`, whose layers it needs, in a compare study; the
+        rank in a promote study.
     """
 
     cell: str
