@@ -375,6 +375,7 @@ class Plan:
         where = self.loaded.source.locate(at)
         for path in around.take or promoting.always(self.spec.studies, around.best_of):
             check_path(path, merged, where)
+            self._check_there(around.best_of, path, where)
             if not has(merge(self.layers(name, point, [{path: None}])), path):
                 part = path.split(".", maxsplit=1)[0]
                 raise ConfigError(
@@ -384,6 +385,13 @@ class Plan:
                     f"the same {part} in both",
                     f"Name the {part} in studies.{name}.trial, or list in `take` what to keep",
                 )
+
+    def _check_there(self, name: str, path: str, where: str) -> None:
+        """That a study's cells have a path, as far as its centre tells."""
+        study = self.spec.studies[name]
+        varied = any(path == p or path.startswith(f"{p}.") for p in study.paths)
+        if not varied and not isinstance(study, Compare | Promote):
+            check_path(path, merge(self.layers(name, None, ())), where)
 
     def _check_value(self, name: str, path: str, values: dict[str, Any], where: str) -> None:
         """One end of an axis, with those that it depends on, and the others at the centre.

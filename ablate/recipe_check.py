@@ -9,7 +9,11 @@ from ablate.messages import listed, nearest
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
-KINDS = {"search": ("search", "importance"), "components": ("components", "effects")}
+KINDS = {
+    "search": ("search", "importance"),
+    "components": ("components", "effects"),
+    "promote": ("promoted", "compare"),
+}
 
 
 def check_recipe(

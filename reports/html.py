@@ -180,7 +180,10 @@ def _table(table: AnyTable) -> dict[str, Any]:
         "key": table.key, "title": table.title, "caption": table.recipe.caption,
         "headers": found.headers, "labels": found.labels, "notes": render.marked_notes(table),
         "rows": [
-            {"fields": fields, "baseline": baseline, "href": href}
+            {
+                "fields": fields, "baseline": baseline,
+                "hrefs": [anchor(*field.of) if field.of else href for field in fields],
+            }
             for (baseline, href), fields in zip(marks, found.rows, strict=True)
         ],
     }  # fmt: skip

@@ -54,7 +54,8 @@ class Published(RecipePart):
 class Table(RecipePart):
     """One table of one study.
 
-    kind: `components` (all on/off cells), `compare` (the cells of any study that lists them, beside
+    kind: `components` (all on/off cells), `promoted` (a promote study's cells beside what they
+        were in the study that it is of), `compare` (the cells of any study that lists them, beside
         a baseline), `search` (the best trials), `effects` (main effects, interactions and
         Shapley attribution over the factors of a study that lists its cells) or `importance`
         (of a search's parameters).
@@ -72,7 +73,7 @@ class Table(RecipePart):
     alone: without the table of effects or importances that otherwise follows.
     """
 
-    kind: Literal["components", "compare", "search", "effects", "importance"]
+    kind: Literal["components", "compare", "search", "effects", "importance", "promoted"]
     study: str
     metrics: tuple[str, ...] = Field(("val/map_at_r",), min_length=1)
     title: str = ""

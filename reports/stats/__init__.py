@@ -34,12 +34,14 @@ from reports.stats.paired import (
     permutation_p,
     wilcoxon_p,
 )
+from reports.stats.ranks import Correlation, spearman
 from reports.stats.shapley import Attribution, attribution, shapley
 
 __all__ = [
     "EVALUATORS",
     "RESAMPLES",
     "Attribution",
+    "Correlation",
     "Difference",
     "Effect",
     "Fit",
@@ -62,6 +64,7 @@ __all__ = [
     "probability_of_improvement",
     "reality_check_interval",
     "shapley",
+    "spearman",
     "summary",
     "t_interval",
     "vargha_delaney_a",

@@ -15,6 +15,7 @@ from reports.tables.compared import EFFECT_SIZES, compared, component_order
 from reports.tables.data import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 from reports.tables.effects import effects
 from reports.tables.importance import importance
+from reports.tables.promoted import promoted
 from reports.tables.searched import searched
 
 __all__ = [
@@ -51,6 +52,8 @@ def build(frame: Frame, recipe: Table) -> AnyTable:
         return importance(frame, recipe, cells)
     if recipe.kind == "effects":
         return effects(frame, recipe, cells)
+    if recipe.kind == "promoted":
+        return promoted(frame, recipe, cells)
     return compared(frame, recipe, cells)
 
 
@@ -84,7 +87,9 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
 def _companion(frame: Frame, part: Table) -> str | None:
     if part.kind == "search":
         return "importance"
-    if part.kind not in ("components", "compare") or frame.design(part.study) == "one_factor":
+    if part.kind not in ("components", "compare"):
+        return None
+    if frame.design(part.study) in ("one_factor", "promote"):
         return None
     varied: dict[str, set[str]] = {}
     for coords in frame.study(part.study)["coords"]:

@@ -12,12 +12,16 @@ from reports.recipe import Table
 
 @dataclass(frozen=True)
 class Field:
-    """One printed field: its text, whether it is a number with runs behind it, and its marks."""
+    """One printed field: its text, whether it is a number with runs behind it, and its marks.
+
+    of: the (study, cell) of those runs; None: those of the row.
+    """
 
     text: str
     measured: bool = False
     best: bool = False
     hint: str = ""
+    of: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class TableData:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table whose rows are no cells: effects of factors, importances of parameters.
+    """A table of its own shape: effects of factors, importances of parameters, promotions.
 
     labels: how many columns are words. numbers: the rows unrounded, for CSV, under `columns`.
     """

@@ -109,9 +109,9 @@ def _typo(rng: random.Random, place: Place, data: Any) -> None:
 def _add(rng: random.Random, place: Place, data: Any) -> None:
     value = place[0][place[1]]
     if isinstance(value, dict):
-        value[rng.choice(["sedes", "method.x", "name", "trial", "", "a.b.c", "around"])] = (
-            copy.deepcopy(rng.choice(JUNK))
-        )
+        value[
+            rng.choice(["sedes", "method.x", "name", "trial", "", "a.b.c", "around", "rank", "of"])
+        ] = copy.deepcopy(rng.choice(JUNK))
     elif isinstance(value, list):
         value.append(copy.deepcopy(rng.choice(JUNK)))
 

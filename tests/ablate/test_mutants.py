@@ -32,6 +32,11 @@ MORE: dict[str, Any] = {
              "factors": {"method.alpha": [0, 1, 2], "method.beta": [0, 1]}},
     "without": {"design": "leave_one_out", "around": {"best_of": "tune"},
                 "components": {"a": {"method.alpha": 0}, "b": {"method.beta": 0}}},
+    "better": {"design": "promote", "of": "tune", "best": 3, "trial": {"training": {"epochs": 9}}},
+    "finest": {"design": "promote", "of": "better", "share": 0.5, "take": ["optimizer.lr"],
+               "by": "val/recall_at_1", "trial": {"data.image_size": 128}},
+    "third": {"design": "grid", "around": {"best_of": "better", "rank": 3},
+              "grid": {"method.beta": [0.1, 1]}},
     "crossed": {"design": "compare", "around": {"best_of": "{centre}"}, "cross": {
         "centre": {"tune": {}, "one": {}},
         "loss": {"ns": {"trial": {"loss": {"name": "normsoftmax"}}}, "pa": {}}}},
