@@ -20,6 +20,7 @@ from ablate.owner import Owner
 from ablate.plan import Cell
 from ablate.progression import Progression
 from ablate.scheduling import WAIT, Decision
+from ablate.study import ENSEMBLE
 from trainables.errors import ConfigError
 
 WAIT_SECONDS = 1.0
@@ -111,9 +112,14 @@ class Dispatch:
         until = self._until(cells)
         if until == WAIT:
             return None
-        mode = "evaluate" if fact.status == "done" else "train"
+        mode, members = "evaluate" if fact.status == "done" else "train", None
         if mode == "evaluate":
             asked = set(fact.lacking(asked, metrics))
+            if asked == {ENSEMBLE}:
+                members = self.progression.ensembles.members(cells, self.settings.trials)
+                if members is None:
+                    return None  # the end of the last of its folds asks again
+                mode = "ensemble"
             claim = self.ledger.claim_evaluation(trial_id, self.owner)
         else:
             claim = self.ledger.claim(
@@ -147,6 +153,8 @@ class Dispatch:
             "metrics": metrics,
             "mode": mode,
         }
+        if members is not None:
+            job |= {"evaluate": [ENSEMBLE], "members": members}
         if until is not None:
             job["until"] = until
         self.running[trial_id] = job
@@ -244,7 +252,8 @@ class Dispatch:
         self.progression.facts.refresh(trial_id)
         self.unfold()
         if trial_id not in self.running:
-            self._enqueue(self._cells.get(trial_id, []))
+            cells = self._cells.get(trial_id, [])
+            self._enqueue([*cells, *self.progression.ensembles.firsts(cells)])
         self._enqueue(self.progression.ready(), first=True)
 
     def unfold(self) -> None:

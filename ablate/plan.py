@@ -30,6 +30,7 @@ from ablate.layers import Layer, check_path, expand, has, merge, origin, resolve
 from ablate.messages import listed, nearest
 from ablate.promote import cells
 from ablate.spec import LoadedSpec
+from ablate.study import ENSEMBLE
 from ablate.tuning import budgets, warning
 from trainables import identity
 from trainables.config import BackboneConfig, DataConfig, TrialConfig
@@ -205,10 +206,11 @@ class Plan:
         return own or (Objective(metric=self.spec.objective),)
 
     def evaluate(self, name: str) -> tuple[str, ...]:
-        """Splits a study's trials are read on: those it names and its objectives'."""
+        """Splits a study's trials are read on: those it names and its objectives'. The first of
+        its folds also stands for their ensemble."""
         asked = {*self.spec.studies[name].evaluate, self.spec.objective.split("/")[0]}
         asked |= {objective.metric.split("/")[0] for objective in self.objectives(name)}
-        return tuple(split for split in ("val", "test") if split in asked)
+        return tuple(split for split in ("val", "test", ENSEMBLE) if split in asked)
 
     def cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
@@ -239,6 +241,8 @@ class Plan:
             dump, error = merge(self.layers(name, point, taken, fold)), str(fault)
             key = canonical_hash({"invalid": dump})
         evaluate, metrics = self.evaluate(name), self.spec.studies[name].metrics
+        if fold:
+            evaluate = tuple(split for split in evaluate if split != ENSEMBLE)
         return [
             Cell(
                 name, point.cell, point.coords, idx, seed, identity.trial_id(key, seed), key,
@@ -353,6 +357,7 @@ class Plan:
     def _check_resolved(self, layers: Sequence[Layer], place: str) -> None:
         """That a trial of these layers can be, as far as can be told before it runs."""
         config = resolve(layers, self.loaded.source.locate)
+        self._check_folds(config, place)
         self._check_objective(config, place)
         self._check_scheduler(config, place)
         self.fingerprint(config)
@@ -418,6 +423,16 @@ class Plan:
         except ConfigError as fault:
             place = self.loaded.source.locate(origin(layers, fault.path, fault.path))
             raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
+
+    def _check_folds(self, config: TrialConfig, place: str) -> None:
+        """That no `--set` moves the folds of a study, so that a fold is of one ensemble only."""
+        folds = self.spec.studies[place.partition(".")[2]].folds
+        split = config.data.split
+        if folds is not None and (split.folds, split.fold) != (folds, 0):
+            raise ConfigError(
+                "--set data.split", f"fold {split.fold} of {split.folds}",
+                f"neither fold nor folds: {place}.folds, {folds}, sets them", "Change it there",
+            )  # fmt: skip
 
     def _check_objective(self, config: TrialConfig, place: str) -> None:
         paper = config.data.split.protocol == "paper"

@@ -17,6 +17,7 @@ from ablate.plan import Plan
 from ablate.progress import duration
 from ablate.progression import Progression, StudyState
 from ablate.resources import cores, local_gpus
+from ablate.study import ENSEMBLE
 
 
 def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
@@ -74,6 +75,7 @@ class Account:
         folds = len(self.plan.folds(name))
         text = f"  {name}: {design.design}, {state.size // seeds // folds} cells × {seeds} seeds"
         text += f" × {folds} folds" if folds > 1 else ""
+        text += " and their ensemble" if ENSEMBLE in design.evaluate else ""
         text += f", {len(known)} known already"
         if shared:
             text += f", shares trials with {', '.join(sorted(shared))}"

@@ -68,7 +68,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":
                 failed += 1
-            elif fact.settles(cell.evaluate, cell.metrics):
+            elif fact.settles(progression.ensembles.wanted(cell), cell.metrics):
                 done += 1
                 value = fact.evaluations.get(split, {}).get(metric)
                 if value is not None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.designs import Arm, Around, Compare, Objective, Point, Promote, Search
+from ablate.ensembles import Ensembles
 from ablate.facts import Facts
 from ablate.layers import has, lookup
 from ablate.plan import Cell, Plan
@@ -74,6 +75,7 @@ class Progression:
             for name, study in plan.spec.studies.items()
             if isinstance(study, Search)
         }
+        self.ensembles = Ensembles(self)
         self.running: set[str] = set()  # trials of this driver that are under way
         self._rankings: dict[tuple[str, str | None], list[Best]] = {}
         self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
@@ -95,7 +97,7 @@ class Progression:
     def settled(self, cell: Cell) -> bool:
         """Whether nothing remains to be done for a cell: done, failed, or stopped."""
         fact = self.facts[cell.trial_id]
-        if cell.error is not None or fact.settles(cell.evaluate, cell.metrics):
+        if cell.error is not None or fact.settles(self.ensembles.wanted(cell), cell.metrics):
             return True
         return self.until(cell) == STOP
 

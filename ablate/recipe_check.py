@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ablate.designs import Grid, Study
 from ablate.messages import listed, nearest
+from ablate.study import ENSEMBLE
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
@@ -95,11 +96,11 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
     from trainables.evaluation import of_embeddings
 
     split, _, last = metric.partition("/")
-    if metric in metrics or (split in ("val", "test") and last in study.metrics):
+    if metric in metrics or (split in ("val", "test", ENSEMBLE) and last in study.metrics):
         return
     if split in ("val", "test") and last in _measures():
         return
-    if split in ("val", "test") and of_embeddings(last):
+    if split in ("val", "test", ENSEMBLE) and of_embeddings(last):
         raise ConfigError(
             place, f"{metric!r}, which {name} does not read",
             f"one of {listed(metrics)}, or one of its `metrics`",
@@ -119,8 +120,10 @@ def _measures() -> set[str]:
 
 def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:
     """A split is read only where the study says so, or where the objective is."""
-    if metric.partition("/")[0] not in (*study.evaluate, objective.partition("/")[0]):
+    split = metric.partition("/")[0]
+    if split not in (*study.evaluate, objective.partition("/")[0]):
+        splits = listed(("val", "test", *((split,) if split == ENSEMBLE else ())))
         raise ConfigError(
             place, f"{metric!r}, which {name} does not read", f"one of its splits: "
-            f"{listed(study.evaluate)}", f"Add `evaluate: [val, test]` to studies.{name}",
+            f"{listed(study.evaluate)}", f"Add `evaluate: [{splits}]` to studies.{name}",
         )  # fmt: skip

@@ -21,18 +21,17 @@ from ablate.messages import explain, listed, nearest
 from ablate.objective_check import check_objectives
 from ablate.promote import check_ranks
 from ablate.recipe_check import check_metrics, check_recipe
+from ablate.study import ENSEMBLE
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
-METRICS = tuple(
-    f"{split}/{name}"
-    for split in ("val", "test")
-    for name in (
+_NAMES = (
         "map_at_r", "recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "recall_at_10",
         "recall_at_100", "recall_at_1000", "r_precision", "map_at_1000", "nmi", "ami", "f1",
-    )
 )  # fmt: skip
+METRICS = tuple(f"{split}/{name}" for split in ("val", "test") for name in _NAMES)
+REPORTED = METRICS + tuple(f"{ENSEMBLE}/{name}" for name in _NAMES)
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
@@ -185,7 +184,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         check_ranks(spec.studies, order)
         check_metrics(spec.studies)
         check_objectives(spec.studies, METRICS, spec.objective)
-        check_recipe(spec.report, spec.studies, METRICS, spec.objective)
+        check_recipe(spec.report, spec.studies, REPORTED, spec.objective)
     except ConfigError as fault:
         raise ConfigError(
             source.locate(fault.path), fault.found, fault.expected, fault.remedy

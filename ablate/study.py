@@ -25,6 +25,7 @@ from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
 
 MAX_CELLS = 10_000
+ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the splits
 
 
 # Of a compare study (factor, level), …; of a promote study ("rank", "1"); () in other designs.
@@ -101,9 +102,12 @@ class StudyBase(SpecPart):
     """What all designs share.
 
     folds: every cell trains once for each of so many class-disjoint folds (`data.split.folds`);
-        what cells are compared by is the mean over folds and seeds.
+        what cells are compared by is the mean over folds and seeds. The mean over folds is what
+        the reality check (Musgrave et al. 2020) calls "separated".
     race: end repeats over seeds early where a cell is clearly worse (`ablate/racing.py`).
-    evaluate: the splits read of each finished trial.
+    evaluate: the splits read of each finished trial; with folds also "ensemble", the test classes
+        by the embeddings of all folds side by side ("concatenated"), one result per cell and seed
+        once all its folds are done. It stands at the first fold, and is no objective.
     metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
         finished before is evaluated again and not trained.
     """
@@ -113,7 +117,7 @@ class StudyBase(SpecPart):
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
     race: Race | None = None
-    evaluate: tuple[Literal["val", "test"], ...] = ()
+    evaluate: tuple[Literal["val", "test", "ensemble"], ...] = ()
     metrics: tuple[str, ...] = ()
     around: tuple[Around, ...] = ()
 
@@ -129,6 +133,15 @@ class StudyBase(SpecPart):
     def raced_whole(self) -> StudyBase:
         if self.race is not None and self.folds is not None:
             raise ValueError("a race or folds, not both: a race compares cells seed by seed")
+        if ENSEMBLE in self.evaluate and not self.fixed:
+            raise ValueError(
+                "evaluate: [ensemble] in a design that lists its cells, not in a search: it reads "
+                "the test classes; put it in a study around the best of this one"
+            )
+        if ENSEMBLE in self.evaluate and self.folds is None:
+            raise ValueError(
+                "evaluate: [ensemble] together with folds, not alone: say how many there are"
+            )
         return self
 
     @cached_property

@@ -18,7 +18,10 @@ METRICS = {
 PLAIN = ("density", "spectrum", "uniformity", "concentration")
 # As NIR's Table 3 wants them, and DVML's Table 4.
 LOWER = ("spectrum", "uniformity", "relative_deviation")
-SPLITS = {"val": "validation", "test": "test", "train": "training", "best": "best so far"}
+SPLITS = {
+    "val": "validation", "test": "test", "train": "training", "best": "best so far",
+    "ensemble": "test, ensemble of folds",
+}  # fmt: skip
 GREEK = {
     "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "omega": "ω",
     "epsilon": "ε", "tau": "τ",
@@ -30,7 +33,7 @@ def is_share(metric: str) -> bool:
     split, _, rest = metric.partition("/")
     last = rest.rsplit("/", 1)[-1]
     plain = last in PLAIN or last.startswith("uncertainty_")  # a norm, of IDML
-    return split in ("val", "test", "best") and not plain
+    return split in ("val", "test", "best", "ensemble") and not plain
 
 
 def scale(metric: str) -> float:

@@ -16,6 +16,7 @@ from typing import Any
 
 from trainables.config import TrialConfig
 from trainables.data import fingerprint
+from trainables.ensemble import Member, evaluate_ensemble
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import EVALUATOR, METRICS
 from trainables.export import read_weights
@@ -33,6 +34,8 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
     Mode "evaluate" trains nothing: with the trial's export it evaluates what is asked for and
     was not evaluated before.
+    Mode "ensemble" evaluates the embeddings of several trials' exports side by side, as split
+    "ensemble" of this one.
     A job with `until`, an epoch before the last, ends there with a "paused" event and its state
     saved; the same job with a later `until`, or none, goes on from it.
     "final" and "paused" carry `history`, all epochs' events.
@@ -40,7 +43,9 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     Args:
         job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
             "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "metrics": [name, …]
-            besides `METRICS`, "mode": "train" or "evaluate", "until": epoch, if it is to pause}.
+            besides `METRICS`, "mode": "train", "evaluate" or "ensemble", "until":
+            epoch, if it is to pause, "members": [{"config", "seed", "export": path}, …] of an
+            ensemble}.
 
     Raises:
         ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
@@ -69,7 +74,8 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
         "seed": seed,
     }
     final = _finished(folder, key)
-    if final is None and job.get("mode", "train") == "evaluate":
+    mode = job.get("mode", "train")
+    if final is None and mode != "train":
         raise TrialFailure(f"{folder}: nothing to evaluate, for the trial has not finished here")
     if final is None:
         if folder is not None:
@@ -90,6 +96,11 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return
         final = _final_event(trainer.finish(wanted, more))
+    elif mode == "ensemble":
+        known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+        found = evaluate_ensemble([_member(given) for given in job["members"]], runtime, more)
+        found = known.get("ensemble", {}) | found
+        final |= {"evaluations": known | {"ensemble": found}, "evaluator": EVALUATOR}
     else:
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
         missing = {
@@ -111,6 +122,11 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
         write_json(folder / FINAL, {**final, **key})
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     yield final
+
+
+def _member(given: dict[str, Any]) -> Member:
+    config = TrialConfig.model_validate(given["config"])
+    return Member(config, int(given["seed"]), Path(given["export"]))
 
 
 def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:

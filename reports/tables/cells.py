@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from reports.frame import Frame
 
+ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
 CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
 
 
 def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
     """{seed: value} of the finished trials of one cell; none for a metric that no run has.
 
-    With folds a seed's value is the mean over them, the "aggregate" of the reality-check protocol;
-    a seed that lacks a fold has none. Folds are parts of one estimate and no repeats of it.
+    With folds a seed's value is the mean over them, the "separated" result of the reality check
+    (Musgrave et al. 2020); a seed that lacks a fold has none. Folds are parts of one estimate and
+    no repeats of it. Their ensemble's (`ensemble/…`), the "concatenated" result, is one value per
+    seed, which stands at the first fold.
     """
     if metric not in cells.columns:
         return {}
+    if metric.startswith(ENSEMBLE):
+        cells = cells[cells["fold"] == 0].assign(fold=None)
     if "fold" not in cells.columns or cells["fold"].isna().all():
         whole = cells[["seed", metric]].dropna()
     else:
@@ -31,14 +37,24 @@ def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
     }
 
 
-def fold_notes(cells: pd.DataFrame) -> list[str]:
-    """What folds mean for a table of these cells."""
+def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
+    """What folds mean for a table of these cells and metrics."""
     count = cells["fold"].nunique()
     if count == 0:
         return []
-    return [
-        f"Each value is the mean over {count} class folds of one seed (aggregate); n counts seeds."
-    ]
+    joint = [metric for metric in metrics if metric.startswith(ENSEMBLE)]
+    notes = []
+    if len(joint) < len(metrics):
+        notes.append(
+            f"Each value is the mean over {count} class folds of one seed (aggregate, or "
+            "“separated”); n counts seeds."
+        )
+    if joint:
+        notes.append(
+            f"Ensemble of folds: the test classes by the embeddings of the {count} folds' networks "
+            "side by side (“concatenated”), so many times as wide; one value per seed."
+        )
+    return notes
 
 
 def coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:

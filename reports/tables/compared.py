@@ -65,7 +65,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     rows = _finished(rows, recipe)
     return TableData(
         recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, headers, tuple(rows),
-        (*_notes(frame, recipe, rows), *fold_notes(cells)),
+        (*_notes(frame, recipe, rows), *fold_notes(cells, recipe.metrics)),
     )  # fmt: skip
 
 

@@ -58,7 +58,8 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         tuple(row for block in blocks for row in block.rows), COLUMNS,
         tuple(row for block in blocks for row in block.numbers),
         (
-            protocol_note(frame), *fold_notes(cells), *race_notes(frame, recipe.study), *told,
+            protocol_note(frame), *fold_notes(cells, recipe.metrics),
+            *race_notes(frame, recipe.study), *told,
             *(f"Without a result: {gap}." for gap in gaps(cells)),
         ),
     )  # fmt: skip

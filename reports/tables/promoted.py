@@ -134,4 +134,4 @@ def _notes(
     interval = "[…]: 95 % Student interval of the mean over seeds; none with one seed."
     lost = [f"Without a result: {gap}." for gap in gaps(cells)]
     notes = [best, agreement, interval, protocol_note(frame), *race_notes(frame, recipe.study)]
-    return (*notes, *fold_notes(cells), *lost)
+    return (*notes, *fold_notes(cells, recipe.metrics), *lost)

@@ -11,6 +11,7 @@ import pytest
 
 from ablate.foreground import find_cell
 from ablate.ledger import Ledger
+from reports.names import metric_label
 from reports.tables.cells import by_seed, fold_notes, gaps
 from tests.ablate import specs, synthetic
 from tests.ablate.test_sweep import dispatch, drain, table
@@ -136,4 +137,19 @@ def test_a_table_s_value_is_the_mean_over_folds_of_a_seed() -> None:
     assert by_seed(cells, "m") == {0: pytest.approx(0.3)}, "a seed that lacks a fold has none"
     assert by_seed(cells.assign(fold=None), "m") == {0: 0.4, 1: 0.5}
     assert gaps(cells) == ("a, seed 1, fold 1: failed (nan)",)
-    assert "2 class folds" in fold_notes(cells)[0] and fold_notes(cells.assign(fold=None)) == []
+    assert "2 class folds" in fold_notes(cells, ["m"])[0]
+    assert fold_notes(cells.assign(fold=None), ["m"]) == []
+
+
+def test_a_table_s_value_of_an_ensemble_stands_at_the_first_fold() -> None:
+    cells = pd.DataFrame({
+        "seed": [0, 0, 1, 1, 2, 2], "fold": [0, 1, 0, 1, 0, 1], "test/m": [0.1] * 6,
+        "ensemble/m": [0.4, np.nan, 0.6, np.nan, np.nan, np.nan],
+    })  # fmt: skip
+    assert by_seed(cells, "ensemble/m") == {0: 0.4, 1: 0.6}, "a seed may have none"
+    assert by_seed(cells.assign(fold=None), "ensemble/m") == {}
+    (separated,) = fold_notes(cells, ["test/m"])
+    (concatenated,) = fold_notes(cells, ["ensemble/m"])
+    assert "separated" in separated and "concatenated" in concatenated
+    assert fold_notes(cells, ["test/m", "ensemble/m"]) == [separated, concatenated]
+    assert metric_label("ensemble/map_at_r") == "MAP@R, test, ensemble of folds (%)"
