@@ -4,7 +4,7 @@
 
 Between `<!-- report ddml -->` and `<!-- end report -->` stand the tables of the report whose title
 is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its place, and
-what followed it is replaced.
+what followed it is replaced. A note that stands under several of them is copied once.
 """
 
 from __future__ import annotations
@@ -52,12 +52,20 @@ def filled(readme: str, report: str) -> str:
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, "
         f"{head['Threads']} thread a trial."
     )
+    told: set[str] = set()
     tables = (
-        f"<!-- table: {title} -->\n**{title}**\n\n{section(report, title)}"
+        f"<!-- table: {title} -->\n**{title}**\n\n{_untold(section(report, title), told)}"
         for title in re.findall(r"<!-- table: (.*?) -->", found.group(2))
     )
     text = "\n\n".join([source, *tables])
     return f"{readme[: found.start()]}{found.group(1)}{text}\n{readme[found.start(3) :]}"
+
+
+def _untold(text: str, told: set[str]) -> str:
+    """Without the notes that have been told; the others are added to them."""
+    kept = [line for line in text.splitlines() if not (line.startswith("- ") and line in told)]
+    told.update(line for line in kept if line.startswith("- "))
+    return "\n".join(kept).strip()
 
 
 def main(arguments: list[str]) -> int:

@@ -30,6 +30,9 @@ REPORT = """# Title
 
 | c |
 
+- note
+- of its own
+
 ## Figures
 """
 README = """before
@@ -48,6 +51,12 @@ def test_tables_replace_what_stood_there_and_again() -> None:
     assert "stale" not in once and "| 9 | 9 |" not in once and "| c |" not in once
     assert once.startswith("before\n") and once.endswith("<!-- end report -->\nafter\n")
     assert filled(once, REPORT) == once
+
+
+def test_a_note_of_several_tables_is_told_once() -> None:
+    both = filled(README.replace("One -->", "One -->\n<!-- table: Two -->"), REPORT)
+    assert both.count("- note") == 1 and both.index("- note") < both.index("| c |")
+    assert "| c |\n\n- of its own\n<!-- end" in both
 
 
 def test_what_is_missing_is_named() -> None:
