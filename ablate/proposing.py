@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.designs import Search
 from ablate.search import propose
+from ablate.sweep_identity import study_key
 from ablate.told import Told
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Proposer:
     @property
     def key(self) -> str:
         if self._key is None:
-            self._key = self._progression.plan.study_key(self.name, self._taken() or [])
+            self._key = study_key(self._progression.plan, self.name, self._taken() or [])
         return self._key
 
     def _proposed(

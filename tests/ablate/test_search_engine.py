@@ -16,6 +16,7 @@ from ablate.engine import run_plan
 from ablate.ledger import Ledger
 from ablate.search import propose
 from ablate.space import Axis
+from ablate.sweep_identity import study_key
 from ablate.told import Told
 from tests.ablate import specs, synthetic
 from tests.faults.driver import options
@@ -94,7 +95,7 @@ def test_the_asynchronous_mode_through_the_engine(
     assert {row["study"] for row in rows} == {"tune", "parts", "grid", "rows"}
     study = plan.spec.studies["tune"]
     assert isinstance(study, Search)
-    key = plan.study_key("tune", [])
+    key = study_key(plan, "tune", [])
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         found = ledger.proposals(key)
     assert any(row["beside"] for row in found.values())
