@@ -76,6 +76,11 @@ def check_study(plan: Plan, study: str) -> None:
             OPTION, f"the unknown study {study!r}", f"STUDY/CELL[@SEED], a study being one of "
             f"{listed(names)}", nearest(study, names),
         )  # fmt: skip
+    if study not in plan.order:
+        raise ConfigError(
+            OPTION, f"{study}, which --study leaves out", f"one of {listed(plan.order)}",
+            "Give --cell without --study",
+        )  # fmt: skip
 
 
 def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:

@@ -131,8 +131,26 @@ def resolve(layers: Sequence[Layer], locate: Locate) -> TrialConfig:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:
         path, fault = explain(error, TrialConfig, merged)
-        place = locate(origin(layers, ".".join(path) if path else "", fault.path))
+        if not path:  # a rule between parts, each of which is fine
+            place = locate(_breaking(layers, fault.expected))
+            raise ConfigError(
+                place, "values that do not fit together", fault.expected, fault.remedy
+            ) from None
+        place = locate(origin(layers, ".".join(path), fault.path))
         raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
+
+
+def _breaking(layers: Sequence[Layer], rule: str) -> str:
+    """The place of the layer with which a rule between parts is broken: the first after which
+    the same rule is broken as after all."""
+    for count, layer in enumerate(layers, 1):
+        merged = merge(layers[:count])
+        try:
+            TrialConfig.model_validate(merged)
+        except ValidationError as error:
+            if explain(error, TrialConfig, merged)[1].expected == rule:
+                return layer.where
+    return "trial"
 
 
 def origin(layers: Sequence[Layer], path: str, reported: str) -> str:

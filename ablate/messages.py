@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -21,7 +21,10 @@ _MEMBER = re.compile(r"(int|float|str|bool|(constrained-|function-|tuple\[|dict\
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A remedy: the closest known word, or what is known."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    words = list(known)
+    if not words:
+        return "Remove it"
+    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
     return f"Did you mean {close[0]!r}?" if close else "Choose one of those"
 
 
@@ -118,11 +121,23 @@ def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> Any:
         return _model_of(annotation.member, (), data)
     found = [m for m in (_model_of(member, (), data) for member in members) if m is not None]
     for model in found:
-        if _is_model(model) and isinstance(data, Mapping) and "design" in model.model_fields:
-            choices = get_args(model.model_fields["design"].annotation)
-            if data.get("design") in choices:
-                return model
+        if isinstance(data, Mapping) and any(data.get(tag) in _told(model, tag) for tag in _TAGS):
+            return model
     return found[0] if len(found) == 1 else None
+
+
+def _told(model: Any, tag: str) -> tuple[Any, ...]:
+    """The values of `tag` by which a member of a tagged union is told."""
+    info = model.model_fields.get(tag) if _is_model(model) else None
+    return get_args(info.annotation) if info is not None else ()
+
+
+def _members(annotation: Any) -> Iterator[Any]:
+    """The models of a union, however deep in `Optional` and `Annotated`."""
+    if _is_model(annotation):
+        yield annotation
+    for arg in get_args(annotation):
+        yield from _members(arg)
 
 
 class _Items:
@@ -170,7 +185,7 @@ def _untold(
     dotted, context = ".".join(path), fault["ctx"]
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_not_found":
-        known = _tags(model, path, data)
+        known = _tags(model, path, data, tag)
         given = fault["input"] if isinstance(fault["input"], Mapping) else {}
         close = difflib.get_close_matches(tag, [str(key) for key in given], n=1) if known else []
         expected = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
@@ -215,6 +230,7 @@ _WORDS = {
     "bool_parsing": "true or false",
     "int_from_float": "a valid integer, without a fraction",
     "int_parsing": "a valid integer",
+    "int_parsing_size": "a smaller integer",
     "float_parsing": "a valid number",
 }
 
@@ -233,7 +249,7 @@ def _expected(kind: str, fault: Mapping[str, Any]) -> str:
     return str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
 
 
-def _tags(model: type[BaseModel], path: Sequence[str], data: Any) -> list[str]:
+def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> list[str]:
     """The names that a tagged union at `path` knows."""
     if path[:-1] == ["studies"]:
         from ablate.designs import DESIGNS
@@ -243,4 +259,5 @@ def _tags(model: type[BaseModel], path: Sequence[str], data: Any) -> list[str]:
     for mark in info.metadata if info else ():
         if isinstance(mark, FromRegistry):
             return list(mark.registry)
-    return []
+    found = _members(info.annotation) if info else ()
+    return [str(value) for member in found for value in _told(member, tag)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate import promoting
+from ablate import promoting, racing
 from ablate.designs import (
     Compare,
     Objective,
@@ -278,6 +278,7 @@ class Plan:
         """What a reader of the plan should know before it runs."""
         found = [warning(name, budget) for name, budget in self.tuning().items()]
         found += [text for name in self.order for text in promoting.warnings(self, name)]
+        found += [text for name in self.order for text in racing.warnings(self, name)]
         return [text for text in found if text is not None]
 
     def notes(self, name: str) -> list[str]:

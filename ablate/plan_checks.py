@@ -49,6 +49,8 @@ class Checks:
                 check_path(path, merged, locate(where))
                 for value in axis.ends():
                     self._value(name, path, above | {path: value}, where)
+                for value in axis.between():
+                    self._value(name, path, above | {path: value}, where, "Give int: true")
         elif not isinstance(study, Compare):
             for path in study.paths:
                 if not any(path.startswith(f"{other}.") for other in study.paths):
@@ -109,8 +111,15 @@ class Checks:
         if not varied and not isinstance(study, Compare | Promote):
             check_path(path, merge(self.plan.layers(name, None, ())), where)
 
-    def _value(self, name: str, path: str, values: dict[str, Any], where: str) -> None:
-        """One end of an axis, with those that it depends on, and the others at the centre.
+    def _value(
+        self,
+        name: str,
+        path: str,
+        values: dict[str, Any],
+        where: str,
+        remedy: str = "Narrow the space",
+    ) -> None:
+        """One value of an axis, with those that it depends on, and the others at the centre.
 
         A rule between fields may hold only together with values that the other axes will set;
         such a combination is left to the trial, which then fails by itself.
@@ -124,7 +133,7 @@ class Checks:
             if not own and others:
                 return
             bad = fault.found if own else f"{value!r}, with which {fault.path} is {fault.found}"
-            raise ConfigError(self.locate(where), bad, fault.expected, "Narrow the space") from None
+            raise ConfigError(self.locate(where), bad, fault.expected, remedy) from None
 
     def _weights(self, config: TrialConfig, layers: Sequence[Layer]) -> None:
         try:

@@ -60,19 +60,20 @@ class Progression:
     def __init__(self, plan: Plan, facts: Facts, *, record: bool) -> None:
         self.plan, self.facts, self.record = plan, facts, record
         self.studies = {name: StudyState(name, plan.size(name)) for name in plan.order}
+        designs = {name: plan.spec.studies[name] for name in plan.order}  # those asked for
         self.schedules = {
             name: Schedule(self, name)
-            for name, study in plan.spec.studies.items()
+            for name, study in designs.items()
             if getattr(study, "scheduler", None) is not None
         }
         self.races = {
             name: Racing(self, name, study.race)
-            for name, study in plan.spec.studies.items()
+            for name, study in designs.items()
             if study.race is not None
         }
         self.proposers = {
             name: Proposer(self, name)
-            for name, study in plan.spec.studies.items()
+            for name, study in designs.items()
             if isinstance(study, Search)
         }
         self.ensembles = Ensembles(self)

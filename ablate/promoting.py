@@ -76,6 +76,7 @@ def warnings(plan: Plan, name: str) -> list[str]:
         for what, given in ends.items()
         if given is not None
     ]
+    found += _alike(plan, name, study)
     there = leaves(expand(source.trial, f"studies.{study.of}.trial"))
     here = leaves(expand(study.trial, f"studies.{name}.trial"))
     left = [
@@ -89,6 +90,38 @@ def warnings(plan: Plan, name: str) -> list[str]:
             f"{', '.join(left)}; set it in studies.{name}.trial or in the sweep's trial"
         )
     return found
+
+
+def _alike(plan: Plan, name: str, study: Promote) -> list[str]:
+    """Cells that have nothing left of what told them apart."""
+    varied = _varied(plan.spec.studies, study.of)
+    here = leaves(expand(study.trial, f"studies.{name}.trial"))
+    taken = varied if study.take is None else study.take
+    kept = [
+        path
+        for path in varied
+        if any(_within(path, each) or _within(each, path) for each in taken)
+        and not any(_within(path, each) for each in here)
+    ]
+    if not varied or kept or study.count == 1:
+        return []
+    where = f"studies.{name}.trial" + ("" if study.take is None else f" and studies.{name}.take")
+    return [
+        f"{name} promotes cells of {study.of} without anything that {study.of} varies "
+        f"({', '.join(varied)}): they are one trial; see {where}"
+    ]
+
+
+def _varied(studies: Mapping[str, Study], name: str) -> list[str]:
+    """The paths in which the cells of a study differ; none where its variants tell them apart."""
+    study = studies[name]
+    if isinstance(study, Promote):
+        return list(study.take or _varied(studies, study.of))
+    return list(study.paths)
+
+
+def _within(path: str, other: str) -> bool:
+    return path == other or path.startswith(f"{other}.")
 
 
 def _changes(plan: Plan, name: str, study: Promote) -> list[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from reports.stats import paired_difference
 
 if TYPE_CHECKING:
-    from ablate.plan import Cell
+    from ablate.plan import Cell, Plan
     from ablate.progression import Progression, StudyState
 
 
@@ -77,6 +77,17 @@ def standing(
 def _worse(cell: Mapping[int, float], leader: Mapping[int, float], level: float) -> bool:
     found = paired_difference(cell, leader, level=level)
     return found is not None and found.high is not None and found.high < 0
+
+
+def warnings(plan: Plan, name: str) -> list[str]:
+    """A race with too few seeds to end anything."""
+    race, seeds = plan.spec.studies[name].race, len(plan.seeds(name))
+    if race is None or seeds > race.after:
+        return []
+    return [
+        f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; give more "
+        "seeds, or a smaller `after`"
+    ]
 
 
 class Racing:

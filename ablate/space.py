@@ -64,6 +64,14 @@ class Axis(BaseModel):
         assert self.low is not None and self.high is not None
         return [self.number(self.low), self.number(self.high)]
 
+    def between(self) -> list[float]:
+        """A value inside, which is a fraction unless all are whole: what both ends cannot tell."""
+        if self.choice is not None or self.whole:
+            return []
+        assert self.low is not None and self.high is not None
+        inside = self.at(0.618034) if self.step is None else float(self.low + self.step)
+        return [inside] if inside < self.high else []
+
     def samples(self) -> list[Any]:
         """Values by which a condition on this axis is tried: all there are, or many."""
         count = self.levels()

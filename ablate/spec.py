@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from ablate.designs import Seeds, SpecPart, Study, check_seeds
 from ablate.layers import overlay
-from ablate.messages import explain, listed, nearest
+from ablate.messages import explain, listed, nearest, shown
 from ablate.objective_check import check_objectives
 from ablate.promote import check_ranks
 from ablate.recipe_check import check_metrics, check_recipe
@@ -52,7 +52,7 @@ class Spec(SpecPart):
     checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
     """
 
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=NAME, max_length=100)
     title: str = ""
     extends: tuple[str, ...] = ()
     seeds: Seeds = 1
@@ -65,6 +65,18 @@ class Spec(SpecPart):
     report: Recipe = Recipe()
 
     seeds_once = field_validator("seeds")(check_seeds)
+
+    @field_validator("studies", mode="after")
+    @classmethod
+    def named(cls, value: dict[str, Study]) -> dict[str, Study]:
+        """Study names stand in `--cell STUDY/CELL`, in file names and in tables."""
+        for name in value:
+            if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
+                raise ConfigError(
+                    name, f"the study name {shown(name)}",
+                    "1 to 100 characters that can be seen, none of them /", "Rename it",
+                )  # fmt: skip
+        return value
 
     @field_validator("objective")
     @classmethod

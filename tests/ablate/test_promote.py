@@ -276,6 +276,24 @@ def test_a_plan_counts_and_estimates(tmp_path: Path) -> None:
     assert only.order == ("low", "high"), "what it is of comes with it"
 
 
+@pytest.mark.parametrize(
+    ("given", "alike"),
+    [
+        ({"trial": {"optimizer.lr": 0.1}}, True),
+        ({"trial": {"training.epochs": 30}}, False),
+        ({"take": ["loss.alpha"]}, True),
+        ({"take": ["optimizer"]}, False),
+        ({"take": ["optimizer.lr"], "trial": {"optimizer": {"lr": 0.1}}}, True),
+    ],
+    ids=str,
+)
+def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
+    given: dict[str, Any], alike: bool
+) -> None:
+    made = plan({"low": grid(), "high": promote(best=2, **given)})
+    assert alike == any("they are one trial" in text for text in made.warnings())
+
+
 def test_tuning_counts_the_source_too() -> None:
     rows = {"design": "compare", "variants": {
         "tuned": {"around": {"best_of": "high"}}, "plain": {"around": {"best_of": "low"}},

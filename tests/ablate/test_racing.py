@@ -77,6 +77,12 @@ def test_a_race_in_a_sweep_is_the_same_whatever_the_timing(tmp_path: Path) -> No
     assert len(drain(made)) == 2, "two more seeds for the one that is left"
 
 
+def test_a_race_without_seeds_to_save_is_warned_of() -> None:
+    assert not any("races after" in text for text in raced().warnings())
+    few = specs.plan(raced().spec.model_dump(exclude_none=True), seeds=3)
+    assert any("races after 3 of 3 seeds" in text for text in few.warnings())
+
+
 def test_no_race_where_it_makes_no_sense() -> None:
     with pytest.raises(ConfigError, match="scheduler rather than a race"):
         specs.plan(specs.spec(studies__tune__race={"after": 3}))

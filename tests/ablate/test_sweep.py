@@ -291,6 +291,28 @@ def prepared(job: dict[str, Any]) -> dict[str, Any]:
     return job
 
 
+@pytest.mark.parametrize(
+    "design",
+    [
+        {"scheduler": {"name": "asha"}},
+        {"scheduler": {"name": "successive_halving"}},
+        {"round": "asynchronous"},
+    ],
+    ids=str,
+)
+def test_a_study_not_asked_for_is_no_concern_of_the_others(
+    tmp_path: Path, design: dict[str, Any]
+) -> None:
+    """A scheduler, or an asynchronous search, of a study that --study leaves out."""
+    other = {"design": "search", "trials": 3, "space": specs.SPACE, **design}
+    given = specs.spec(studies__other=other)
+    made = dispatch(specs.plan(given, studies=("grid",)), tmp_path)
+    drain(made)
+    assert {row["study"] for row in table(made)} == {"grid"}
+    with pytest.raises(ConfigError, match="--cell: found other, which --study leaves out"):
+        find_cell(made.progression, "other/0000")
+
+
 def test_one_study_runs_with_what_it_is_centred_on(tmp_path: Path) -> None:
     whole = specs.plan()
     part = specs.plan(studies=("parts",))
