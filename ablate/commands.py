@@ -152,7 +152,14 @@ def _show(facts: Ledger, name: str | None) -> None:
         raise ConfigError(
             "TRIAL", repr(name or ""), "a trial id or its beginning", "`ablate ledger ls` helps"
         )
-    trial_id = found[0]["trial_id"]
+    ids = [row["trial_id"] for row in found]
+    if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
+        more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
+        raise ConfigError(
+            "TRIAL", repr(name), f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}",
+            "Give more of its id",
+        )  # fmt: skip
+    trial_id = ids[0]  # of one configuration the first seed
     shown = {**(facts.trial(trial_id) or {}), "evaluations": facts.evaluations(trial_id)}
     print(json.dumps(shown, indent=1, default=str))
 

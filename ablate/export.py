@@ -107,7 +107,7 @@ def export(path: Path, sweep_id: str | None, to: Path | None) -> None:
             found.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
     except OSError as error:
         raise ConfigError(
-            "--to", f"{to}, which cannot be written ({error.strerror})", "a writable file"
+            "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
         ) from error
     if to is not None:
         print(f"{len(found)} rows in {to}")

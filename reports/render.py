@@ -180,7 +180,9 @@ def markdown(table: AnyTable) -> str:
     found = grid(table)
 
     def line(texts: list[str]) -> str:
-        return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+        return (
+            "| " + " | ".join(" ".join(text.split()).replace("|", "\\|") for text in texts) + " |"
+        )
 
     rule = [":--" if i < found.labels else "--:" for i in range(len(found.headers))]
     body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in found.rows]

@@ -16,6 +16,7 @@ from reports.recipe import Table
 from reports.recipe import level_name as named
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
 from reports.tables.data import Comparison, Measured, TableData, TableRow
+from reports.tables.datasets import baselines, data_of
 
 ON, OFF = "✓", "–"
 LEVEL = 0.05
@@ -42,30 +43,37 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     headers = _headers(recipe, cells, coords)
     baseline = _baseline(recipe, coords, order)
     tuned = ((frame.document.get("spec") or {}).get("tuning") or {}).get(recipe.study) or {}
-    base = cells[cells["cell"] == baseline]
+    data = data_of(frame.trials, cells)
+    against = baselines(data, coords, baseline)
     rows: list[TableRow] = []
     for cell in order:
         mine = cells[cells["cell"] == cell]
         measured = {}
+        base = cells[cells["cell"] == against.get(cell)]
         for metric in recipe.metrics:
             values = by_seed(mine, metric)
             interval = stats.reality_check_interval(list(values.values()))
             measured[metric] = Measured(
                 stats.summary(list(values.values())),
                 interval and interval[1],
-                None if cell == baseline else _comparison(metric, values, by_seed(base, metric)),
+                None
+                if against.get(cell) in (cell, None)
+                else _comparison(metric, values, by_seed(base, metric)),
                 _printed(recipe, metric, cell, coords[cell]),
             )
         labels = _labels(recipe, headers, cell, coords[cell])
         seeds = mine["seed"].nunique()
         rows.append(TableRow(
-            cell, labels, measured, run_ids(mine), seeds, gaps(mine), cell == baseline,
+            cell, labels, measured, run_ids(mine), seeds, gaps(mine), cell == against.get(cell),
             tuned.get(cell),
         ))  # fmt: skip
-    rows = _finished(rows, recipe)
+    rows = _finished(rows, recipe, data)
     return TableData(
         recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, headers, tuple(rows),
-        (*_notes(frame, recipe, rows), *fold_notes(cells, recipe.metrics)),
+        (
+            *_data_notes(data, against), *_notes(frame, recipe, rows),
+            *fold_notes(cells, recipe.metrics),
+        ),
     )  # fmt: skip
 
 
@@ -157,19 +165,21 @@ def _printed(
     return None if row is None else table.value(row, column)
 
 
-def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
-    """Rows with corrected p and the best mean of each metric marked."""
+def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> list[TableRow]:
+    """Rows with corrected p, and the best mean of each metric on each data set marked."""
+    alike = [[other for other in rows if data.get(other.cell) == data.get(row.cell)]
+             for row in rows]  # fmt: skip
     measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
     for metric in recipe.metrics:
         told = [found[metric].compared for found in measured]
         p = stats.holm([t.permutation if t else None for t in told])
         p_wilcoxon = stats.holm([t.wilcoxon if t else None for t in told])
-        means = [found[metric].summary for found in measured]
         best_of = min if lower_is_better(metric) else max
-        top = best_of((m.mean for m in means if m), default=None)
         for i, found in enumerate(measured):
             mine, other = found[metric].summary, told[i]
-            best = mine is not None and mine.mean == top and len(rows) > 1
+            means = [row.measured[metric].summary for row in alike[i]]
+            top = best_of((m.mean for m in means if m), default=None)
+            best = mine is not None and mine.mean == top and len(alike[i]) > 1
             corrected = other and replace(other, p=p[i], p_wilcoxon=p_wilcoxon[i])
             found[metric] = replace(found[metric], compared=corrected, best=best)
     return [replace(row, measured=found) for row, found in zip(rows, measured, strict=True)]
@@ -184,7 +194,7 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
         )
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if pairs and max(pairs) > 1:
-        notes += _test_notes(max(pairs), len(rows) - 1)
+        notes += _test_notes(max(pairs), sum(map(_is_compared, rows)))
     elif pairs:
         notes.append(
             "Δ: difference to the baseline row; one seed gives no interval, no effect size and no "
@@ -206,6 +216,24 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
                     value = found.printed.value
                     notes.append(f"Published {value:g} is marked: {found.printed.slip}.")
     notes += [f"Without a result: {gap}." for row in rows for gap in row.gaps]
+    return notes
+
+
+def _is_compared(row: TableRow) -> bool:
+    return any(measured.compared for measured in row.measured.values())
+
+
+def _data_notes(data: Mapping[str, str], against: Mapping[str, str]) -> list[str]:
+    count = len(set(data.values()))
+    if count < 2:
+        return []
+    alone = [cell for cell in data if cell not in against]
+    notes = [
+        f"Rows are on {count} data sets: differences are taken, and the best is marked, within "
+        "each of them."
+    ]
+    if alone:
+        notes.append(f"No baseline on their data set: {', '.join(alone)}.")
     return notes
 
 

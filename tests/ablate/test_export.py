@@ -81,3 +81,25 @@ def test_force_trains_all_of_it_once_more(finished: tuple[Path, str]) -> None:
     assert table(forced) == before
     assert not mark.exists()
     assert drain(dispatch(plan, out)) == []
+
+
+def test_show_wants_one_trial(
+    finished: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = finished
+    trial = table(dispatch(specs.plan(), out))[-1]["trial_id"]
+    for whole in (trial, trial.partition("-")[0]):
+        assert main(["ledger", "show", whole, "--out", str(out)]) == 0
+        assert f'"{trial.partition("-")[0]}-s' in capsys.readouterr().out
+    assert main(["ledger", "show", "%", "--out", str(out)]) == 2
+    assert "the beginning of one trial's id, not of " in capsys.readouterr().err
+
+
+def test_why_a_file_cannot_be_written_is_said(
+    finished: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = finished
+    to = out / "nowhere" / "all.csv"
+    assert main(["ledger", "export", "--out", str(out), "--to", str(to)]) == 2
+    told = capsys.readouterr().err
+    assert "cannot be written" in told and "None" not in told
