@@ -81,8 +81,21 @@ def tunable(method: Method) -> list[tuple[Any, str]]:
     return places
 
 
-@pytest.mark.parametrize("loss", [name for name in LOSSES if name not in FOREIGN])
-@pytest.mark.parametrize("method", METHODS)
+def thirds() -> list[Any]:
+    """Every method with every loss; a third of the pairs, in which each of both stands, are quick:
+    a compilation takes seconds."""
+    ours = [name for name in LOSSES if name not in FOREIGN]
+    return [
+        pytest.param(
+            method, loss, id=f"{method['name']}{i}-{loss}",
+            marks=[pytest.mark.slow] if (i + j) % 3 else [],
+        )
+        for i, method in enumerate(METHODS)
+        for j, loss in enumerate(ours)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "loss"), thirds())
 def test_terms_compile_as_one_graph(method: dict[str, Any], loss: str) -> None:
     network, state = built(method, loss)
     draws = streams.generator(0, "loss")
