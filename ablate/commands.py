@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if outcome.interrupted is not None:
         return 128 + outcome.interrupted
     results = api.finish(chosen, settings, options, outcome)
-    _print_report(results.text, results.paths)
+    _print_report(results.text, results.paths, options.store)
     if not outcome.tracked:
         print(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
@@ -52,12 +52,15 @@ def run(args: argparse.Namespace) -> int:
     return 0 if outcome.finished and outcome.tracked else 1
 
 
-def _print_report(text: str, paths: dict[str, Path]) -> None:
+def _print_report(text: str, paths: dict[str, Path], store: str) -> None:
     if text:
         print(f"\n{text}\n")
     if "page" in paths:
         page = paths["page"]
         print(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
+        # A server is its own interface; a file needs one, on the loopback address by default.
+        served = store.startswith("http")
+        print(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
 
 
 def ending(outcome: Outcome, out: Path) -> str:
@@ -241,7 +244,7 @@ def report(args: argparse.Namespace) -> int:
         known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in sweeps) or "none"
         raise ConfigError("sweep", repr(args.sweep), f"one of: {known}", "Choose one of those")
     paths, text = compile_report(options.store, chosen[0]["sweep_id"], options.folder)
-    _print_report(text, paths)
+    _print_report(text, paths, options.store)
     return 0
 
 

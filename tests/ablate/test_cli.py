@@ -14,7 +14,7 @@ import pytest
 import ablate
 from ablate import api, doctor, engine
 from ablate.cli import main, seconds, seed_option, settings
-from ablate.commands import ending
+from ablate.commands import _print_report, ending
 from ablate.engine import Outcome, Settings
 from ablate.foreground import run_cell
 from ablate.preview import preview
@@ -206,6 +206,21 @@ def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
     text = ending(outcome, tmp_path)
     assert "TrialFailure: metric: the loss is not finite" in text and "--retry-failed" in text
     assert text.endswith("Go on with:\n  the same call")
+
+
+@pytest.mark.parametrize(
+    ("store", "line"),
+    [
+        ("sqlite:////o/mlflow.db", "MLflow: mlflow ui --backend-store-uri sqlite:////o/mlflow.db"),
+        ("http://127.0.0.1:5000", "MLflow: http://127.0.0.1:5000"),
+    ],
+)
+def test_the_end_says_where_the_report_and_mlflow_are(
+    capsys: pytest.CaptureFixture[str], store: str, line: str
+) -> None:
+    _print_report("a table", {"page": Path("o/report.html")}, store)
+    said = capsys.readouterr().out.splitlines()
+    assert "a table" in said and "report: o/report.html" in said and line in said
 
 
 def test_running_counts_what_is_at_work(tmp_path: Path) -> None:
