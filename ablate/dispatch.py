@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,7 +65,7 @@ class Dispatch:
 
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
-        self._queue: deque[str] = deque()
+        self._queue: OrderedDict[str, None] = OrderedDict()  # asked of far more than read
         self._waiting: dict[str, float] = {}
         self._retried: set[str] = set()
         self._began: dict[str, float] = {}
@@ -91,10 +91,10 @@ class Dispatch:
         now = time.monotonic()
         for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
             del self._waiting[trial_id]
-            self._queue.append(trial_id)
+            self._queue[trial_id] = None
         while True:
             while self._queue:
-                job = self._claim(self._queue.popleft())
+                job = self._claim(self._queue.popitem(last=False)[0])
                 if job is not None:
                     return job
             fresh = self.progression.demand()
@@ -177,7 +177,7 @@ class Dispatch:
         """
         if trial_id not in self._queue:
             return None
-        self._queue.remove(trial_id)
+        del self._queue[trial_id]
         job = self._claim(trial_id)
         if job is None and trial_id in self._waiting:
             raise ConfigError(
@@ -282,8 +282,13 @@ class Dispatch:
                 continue
             if self.progression.until(cell) == WAIT:
                 continue
-            (ahead if first else self._queue).append(trial_id)
-        self._queue.extendleft(reversed(dict.fromkeys(ahead)))
+            if first:
+                ahead.append(trial_id)
+            else:
+                self._queue[trial_id] = None
+        for trial_id in reversed(ahead):
+            self._queue[trial_id] = None
+            self._queue.move_to_end(trial_id, last=False)
 
     def _fail(self, cell: Cell) -> None:
         """A configuration that cannot be is a fact too."""

@@ -44,7 +44,7 @@ class Facts:
         self.ledger, self.evaluator = ledger, evaluator
         self.retry_failed, self.force = retry_failed, force
         self._known: dict[str, Fact] = {}
-        self._values: dict[tuple[str, str], tuple[float, ...]] = {}
+        self._values: dict[str, dict[str, tuple[float, ...]]] = {}  # trial → metric
         self.version = 0  # changes whenever something known does
 
     def __getitem__(self, trial_id: str) -> Fact:
@@ -57,21 +57,20 @@ class Facts:
 
     def values(self, trial_id: str, metric: str) -> tuple[float, ...]:
         """A metric at each whole epoch from the first on, until one lacks it."""
-        key = (trial_id, metric)
-        if key not in self._values:
+        values = self._values.setdefault(trial_id, {})
+        if metric not in values:
             found: list[float] = []
             for row in self.ledger.epochs(trial_id):
                 value = row["metrics"].get(metric)
                 if row["epoch"] != len(found) + 1 or value is None:
                     break
                 found.append(value)
-            self._values[key] = tuple(found)
-        return self._values[key]
+            values[metric] = tuple(found)
+        return values[metric]
 
     def refresh(self, trial_id: str) -> None:
         self.version += 1
-        for key in [key for key in self._values if key[0] == trial_id]:
-            del self._values[key]
+        self._values.pop(trial_id, None)
         row = self.ledger.trial(trial_id)
         evaluations = self.ledger.evaluations(trial_id, self.evaluator) if row else {}
         self._known[trial_id] = Fact(row["status"] if row else None, evaluations)

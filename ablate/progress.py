@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SNAPSHOT_SECONDS = 0.5
+SNAPSHOT_SHARE = 0.02  # of the driver's time: a snapshot looks at every cell
 LINE_SECONDS = 30.0
 
 
@@ -114,7 +115,8 @@ class Board:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
         self._rows: list[StudyRow] = rows(dispatch, parallel)
-        self._taken = self._told = time.monotonic()
+        self._told = time.monotonic()
+        self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
         self._live: Live | None = None
         if self.stream.isatty():
@@ -132,10 +134,11 @@ class Board:
     def tick(self) -> None:
         """Called by the driver's loop, often; does something at most twice a second."""
         now = time.monotonic()
-        if now - self._taken < SNAPSHOT_SECONDS:
+        if now < self._next:
             return
-        self._taken = now
         self._rows = rows(self.dispatch, self.parallel)
+        took = time.monotonic() - now
+        self._next = now + max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE)
         ended = [row for row in self._rows if row.ended and row.study not in self._ended]
         self._ended |= {row.study for row in ended}
         if now - self._told >= LINE_SECONDS:

@@ -28,14 +28,16 @@ from ablate.scheduling import STOP, Decision
 class StudyState:
     """How far one study is.
 
-    complete: nothing of it remains to be done. blocked: why it can go no further. short: it has
-        fewer cells than planned, as `blocked` says, and is complete with those.
+    awaited: a cell that was not settled when last looked at. complete: nothing of it remains to
+        be done. blocked: why it can go no further. short: it has fewer cells than planned, as
+        `blocked` says, and is complete with those.
     """
 
     name: str
     size: int
     cells: list[Cell] = field(default_factory=list)
     listed: set[int] = field(default_factory=set)
+    awaited: Cell | None = None
     complete: bool = False
     blocked: str | None = None
     short: bool = False
@@ -92,8 +94,16 @@ class Progression:
             while found := proposer.ready() if proposer else self._fixed(state):
                 fresh += found
             listed = len(state.cells) == state.size or state.short
-            state.complete = listed and all(map(self.settled, state.cells))
+            state.complete = listed and not self._awaits(state)
         return fresh
+
+    def _awaits(self, state: StudyState) -> bool:
+        """Whether any cell is left to do. Asked after every trial: one that is left answers for
+        all, and the last of them is left for longest."""
+        if state.awaited is None or self.settled(state.awaited):
+            left = (cell for cell in reversed(state.cells) if not self.settled(cell))
+            state.awaited = next(left, None)
+        return state.awaited is not None
 
     def settled(self, cell: Cell) -> bool:
         """Whether nothing remains to be done for a cell: done, failed, or stopped."""
