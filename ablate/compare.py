@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ablate.layers import Layer, leaves, merge
+from ablate.layers import Layer, merge
 from ablate.levels import cell_name
 from ablate.messages import listed, nearest
+from ablate.nested import leaves
 from ablate.study import MAX_CELLS, Arm, Around, Point, SpecPart, StudyBase
 from trainables.errors import ConfigError
 

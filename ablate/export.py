@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.ledger import Ledger
+from ablate.nested import leaves
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,17 +24,6 @@ FACTS = (
     "seconds", "export",
 )  # fmt: skip
 WRITERS = (".csv", ".jsonl", ".parquet")
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"a": {"b": 1}} → {"a.b": 1}; lists stay values."""
-    found: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def table(ledger: Ledger, sweep_id: str | None) -> pd.DataFrame:
@@ -69,8 +59,10 @@ def _row(ledger: Ledger, trial: Mapping[str, Any], place: Mapping[str, Any]) -> 
     for split, metrics in ledger.evaluations(trial["trial_id"]).items():
         row |= {f"{split}/{name}": value for name, value in metrics.items()}
     for kind in ("config", "provenance"):
-        of_kind = flat(trial.get(kind) or {})
-        row |= {f"{kind}/{name}": _scalar(value) for name, value in of_kind.items()}
+        of_kind = leaves(trial.get(kind) or {})
+        # An empty mapping is no column: other trials may have some below it.
+        told = {name: value for name, value in of_kind.items() if value != {}}
+        row |= {f"{kind}/{name}": _scalar(value) for name, value in told.items()}
     return row
 
 

@@ -102,17 +102,6 @@ def has(values: Mapping[str, Any], path: str) -> bool:
     return True
 
 
-def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Nested mapping → `{"optimizer.lr": 0.1, …}`."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            found |= leaves(value, f"{above}{key}.")
-        else:
-            found[f"{above}{key}"] = value
-    return found
-
-
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:

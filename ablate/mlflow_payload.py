@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ablate.nested import leaves
+
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
@@ -22,15 +24,11 @@ def compact(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Nested config → `("optimizer.lr", "0.1")`, …; lists as JSON, cut at MLflow's limit."""
-    for key, value in config.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{name}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value)
-            yield name, text[:PARAM_LIMIT]
+    for name, value in leaves(config).items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield name, text[:PARAM_LIMIT]
 
 
 def in_pieces(name: str, text: str) -> dict[str, str]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ablate.designs import Compare, Promote, Search, Study
-from ablate.layers import expand, has, leaves, lookup, merge
+from ablate.layers import expand, has, lookup, merge
 from ablate.messages import shown
+from ablate.nested import leaves
 from ablate.promote import cells
 
 if TYPE_CHECKING:

@@ -15,9 +15,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -50,12 +48,6 @@ class Around(SpecPart):
     by: str | None = None
     take: tuple[str, ...] | None = None
     rank: int = Field(1, ge=1)
-
-    @model_serializer(mode="wrap")
-    def as_before(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Unused, `rank` is no part of a sweep's identity: it came after the first sweeps."""
-        found: dict[str, Any] = whole(self)
-        return {k: v for k, v in found.items() if k != "rank" or v != 1}
 
     def filled(self, arm: Arm) -> Around:
         """`best_of: tune_{method}` with the names of a combination's levels."""

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ablate.plan import Plan
 
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
-LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
+LATER = ("by", "cross", "folds", "objectives", "population", "race", "rank", "scheduler", "when")
+UNUSED = {"rank": 1}  # of those that are not unused when empty
 
 
 def canonical_hash(content: object) -> str:
@@ -27,7 +28,7 @@ def sweep_id(plan: Plan) -> str:
     """Two sweeps are the same in all but titles, seeds, what is read of a trial, and the report."""
     studies = {}
     for name, study in plan.spec.studies.items():
-        dump = _settled(study.model_dump(mode="json", by_alias=True))
+        dump = settled(study.model_dump(mode="json", by_alias=True))
         studies[name] = {
             k: v for k, v in dump.items()
             if k not in ("title", "seeds", "evaluate", "metrics")
@@ -55,7 +56,7 @@ def study_key(plan: Plan, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
     study = plan.spec.studies[name]
     assert isinstance(study, Search)
     config = plan.resolved(name, None, taken)
-    space = {path: _settled(axis.model_dump(mode="json")) for path, axis in study.space.items()}
+    space = {path: settled(axis.model_dump(mode="json")) for path, axis in study.space.items()}
     content: dict[str, Any] = {
         "base": identity.config_hash(config, plan.fingerprint(config)),
         "space": space,
@@ -74,12 +75,12 @@ def study_key(plan: Plan, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
     return canonical_hash(content)[:16]
 
 
-def _settled(dump: Any) -> Any:
+def settled(dump: Any) -> Any:
     """Without options that came later and are not used: they leave a sweep what it was."""
     if isinstance(dump, dict):
         return {
-            key: _settled(value)
+            key: settled(value)
             for key, value in dump.items()
-            if key not in LATER or value not in (None, {}, [])
+            if key not in LATER or value not in (None, {}, [], UNUSED.get(key))
         }
-    return [_settled(value) for value in dump] if isinstance(dump, list) else dump
+    return [settled(value) for value in dump] if isinstance(dump, list) else dump

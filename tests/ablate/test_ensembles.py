@@ -14,23 +14,22 @@ from ablate.engine import Settings, run_plan
 from ablate.ledger import Ledger
 from ablate.mlflow_payload import final_metrics
 from ablate.owner import Owner
-from ablate.plan import Overrides, Plan
 from ablate.preview import preview
 from ablate.progress import rows as progress_rows
 from ablate.resources import Request
-from ablate.spec import read_spec
 from tests.ablate import specs, synthetic
+from tests.ablate.real_sweeps import real
 from tests.ablate.test_sweep import dispatch, drain, table
 from tests.trainables import core_trials
 from trainables.attempt import Attempt
 from trainables.config import TrialConfig
 from trainables.core import Trainer
-from trainables.data import fingerprint
 from trainables.ensemble import Member, evaluate_ensemble
 from trainables.errors import ConfigError
 from trainables.job import runtime_of
 
 ASKED = ["val", "test", "ensemble"]
+FOLDED = {"folds": 2, "evaluate": ASKED}
 GRID: dict[str, Any] = {"design": "grid", "grid": {"method.alpha": [0, 1]}}
 TUNE = specs.SPEC["studies"]["tune"]
 
@@ -46,24 +45,11 @@ def of(made: Dispatch, study: str = "grid") -> list[dict[str, Any]]:
     return [row for row in table(made) if row["study"] == study]
 
 
-def real(folder: Path, metrics: list[str] | None = None) -> Dispatch:
-    trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
-    study = {
-        "design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, "folds": 2, "evaluate": ASKED,
-        "metrics": metrics or [],
-    }  # fmt: skip
-    given = {"name": "real", "trial": trial, "studies": {"rates": study}}
-    plan = Plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
-    made = dispatch(plan, folder)
-    made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.core:run_job")
-    return made
-
-
 def test_a_real_sweep_its_resumption_and_a_metric_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core_trials.draw(tmp_path / "images")
-    made = real(tmp_path)
+    made = real(tmp_path, **FOLDED)
     order = drain(made)
     assert sorted(entry.split()[1] for entry in order) == ["ensemble"] * 2 + ["train"] * 4
     rows = of(made, "rates")
@@ -81,16 +67,19 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
     assert told["final/ensemble/map_at_r"] == rows[0]["ensemble/map_at_r"]
 
     monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
-    assert real(tmp_path).exhausted
-    more = real(tmp_path, ["density"])
+    assert real(tmp_path, **FOLDED).exhausted
+    more = real(tmp_path, **FOLDED, metrics=["density"])
     modes = [entry.split()[1] for entry in drain(more)]
     assert modes.count("ensemble") == 2 and modes.count("train") == 0 and more.trained == 0
     assert all("ensemble/density" in row for row in of(more, "rates") if row["fold"] == 0)
-    assert real(tmp_path).exhausted and real(tmp_path, ["density"]).exhausted
+    assert (
+        real(tmp_path, **FOLDED).exhausted
+        and real(tmp_path, **FOLDED, metrics=["density"]).exhausted
+    )
 
     gone = tmp_path / "trials" / rows[3]["trial_id"] / "best.safetensors"
     gone.unlink()
-    lacking = real(tmp_path, ["density", "spectrum"])
+    lacking = real(tmp_path, **FOLDED, metrics=["density", "spectrum"])
     drain(lacking)
     assert "is gone; --force" in lacking.lost[rows[2]["trial_id"]]
     assert "ensemble/spectrum" in of(lacking, "rates")[0], "the other cell's is there"

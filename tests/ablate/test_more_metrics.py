@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ablate.api import result_rows
-from ablate.dispatch import Dispatch
 from ablate.ledger import Ledger
 from ablate.mlflow_payload import checksum, final_metrics
 from ablate.owner import Owner
-from ablate.plan import Overrides, Plan
-from ablate.spec import read_spec
 from tests.ablate import specs
+from tests.ablate.real_sweeps import real
 from tests.ablate.test_ledger import FINAL
 from tests.ablate.test_sweep import dispatch, drain, table
 from tests.trainables import core_trials
 from trainables.core import Trainer
-from trainables.data import fingerprint
 from trainables.evaluation import EVALUATOR
 
+READ = {"evaluate": ["val", "test"]}
 STRUCTURE = ("density", "spectrum", "uniformity", "concentration")
-
-
-def real(folder: Path, metrics: list[str]) -> Dispatch:
-    """A study of real trials on drawn images, two cells of one seed."""
-    trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
-    study = {
-        "design": "grid",
-        "grid": {"optimizer.lr": [1e-3, 1e-4]},
-        "evaluate": ["val", "test"],
-        "metrics": metrics,
-    }
-    given = {"name": "real", "trial": trial, "studies": {"rates": study}}
-    plan = Plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
-    made = dispatch(plan, folder)
-    made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.core:run_job")
-    return made
 
 
 def test_a_real_sweep_gets_a_metric_without_a_training_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core_trials.draw(tmp_path / "images")
-    first = real(tmp_path, ["density"])
+    first = real(tmp_path, **READ, metrics=["density"])
     drain(first)
     before = table(first)
     assert {row["status"] for row in before} == {"done"}
@@ -55,7 +36,7 @@ def test_a_real_sweep_gets_a_metric_without_a_training_step(
     assert "test/spectrum" not in before[0]
 
     monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
-    second = real(tmp_path, [*STRUCTURE])
+    second = real(tmp_path, **READ, metrics=[*STRUCTURE])
     assert second.sweep_id == first.sweep_id
     order = drain(second)
     assert [entry.split()[1] for entry in order] == ["evaluate", "evaluate"]
@@ -65,14 +46,14 @@ def test_a_real_sweep_gets_a_metric_without_a_training_step(
         assert {key: new[key] for key in old} == old
         added = {key for key in new if key not in old}
         assert added == {f"{s}/{m}" for s in ("val", "test") for m in STRUCTURE[1:]}
-    assert real(tmp_path, ["spectrum"]).exhausted
-    assert real(tmp_path, []).exhausted
+    assert real(tmp_path, **READ, metrics=["spectrum"]).exhausted
+    assert real(tmp_path, **READ, metrics=[]).exhausted
 
 
 def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> None:
     core_trials.draw(tmp_path / "images")
-    drain(real(tmp_path, []))
-    made = real(tmp_path, ["uniformity"])
+    drain(real(tmp_path, **READ, metrics=[]))
+    made = real(tmp_path, **READ, metrics=["uniformity"])
     trial_id = table(made)[0]["trial_id"]
     trial = made.ledger.trial(trial_id)
     assert trial is not None

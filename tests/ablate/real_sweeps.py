@@ -1,0 +1,25 @@
+"""A sweep of real trials on drawn images, small enough for a test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ablate.dispatch import Dispatch
+from ablate.plan import Overrides, Plan
+from ablate.spec import read_spec
+from tests.ablate.test_sweep import dispatch
+from tests.trainables import core_trials
+from trainables.data import fingerprint
+
+
+def real(folder: Path, **study: Any) -> Dispatch:
+    """A study of two rates at one seed, two epochs each, of the images in `folder`/images."""
+    trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
+    rates = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, **study}
+    given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
+    plan = Plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
+    made = dispatch(plan, folder)
+    made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.core:run_job")
+    return made
