@@ -139,6 +139,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
         force=options.force,
         tracking_uri=options.store if options.track else None,
         checkpoint_seconds=options.checkpoint_seconds,
+        reads_data=options.runner == RUNNER,
         provenance={**provenance(), "study_order": list(plan.spec.studies)},
     )
     return plan, settings

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from ablate.exclusion import Rule, check_rules, excluded
 from ablate.layers import Layer, merge
 from ablate.levels import cell_name
 from ablate.messages import listed, nearest
@@ -38,6 +39,8 @@ class Compare(StudyBase):
         before all its `trial`s, each in the order of the factors.
     around: a combination may have a study of its own: `best_of: tune_{method}_{loss}`, filled in
         with the names of its levels.
+    exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them match:
+        a method that has no reading for a loss, say. "variant" is the factor of `variants`.
     """
 
     design: Literal["compare"]
@@ -45,6 +48,7 @@ class Compare(StudyBase):
     cross: dict[str, Annotated[dict[str, Variant], Field(min_length=1)]] = Field(
         default_factory=dict
     )
+    exclude: tuple[Rule, ...] = ()
 
     @model_validator(mode="after")
     def some(self) -> Compare:
@@ -55,15 +59,28 @@ class Compare(StudyBase):
                 f"cross.{VARIANT}", "a factor of that name", "another name",
                 "List them under `variants`",
             )  # fmt: skip
+        self._check_exclude()
         cells = math.prod(len(levels) for levels in self.factors().values())
         if cells > MAX_CELLS:
             raise ValueError(f"at most {MAX_CELLS} cells, not {cells}")
+        if not self.listed:
+            raise ConfigError(
+                "exclude", "rules that leave no combination", "at least one", "Remove a rule"
+            )
         self._check_templates()
         return self
 
     def factors(self) -> dict[str, dict[str, Variant]]:
         """The variants as a factor, if there are any, then the crossed ones."""
         return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
+
+    def _check_exclude(self) -> None:
+        if self.exclude and len(self.factors()) < 2:
+            raise ConfigError(
+                "exclude", "rules for one factor", "at least two factors to combine",
+                "Remove the level itself",
+            )  # fmt: skip
+        check_rules(self.exclude, self.factors(), "cross")
 
     def _check_templates(self) -> None:
         names = list(self.factors())
@@ -79,6 +96,8 @@ class Compare(StudyBase):
         factors = self.factors()
         found = []
         for levels in itertools.product(*factors.values()):
+            if excluded(levels, self.exclude, factors):
+                continue
             arm = tuple(zip(factors, levels, strict=True))
             coords = dict(arm)
             name = levels[0] if len(levels) == 1 else cell_name(coords)

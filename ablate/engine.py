@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from ablate.data_check import check_data
 from ablate.dispatch import Dispatch, JobSettings
 from ablate.facts import Facts
 from ablate.ledger import Ledger
@@ -47,7 +48,8 @@ class Settings:
     """How a plan is run. None of it is part of a trial's identity.
 
     budget: seconds after which no new trial starts. evaluator: name of the evaluation code
-    whose results count; None: any. tracking_uri None: no MLflow.
+    whose results count; None: any. tracking_uri None: no MLflow. reads_data: whether the runner
+    reads the data that trials name, which is then looked at before the first of them.
     """
 
     out: Path
@@ -61,6 +63,7 @@ class Settings:
     force: bool = False
     tracking_uri: str | None = None
     checkpoint_seconds: float = 10.0
+    reads_data: bool = False
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -109,7 +112,8 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """Run everything of a plan that the ledger lacks.
 
     Raises:
-        ConfigError: the ledger is none, or the cluster is too small.
+        ConfigError: the ledger is none, the data cannot be read or divided, or the cluster is too
+            small.
         LedgerError: the ledger cannot be written; everything recorded is kept.
     """
     owner = Owner.me()
@@ -117,23 +121,26 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     with Ledger(settings.ledger) as ledger:
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
+        dispatch = Dispatch(
+            Progression(
+                plan,
+                Facts(
+                    ledger, settings.evaluator,
+                    retry_failed=settings.retry_failed, force=settings.force,
+                ),
+                record=True,
+            ),
+            ledger, owner, plan.sweep_id, settings.jobs(plan),
+            deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
+        )  # fmt: skip
+        if settings.reads_data and not dispatch.exhausted:
+            check_data(plan, dispatch.progression, settings.cache)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
         status, tracked = "FAILED", True
         try:
-            dispatch = Dispatch(
-                Progression(
-                    plan,
-                    Facts(
-                        ledger, settings.evaluator,
-                        retry_failed=settings.retry_failed, force=settings.force,
-                    ),
-                    record=True,
-                ),
-                ledger, owner, plan.sweep_id, settings.jobs(plan),
-                notify=tracker.notify if tracker else lambda _: None,
-                deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
-            )  # fmt: skip
+            if tracker is not None:
+                dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
                 interrupted = _fit(plan, settings, dispatch, owner, tracker)
             outcome = _outcome(plan, dispatch, interrupted)

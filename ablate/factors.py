@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate import fractions
+from ablate.exclusion import Rule, check_rules, excluded
 from ablate.levels import canonical, cell_name
 from ablate.messages import LISTED, NAMED, listed, nearest, shown
 from ablate.scheduling import Scheduler
@@ -150,13 +151,12 @@ class Factorial(StudyBase):
         default_factory=dict
     )
     resolution: Literal[3, 4, 5] | None = None
-    exclude: tuple[Annotated[dict[str, Any], Field(min_length=1)], ...] = ()
+    exclude: tuple[Rule, ...] = ()
 
     @model_validator(mode="after")
     def possible(self) -> Factorial:
         check_factors(self.factors, "factors", least=2)
-        for i, rule in enumerate(self.exclude):
-            self._check_rule(f"exclude.{i}", rule)
+        check_rules(self.exclude, self.factors, "factors")
         if self.fraction != "fractional" and (self.generators or self.resolution is not None):
             given = "generators" if self.generators else "resolution"
             raise ConfigError(
@@ -168,22 +168,6 @@ class Factorial(StudyBase):
         else:
             self._check_fraction()
         return self
-
-    def _check_rule(self, place: str, rule: dict[str, Any]) -> None:
-        for factor, wanted in rule.items():
-            if factor not in self.factors:
-                raise ConfigError(
-                    f"{place}.{factor}", f"the unknown factor {factor!r}",
-                    f"one of {listed(self.factors)}", nearest(factor, self.factors),
-                )  # fmt: skip
-            known = [canonical(level) for level in self.factors[factor]]
-            for level in _wanted(wanted, known):
-                if canonical(level) not in known:
-                    raise ConfigError(
-                        f"{place}.{factor}", shown(level),
-                        f"a level of {factor}: {listed(map(shown, self.factors[factor]))}",
-                        "Name a level as it is written in `factors`",
-                    )  # fmt: skip
 
     def _check_full(self) -> None:
         total = math.prod(len(levels) for levels in self.factors.values())
@@ -217,7 +201,7 @@ class Factorial(StudyBase):
             self._check_generators()
         _bounded(len(self.runs()))
         for levels in self._all():
-            if self._excluded(levels):
+            if excluded(levels, self.exclude, self.factors):
                 run = cell_name(dict(zip(self.factors, levels, strict=True)))
                 raise ConfigError(
                     "exclude", f"the run {run} excluded", "fractions that keep all their runs",
@@ -290,19 +274,8 @@ class Factorial(StudyBase):
             for run in self.runs():
                 yield tuple(levels[i] for levels, i in zip(known, run, strict=True))
 
-    def _excluded(self, levels: Sequence[Any]) -> bool:
-        names = list(self.factors)
-        return any(
-            all(
-                canonical(levels[names.index(factor)])
-                in map(canonical, _wanted(wanted, list(map(canonical, self.factors[factor]))))
-                for factor, wanted in rule.items()
-            )
-            for rule in self.exclude
-        )
-
     def _kept(self) -> Iterator[tuple[Any, ...]]:
-        return (levels for levels in self._all() if not self._excluded(levels))
+        return (v for v in self._all() if not excluded(v, self.exclude, self.factors))
 
     def points(self) -> list[Point]:
         found = []
@@ -320,9 +293,3 @@ class Factorial(StudyBase):
             return [f"all combinations of {count} factors"]
         dropped, found = len(self._words()), fractions.resolution(count, self._words())
         return [f"2^({count}-{dropped}) of resolution {found}, {self._relation()}"]
-
-
-def _wanted(wanted: Any, known: Sequence[str]) -> list[Any]:
-    """A rule's levels: one, or a list of them; a level may be a list itself."""
-    whole = canonical(wanted) in known or not isinstance(wanted, list | tuple)
-    return [wanted] if whole else list(wanted)

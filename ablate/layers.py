@@ -20,6 +20,7 @@ from trainables.registry import FromRegistry
 
 Locate = Callable[[str], str]  # dotted place in the spec → the same with file and line
 
+MISFIT = "values that do not fit together"  # each of which is fine
 NAMED = frozenset(
     name
     for name, info in TrialConfig.model_fields.items()
@@ -122,9 +123,7 @@ def resolve(layers: Sequence[Layer], locate: Locate) -> TrialConfig:
         path, fault = explain(error, TrialConfig, merged)
         if not path:  # a rule between parts, each of which is fine
             place = locate(_breaking(layers, fault.expected))
-            raise ConfigError(
-                place, "values that do not fit together", fault.expected, fault.remedy
-            ) from None
+            raise ConfigError(place, MISFIT, fault.expected, fault.remedy) from None
         place = locate(origin(layers, ".".join(path), fault.path))
         raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate import branches, promoting
 from ablate.designs import Around, Compare, Point, Promote, Search
-from ablate.layers import Layer, check_path, has, merge, origin, resolve
+from ablate.layers import MISFIT, Layer, check_path, has, merge, origin, resolve
 from trainables.config import BackboneConfig, TrialConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import PER_EPOCH
@@ -65,7 +65,17 @@ class Checks:
             check_path(path, merged, f"--set {path}")
         for around in self.spec.studies[name].needs(point.arm if point else ()):
             self._taken(name, point, around, merged)
-        self._trial(base, f"studies.{name}")
+        try:
+            self._trial(base, f"studies.{name}")
+        except ConfigError as error:
+            if point is None or len(point.arm) < 2 or error.found != MISFIT:
+                raise
+            rule = ", ".join(f"{factor}: {level}" for factor, level in point.arm)
+            raise ConfigError(
+                error.path, error.found, error.expected,
+                f"{error.remedy or 'Change one of them'}; or leave the combination out, with "
+                f"`exclude: [{{{rule}}}]` in studies.{name}",
+            ) from None  # fmt: skip
 
     def _trial(self, layers: Sequence[Layer], place: str) -> None:
         """That a trial of these layers can be, as far as can be told before it runs."""

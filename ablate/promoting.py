@@ -77,6 +77,11 @@ def warnings(plan: Plan, name: str) -> list[str]:
         for what, given in ends.items()
         if given is not None
     ]
+    if source.folds is not None and study.folds is None:
+        found.append(
+            f"{name} promotes cells of {study.of}, whose {source.folds} folds it does without: its "
+            f"validation classes are others; give it `folds: {source.folds}`"
+        )
     found += _alike(plan, name, study)
     there = leaves(expand(source.trial, f"studies.{study.of}.trial"))
     here = leaves(expand(study.trial, f"studies.{name}.trial"))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ablate.designs import Search
+from ablate.designs import Compare, Search
 from ablate.layers import Layer, expand, merge
 from trainables import identity
 
@@ -29,6 +29,8 @@ def sweep_id(plan: Plan) -> str:
     studies = {}
     for name, study in plan.spec.studies.items():
         dump = settled(study.model_dump(mode="json", by_alias=True))
+        if isinstance(study, Compare) and not study.exclude:
+            del dump["exclude"]  # a factorial had it from the beginning
         studies[name] = {
             k: v for k, v in dump.items()
             if k not in ("title", "seeds", "evaluate", "metrics")

@@ -134,7 +134,7 @@ def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def broken(*args: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine, "Progression", broken)
+    monkeypatch.setattr(engine, "_outcome", broken)
     with pytest.raises(KeyboardInterrupt):
         engine.run_plan(specs.plan(), settings_)
     assert replica.status == "KILLED"

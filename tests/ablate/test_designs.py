@@ -237,6 +237,34 @@ def test_variants_are_a_factor_beside_the_crossed_ones() -> None:
     assert list(study.listed[0].coords) == ["variant", "method", "loss", "data"]
 
 
+def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
+    rules = [{"method": "ddml", "loss": "pa"}, {"loss": "ns", "data": ["emoji"]}]
+    made = plan(rows=CROSS | {"exclude": rules})
+    study = made.spec.studies["rows"]
+    found = [tuple(point.coords.values()) for point in study.listed]
+    assert found == [
+        ("plain", "ns", "typefaces"), ("plain", "pa", "typefaces"), ("plain", "pa", "emoji"),
+        ("ddml", "ns", "typefaces"),
+    ]  # fmt: skip
+    assert made.size("rows") == 4 * len(made.seeds("rows"))
+    assert study.listed[0].cell == "method=plain,loss=ns,data=typefaces"
+    assert plan(rows=CROSS | {"exclude": []}).sweep_id == plan(rows=CROSS).sweep_id
+    assert made.sweep_id != plan(rows=CROSS).sweep_id
+
+
+def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
+    rows = {
+        "design": "compare", "around": {"best_of": "tune_{loss}"}, "exclude": [{"loss": "ms"}],
+        "variants": {"plain": {}, "wide": {"trial": {"embedding.dim": 512}}},
+        "cross": {"loss": {"normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
+                           "ms": {"trial": {"loss": {"name": "multi_similarity"}}}}},
+    }  # fmt: skip
+    made = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6))
+    assert made.tuning() == {
+        "rows": {"variant=plain,loss=normsoftmax": 12, "variant=wide,loss=normsoftmax": 12}
+    }
+
+
 def search(loss: str, trials: int) -> dict[str, Any]:
     return {"design": "search", "trials": trials, "seeds": 2, "trial": {"loss": {"name": loss}},
             "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}}  # fmt: skip
@@ -323,6 +351,14 @@ LEVELS = {"A": [1, 2], "B": [1, 2], "C": [1, 2]}
          ["s.around", "{l}", "one of m"]),
         ({"design": "compare", "around": {"best_of": "t_{m}"}, "cross": {"m": {"a": {}}}},
          ["s.around.best_of", "'t_a'"]),
+        (CROSS | {"exclude": [{"method": "dml"}]},
+         ["s.exclude.0.method", 'found "dml"', 'a level of method: "plain", "ddml"', "`cross`"]),
+        (CROSS | {"exclude": [{"size": 3}]},
+         ["s.exclude.0.size", "'size'", "one of method, loss, data"]),
+        (CROSS | {"exclude": [{"loss": ["ns", "pa"]}]}, ["s.exclude", "no combination"]),
+        (CROSS | {"exclude": [{}]}, ["s.exclude.0"]),
+        ({"design": "compare", "variants": {"a": {}, "b": {}}, "exclude": [{"variant": "a"}]},
+         ["s.exclude", "one factor", "Remove the level"]),
         ({"design": "one_factor", "factors": {}}, ["s.factors"]),
         ({"design": "leave_one_out", "components": {"a": {}}}, ["s.components.a"]),
     ],

@@ -39,7 +39,8 @@ MORE: dict[str, Any] = {
               "grid": {"method.beta": [0.1, 1]}},
     "crossed": {"design": "compare", "around": {"best_of": "{centre}"}, "cross": {
         "centre": {"tune": {}, "one": {}},
-        "loss": {"ns": {"trial": {"loss": {"name": "normsoftmax"}}}, "pa": {}}}},
+        "loss": {"ns": {"trial": {"loss": {"name": "normsoftmax"}}}, "pa": {}}},
+        "exclude": [{"centre": "one", "loss": ["pa"]}]},
 }  # fmt: skip
 MADE = specs.spec()
 MADE["studies"] |= MORE

@@ -295,6 +295,14 @@ def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
     assert alike == any("they are one trial" in text for text in made.warnings())
 
 
+def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> None:
+    folded = {**grid(), "folds": 3}
+    without = plan({"low": folded, "high": promote(best=2)}).warnings()
+    assert any("whose 3 folds it does without" in text for text in without)
+    whole = plan({"low": folded, "high": promote(best=2, folds=3)}).warnings()
+    assert not any("folds" in text for text in whole)
+
+
 def test_tuning_counts_the_source_too() -> None:
     rows = {"design": "compare", "variants": {
         "tuned": {"around": {"best_of": "high"}}, "plain": {"around": {"best_of": "low"}},

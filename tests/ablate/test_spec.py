@@ -93,7 +93,8 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"studies__grid": {"design": "compare", "cross": {
         "method": {"nir": {"trial": {"method": {"name": "nir"}}}},
         "loss": {"ms": {"trial": {"loss": {"name": "multi_similarity"}}}}}}},
-     ["studies.grid.cross.loss.ms.trial: found values that do not", "a loss with proxies"]),
+     ["studies.grid.cross.loss.ms.trial: found values that do not", "a loss with proxies",
+      "`exclude: [{method: nir, loss: ms}]` in studies.grid"]),
     ({"studies__grid__trial": {"schedule.warmup_epochs": 3}},
      ["studies.grid.trial: found values that do not fit together", "not 3 and 3"]),
     ({"studies__": {"design": "grid", "grid": {"method.beta": [1]}}}, ["studies: found", "name"]),
