@@ -49,18 +49,26 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
     parallel = at_once(settings)
     where = f"{parallel} at once, {settings.request.threads} thread(s) each"
-    lines.append(f"{len(account.todo)} trials to run now and {account.later} later; {where}")
+    again = len(account.again)
+    more = f", {again} finished ones to be evaluated again" if again else ""
+    lines.append(f"{len(account.todo)} trials to run now and {account.later} later{more}; {where}")
     lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
     return "\n".join([*lines, *account.time(settings, parallel, piloted=pilot)])
 
 
 class Account:
-    """Goes through the studies in their order and adds up what each leaves to do."""
+    """Goes through the studies in their order and adds up what each leaves to do.
+
+    todo: trials that are to train; later: how many more follow from results. again: trials that
+    have trained and lack a split, a metric or an ensemble; the time of that is not in the estimate,
+    which knows of epochs only.
+    """
 
     def __init__(self, plan: Plan, progression: Progression, rates: Mapping[str, Rate]) -> None:
         self.plan, self.progression, self.rates = plan, progression, rates
         self.total = Total()
         self.todo: set[str] = set()
+        self.again: set[str] = set()
         self.later = 0
         self._seen: dict[str, str] = {}  # trial → the study that named it first
 
@@ -92,7 +100,10 @@ class Account:
     def _add(self, state: StudyState, settled: set[str], hidden: int) -> Total:
         """What a study leaves to do that no study before it does."""
         spent = Total()
-        counted = settled | self._seen.keys() | self.todo
+        facts = self.progression.facts
+        trained = {c.trial_id for c in state.cells if facts[c.trial_id].status == "done"}
+        self.again |= trained - settled
+        counted = settled | trained | self._seen.keys() | self.todo
         fresh = {cell.trial_id: cell for cell in state.cells if cell.trial_id not in counted}
         for total in (spent, self.total):
             for cell in fresh.values():
@@ -100,7 +111,7 @@ class Account:
                     total.add(cell.config, self.rates)
             if hidden:
                 total.add(_typical(self.plan, state), self.rates, hidden)
-        self.todo |= {cell.trial_id for cell in state.cells} - settled
+        self.todo |= {cell.trial_id for cell in state.cells} - settled - trained
         self.later += hidden
         return spent
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from ablate.api import result_rows
+from ablate.engine import Settings
 from ablate.ledger import Ledger
 from ablate.mlflow_payload import checksum, final_metrics
 from ablate.owner import Owner
-from tests.ablate import specs
+from ablate.preview import preview
+from ablate.resources import Request
+from tests.ablate import specs, synthetic
 from tests.ablate.real_sweeps import real
 from tests.ablate.test_ledger import FINAL
 from tests.ablate.test_sweep import dispatch, drain, table
@@ -66,6 +69,18 @@ def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> Non
     assert checksum(trial, evaluations, []) != end, "the tracker is to write the run again"
     saved = json.loads((tmp_path / "trials" / trial_id / "final.json").read_text())
     assert saved["evaluations"] == evaluations
+
+
+def test_a_plan_tells_evaluations_from_trials(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR)
+    assert "0 trials to run now and 0 later;" in preview(specs.plan(), settings)
+    trials = {row["trial_id"] for row in table(made) if row["study"] in ("rows", "parts")}
+    more = specs.spec(studies__rows__metrics=["density"], studies__parts__metrics=["spectrum"])
+    told = f"0 trials to run now and 0 later, {len(trials)} finished ones to be evaluated again"
+    text = preview(specs.plan(more), settings)
+    assert told in text and "time: about 0:00" in text
 
 
 def test_cells_of_several_studies_ask_for_the_union(tmp_path: Path) -> None:
