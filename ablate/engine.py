@@ -218,14 +218,16 @@ def _tune(
 ) -> None:
     from ray import tune
 
-    from ablate.feeder import Feeder, Recorder, StopWhenAsked
+    from ablate.feeder import Feeder, KeepWorkers, Recorder, StopWhenAsked
     from trainables.trainable import JobTrainable
 
     feeder = Feeder(dispatch, owner)
     resources = {"cpu": settings.request.cpus, "gpu": settings.request.gpus}
     tuner = tune.Tuner(
         tune.with_resources(JobTrainable, resources),
-        tune_config=tune.TuneConfig(search_alg=feeder, num_samples=-1, reuse_actors=True),
+        tune_config=tune.TuneConfig(
+            search_alg=feeder, scheduler=KeepWorkers(RETRIES), num_samples=-1, reuse_actors=True
+        ),
         run_config=tune.RunConfig(
             name=scratch.name,
             storage_path=str(scratch.parent),

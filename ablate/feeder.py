@@ -1,4 +1,4 @@
-"""Ray Tune's searcher and callback, both thin: they pass between Tune and `Dispatch`."""
+"""Ray Tune's searcher, scheduler and callback, all thin: they pass between Tune and `Dispatch`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from ray.tune import Callback, Stopper
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from ablate.dispatch import Dispatch
@@ -95,6 +97,36 @@ class Recorder(DriverOnly, Callback):
             reason = str(last).strip().splitlines()[-1][:300]
             tries = f"given up after {self.retries + 1} attempts"
             self.feeder.dispatch.lose(ours, f"the machine: {reason} ({tries})")
+
+
+class KeepWorkers(DriverOnly, FIFOScheduler):
+    """First come, first served, by workers that wait for the next job.
+
+    Tune ends a worker that becomes free while nothing is pending, all but one: between the rounds
+    of a search most would start anew, with all their imports, and on a GPU with its context. There
+    is no public switch for that; its cache of free workers is told here to keep `count` of them.
+
+    Args:
+        count: at most as many as a trial has retries, since those of a node that is gone are found
+            dead only by the trials they are given.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count, self._told = count, False
+        self._order: dict[str, int] = {}
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self._order[trial.trial_id] = len(self._order)
+        if not self._told:  # all trials ask for the same resources
+            cache = tune_controller._tune_controller._actor_cache
+            cache.increase_max(trial.placement_group_factory, self.count)
+            self._told = True
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """As its parent does, which looks through all trials, those that have ended too."""
+        waiting = [t for t in tune_controller.get_live_trials() if t.status == Trial.PENDING]
+        return min(waiting, key=lambda trial: self._order[trial.trial_id], default=None)
 
 
 class StopWhenAsked(DriverOnly, Stopper):

@@ -125,6 +125,38 @@ def test_second_run_trains_nothing_and_is_quick(sweep: Sweep, whole: list[dict[s
 
 
 @pytest.mark.slow
+def test_workers_stay_through_rounds_and_studies(sweep: Sweep) -> None:
+    """A process that starts anew imports everything anew; Tune would end all free ones but one."""
+    slots = 4
+    tune = {**SPEC["studies"]["tune"], "trials": 24, "round": slots, "startup": slots}
+    given = {"resources": {"cpus": cores() / slots, "gpus": 0}}
+    driver = sweep.start({"spec": given, "studies": {"tune": tune}}, SYN_JITTER="0.5")
+    workers: set[int] = set()
+    while driver.poll() is None:
+        workers |= {
+            child.pid for child in descendants(driver.pid) if "JobTrainable" in title(child)
+        }
+        time.sleep(0.1)
+    assert driver.returncode == 0, driver.communicate()[0]
+    assert len(workers) == slots, "each of them is started once"
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def title(process: psutil.Process) -> str:
+    """What a process calls itself now: Ray names its workers after their actors."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+@pytest.mark.slow
 def test_result_does_not_depend_on_timing(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     assert sweep.finish(SYN_JITTER="0.4")[0] == 0
     assert sweep.rows() == whole
