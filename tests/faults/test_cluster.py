@@ -1,0 +1,46 @@
+"""What may happen to a sweep on a cluster: one of its machines goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.test_driver import Sweep, assert_whole, sweep, whole
+
+__all__ = ["sweep", "whole"]  # fixtures
+
+
+@pytest.fixture
+def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two nodes of one core each, on this machine."""
+    from ray.cluster_utils import Cluster
+
+    # A node's workers have its environment, not the driver's.
+    for name, value in {"SYN_STARTS": sweep.starts, "SYN_EPOCHS": sweep.epochs_file,
+                        "SYN_SLEEP": "0.4", "OMP_NUM_THREADS": "1",
+                        "RAY_health_check_initial_delay_ms": "0",
+                        "RAY_health_check_period_ms": "1000"}.items():  # fmt: skip
+        monkeypatch.setenv(name, str(value))
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+@pytest.mark.slow
+def test_a_node_that_goes_costs_no_trial(
+    cluster: Any, sweep: Sweep, whole: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    node = cluster.add_node(num_cpus=1)
+    process = sweep.start({"address": cluster.address})
+    sweep.wait_for_starts(5, process)
+    cluster.remove_node(node, allow_graceful=False)
+    text, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, text
+    assert_whole(sweep, whole)
+    resumed = [first for _, mode, first in sweep.started() if mode == "train" and first > 1]
+    assert resumed, "a trial of that node went on from its checkpoint"
