@@ -212,6 +212,7 @@ def data(args: argparse.Namespace) -> int:
 
     from trainables.config import DataConfig
     from trainables.data import DATASETS, default_cache, fingerprint, load_splits
+    from trainables.data.cache import required
 
     cache = default_cache()
     name = args.name or ("folder" if args.data_root else None)
@@ -224,8 +225,9 @@ def data(args: argparse.Namespace) -> int:
         raise ConfigError(
             "name", repr(name), f"one of {', '.join(DATASETS)}", "Choose one of those"
         ) from None
-    print(f"{name}: fingerprint {fingerprint(config, cache)[:16]}")
-    splits = load_splits(config, cache)
+    with required(cache):
+        print(f"{name}: fingerprint {fingerprint(config, cache)[:16]}")
+        splits = load_splits(config, cache)
     for split in ("train", "val", "test"):
         subset = getattr(splits, split)
         print(f"{split}: {len(subset.index)} images, {len(subset.classes)} classes")

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ablate.exclusion import Rule, check_rules, excluded
+from ablate.exclusion import Rule, check_rules, kept
 from ablate.layers import Layer, merge
 from ablate.levels import cell_name
 from ablate.messages import listed, nearest
 from ablate.nested import leaves
-from ablate.study import MAX_CELLS, Arm, Around, Point, SpecPart, StudyBase
+from ablate.study import MAX_CELLS, MAX_COMBINATIONS, Arm, Around, Point, SpecPart, StudyBase
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
@@ -60,9 +60,11 @@ class Compare(StudyBase):
                 "List them under `variants`",
             )  # fmt: skip
         self._check_exclude()
-        cells = math.prod(len(levels) for levels in self.factors().values())
-        if cells > MAX_CELLS:
-            raise ValueError(f"at most {MAX_CELLS} cells, not {cells}")
+        total = math.prod(len(levels) for levels in self.factors().values())
+        if total > (MAX_COMBINATIONS if self.exclude else MAX_CELLS):
+            raise ValueError(f"at most {MAX_CELLS} cells, not {total}")
+        if len(self.listed) > MAX_CELLS:
+            raise ValueError(f"at most {MAX_CELLS} cells, not {len(self.listed)}")
         if not self.listed:
             raise ConfigError(
                 "exclude", "rules that leave no combination", "at least one", "Remove a rule"
@@ -80,7 +82,8 @@ class Compare(StudyBase):
                 "exclude", "rules for one factor", "at least two factors to combine",
                 "Remove the level itself",
             )  # fmt: skip
-        check_rules(self.exclude, self.factors(), "cross")
+        places = {VARIANT: "variants"}
+        check_rules(self.exclude, self.factors(), lambda factor: places.get(factor, "cross"))
 
     def _check_templates(self) -> None:
         names = list(self.factors())
@@ -95,9 +98,7 @@ class Compare(StudyBase):
     def points(self) -> list[Point]:
         factors = self.factors()
         found = []
-        for levels in itertools.product(*factors.values()):
-            if excluded(levels, self.exclude, factors):
-                continue
+        for levels in kept(itertools.product(*factors.values()), self.exclude, factors):
             arm = tuple(zip(factors, levels, strict=True))
             coords = dict(arm)
             name = levels[0] if len(levels) == 1 else cell_name(coords)

@@ -5,7 +5,7 @@ A rule is `{factor: level or list of levels, …}`: combinations that match all 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -17,11 +17,14 @@ from trainables.errors import ConfigError
 Rule = Annotated[dict[str, Any], Field(min_length=1)]
 
 
-def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]], key: str) -> None:
+def check_rules(
+    rules: Iterable[Rule], factors: Mapping[str, Collection[Any]], key: Callable[[str], str]
+) -> None:
     """Raise for a factor or a level that the design does not have.
 
     Args:
-        factors: each with its levels, or their names. key: where the factors stand in the study.
+        factors: each with its levels, or their names. key: where in the study a factor's levels
+            stand.
 
     Raises:
         ConfigError: its path is the rule's place in the study.
@@ -40,23 +43,29 @@ def check_rules(rules: Iterable[Rule], factors: Mapping[str, Collection[Any]], k
                     raise ConfigError(
                         place, shown(level),
                         f"a level of {factor}: {listed(map(shown, factors[factor]))}",
-                        f"Name a level as it is written in `{key}`",
+                        f"Name a level as it is written in `{key(factor)}`",
                     )  # fmt: skip
 
 
-def excluded(
-    levels: Sequence[Any], rules: Iterable[Rule], factors: Mapping[str, Collection[Any]]
-) -> bool:
-    """Whether a rule takes out a combination, one level for each factor in order."""
+def kept(
+    combinations: Iterable[tuple[Any, ...]],
+    rules: Sequence[Rule],
+    factors: Mapping[str, Collection[Any]],
+) -> Iterator[tuple[Any, ...]]:
+    """The combinations, one level for each factor in order, that no rule takes out."""
+    if not rules:
+        yield from combinations
+        return
     place = {factor: i for i, factor in enumerate(factors)}
-    return any(
-        all(
-            canonical(levels[place[factor]])
-            in map(canonical, _wanted(wanted, list(map(canonical, factors[factor]))))
-            for factor, wanted in rule.items()
-        )
+    known = {factor: list(map(canonical, levels)) for factor, levels in factors.items()}
+    matches = [
+        [(place[f], frozenset(map(canonical, _wanted(w, known[f])))) for f, w in rule.items()]
         for rule in rules
-    )
+    ]
+    for levels in combinations:
+        texts = list(map(canonical, levels))
+        if not any(all(texts[i] in wanted for i, wanted in rule) for rule in matches):
+            yield levels
 
 
 def _wanted(wanted: Any, known: Sequence[str]) -> list[Any]:

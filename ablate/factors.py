@@ -15,14 +15,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate import fractions
-from ablate.exclusion import Rule, check_rules, excluded
+from ablate.exclusion import Rule, check_rules, kept
 from ablate.levels import canonical, cell_name
 from ablate.messages import LISTED, NAMED, listed, nearest, shown
 from ablate.scheduling import Scheduler
-from ablate.study import MAX_CELLS, Point, StudyBase
+from ablate.study import MAX_CELLS, MAX_COMBINATIONS, Point, StudyBase
 from trainables.errors import ConfigError
-
-MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
 
 Levels = Annotated[
     Annotated[tuple[Any, ...], Field(min_length=1), Tag(LISTED)]
@@ -156,7 +154,7 @@ class Factorial(StudyBase):
     @model_validator(mode="after")
     def possible(self) -> Factorial:
         check_factors(self.factors, "factors", least=2)
-        check_rules(self.exclude, self.factors, "factors")
+        check_rules(self.exclude, self.factors, lambda _: "factors")
         if self.fraction != "fractional" and (self.generators or self.resolution is not None):
             given = "generators" if self.generators else "resolution"
             raise ConfigError(
@@ -200,8 +198,9 @@ class Factorial(StudyBase):
         else:
             self._check_generators()
         _bounded(len(self.runs()))
-        for levels in self._all():
-            if excluded(levels, self.exclude, self.factors):
+        runs = list(self._all())
+        for levels, left in itertools.zip_longest(runs, kept(runs, self.exclude, self.factors)):
+            if levels is not left:
                 run = cell_name(dict(zip(self.factors, levels, strict=True)))
                 raise ConfigError(
                     "exclude", f"the run {run} excluded", "fractions that keep all their runs",
@@ -275,7 +274,7 @@ class Factorial(StudyBase):
                 yield tuple(levels[i] for levels, i in zip(known, run, strict=True))
 
     def _kept(self) -> Iterator[tuple[Any, ...]]:
-        return (v for v in self._all() if not excluded(v, self.exclude, self.factors))
+        return kept(self._all(), self.exclude, self.factors)
 
     def points(self) -> list[Point]:
         found = []

@@ -33,6 +33,7 @@ from ablate.sweep_identity import canonical_hash, sweep_id
 from ablate.tuning import budgets, warning
 from trainables import identity
 from trainables.config import DataConfig, TrialConfig
+from trainables.data.cache import required
 from trainables.errors import ConfigError
 
 Fingerprint = Callable[[DataConfig, Path], str]
@@ -183,7 +184,8 @@ class Plan:
     def fingerprint(self, config: TrialConfig) -> str:
         key = config.data.model_dump_json(exclude={"split"})
         if key not in self.fingerprints:
-            self.fingerprints[key] = self._fingerprint(config.data, self._cache)
+            with required(self._cache):
+                self.fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self.fingerprints[key]
 
     # ------------------------------------------------------------------- cells

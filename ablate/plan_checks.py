@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from ablate import branches, promoting
 from ablate.designs import Around, Compare, Point, Promote, Search
 from ablate.layers import MISFIT, Layer, check_path, has, merge, origin, resolve
@@ -68,20 +70,46 @@ class Checks:
         try:
             self._trial(base, f"studies.{name}")
         except ConfigError as error:
-            if point is None or len(point.arm) < 2 or error.found != MISFIT:
+            rule = self._clash(name, point, base) if error.found == MISFIT and point else {}
+            if len(rule) < 2:
                 raise
-            rule = ", ".join(f"{factor}: {level}" for factor, level in point.arm)
+            told = yaml.safe_dump(
+                [rule], default_flow_style=True, width=1000, sort_keys=False
+            ).strip()
             raise ConfigError(
                 error.path, error.found, error.expected,
                 f"{error.remedy or 'Change one of them'}; or leave the combination out, with "
-                f"`exclude: [{{{rule}}}]` in studies.{name}",
+                f"`exclude: {told}` in studies.{name}",
             ) from None  # fmt: skip
+
+    def _clash(self, name: str, point: Point, layers: Sequence[Layer]) -> dict[str, str]:
+        """The levels of a comparison's combination without any one of which its trial could be;
+        none where it could not be without all of them either."""
+        study = self.spec.studies[name]
+        if not isinstance(study, Compare):
+            return {}
+        places = {f"studies.{name}.{study.place(*pair)}.trial": pair for pair in point.arm}
+        if self._misfit([layer for layer in layers if layer.where not in places]):
+            return {}
+        return dict(
+            pair
+            for place, pair in places.items()
+            if not self._misfit([layer for layer in layers if layer.where != place])
+        )
+
+    def _misfit(self, layers: Sequence[Layer]) -> bool:
+        try:
+            resolve(layers, self.locate)
+        except ConfigError:
+            return True
+        return False
 
     def _trial(self, layers: Sequence[Layer], place: str) -> None:
         """That a trial of these layers can be, as far as can be told before it runs."""
         config = resolve(layers, self.locate)
         self._folds(config, place)
         self._objective(config, place)
+        self._read(config, place)
         self._scheduler(config, place)
         self.plan.fingerprint(config)
         if config.backbone not in self._weighed:
@@ -175,6 +203,18 @@ class Checks:
                     f"{expected} data.split.protocol: paper",
                     "Change the objective or the protocol",
                 )
+
+    def _read(self, config: TrialConfig, place: str) -> None:
+        """Without validation classes nothing is read of them."""
+        name = place.partition(".")[2]
+        if config.data.split.protocol == "paper" and "val" in self.plan.evaluate(name):
+            listed = "val" in self.spec.studies[name].evaluate
+            raise ConfigError(
+                self.locate(f"{place}.evaluate" if listed else "objective"),
+                "'val'" if listed else f"{self.spec.objective!r}, which is read of {place} too",
+                "test alone under data.split.protocol: paper, which trains on the validation "
+                "classes", "Remove it, or change the protocol",
+            )  # fmt: skip
 
     def _scheduler(self, config: TrialConfig, study: str) -> None:
         """A scheduler compares cells at the end of any epoch, before the last."""

@@ -138,7 +138,7 @@ class Board:
             return
         self._rows = rows(self.dispatch, self.parallel)
         took = time.monotonic() - now
-        self._next = now + max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE)
+        self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
         ended = [row for row in self._rows if row.ended and row.study not in self._ended]
         self._ended |= {row.study for row in ended}
         if now - self._told >= LINE_SECONDS:

@@ -77,12 +77,7 @@ def warnings(plan: Plan, name: str) -> list[str]:
         for what, given in ends.items()
         if given is not None
     ]
-    if source.folds is not None and study.folds is None:
-        found.append(
-            f"{name} promotes cells of {study.of}, whose {source.folds} folds it does without: its "
-            f"validation classes are others; give it `folds: {source.folds}`"
-        )
-    found += _alike(plan, name, study)
+    found += _alike(plan, name, study) + _folds(plan, name, study)
     there = leaves(expand(source.trial, f"studies.{study.of}.trial"))
     here = leaves(expand(study.trial, f"studies.{name}.trial"))
     left = [
@@ -96,6 +91,18 @@ def warnings(plan: Plan, name: str) -> list[str]:
             f"{', '.join(left)}; set it in studies.{name}.trial or in the sweep's trial"
         )
     return found
+
+
+def _folds(plan: Plan, name: str, study: Promote) -> list[str]:
+    """Other validation classes than those that the cells were chosen by."""
+    there, here = plan.spec.studies[study.of].folds, study.folds
+    own = any(path.startswith("data.split") for path in leaves(expand(study.trial, name)))
+    if there == here or own:
+        return []
+    return [
+        f"{name} promotes cells of {study.of}, which has {there or 'no'} folds, and has "
+        f"{here or 'none'} itself: it is validated on other classes; give both the same"
+    ]
 
 
 def _alike(plan: Plan, name: str, study: Promote) -> list[str]:

@@ -64,7 +64,7 @@ def check_recipe(
                     f"{place}.studies.{j}", f"{name}, a {study.design} study", "one that lists its "
                     "levels", "A search repeats no level; show it in report.tables",
                 )  # fmt: skip
-            factors = list(dict.fromkeys(key for p in study.points() for key in p.coords))
+            factors = list(dict.fromkeys(key for p in study.listed for key in p.coords))
             for side, factor in (("x", part.x), *(("at", name) for name in part.at)):
                 if factor not in factors:
                     raise ConfigError(

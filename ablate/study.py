@@ -23,6 +23,7 @@ from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
 
 MAX_CELLS = 10_000
+MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
 ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the splits
 
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from ablate.plan import Plan
 
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
-LATER = ("by", "cross", "folds", "objectives", "population", "race", "rank", "scheduler", "when")
-UNUSED = {"rank": 1}  # of those that are not unused when empty
+LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
 
 
 def canonical_hash(content: object) -> str:
@@ -83,6 +82,7 @@ def settled(dump: Any) -> Any:
         return {
             key: settled(value)
             for key, value in dump.items()
-            if key not in LATER or value not in (None, {}, [], UNUSED.get(key))
+            if not (key in LATER and value in (None, {}, []))
+            and not ("best_of" in dump and key == "rank" and value == 1)
         }
     return [settled(value) for value in dump] if isinstance(dump, list) else dump

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+import ablate.data_check
 import ablate.engine
 from ablate.data_check import check_data
 from ablate.engine import Settings, run_plan
@@ -24,6 +25,7 @@ from tests.ablate import specs, synthetic
 from tests.ablate.test_sweep import dispatch, drain
 from tests.trainables import core_trials
 from trainables.data import fingerprint
+from trainables.data.splits import split
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +52,14 @@ def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
         check_data(plan, progression, folder / "cache")
 
 
+def run(path: Path, out: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ablate.run", str(path), "--out", str(out)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "ABLATE_CACHE": str(cache)},
+    )  # fmt: skip
+
+
 def damage(folder: Path) -> Path:
     broken = folder / "class03" / "2.png"
     broken.write_bytes(broken.read_bytes()[:80])
@@ -61,11 +71,7 @@ def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_pat
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(spec(images, rates=GRID)))
     out = tmp_path / "out"
-    done = subprocess.run(
-        [sys.executable, "-m", "ablate.run", str(path), "--out", str(out)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "ABLATE_CACHE": str(tmp_path / "cache")},
-    )  # fmt: skip
+    done = run(path, out, cache=tmp_path / "cache")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and str(broken) in done.stderr
     assert "expected a whole image file. Replace or remove the file" in done.stderr
@@ -74,14 +80,27 @@ def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_pat
         assert ledger.rows("SELECT * FROM trials") == []
 
 
-def test_more_folds_than_classes_are_told_with_their_place(images: Path, tmp_path: Path) -> None:
-    check(images, tmp_path, rates={**GRID, "folds": 5})
+FOLDS = {"data.split": {"folds": 40, "fold": 3}}
+
+
+@pytest.mark.parametrize(
+    ("study", "place"),
+    [
+        ({**GRID, "folds": 40}, "studies.rates.folds"),
+        ({**GRID, "trial": FOLDS}, "studies.rates.trial.data.split.folds"),
+        ({"design": "grid", "trial": {"data.split": {"folds": 3, "fold": 0}},
+          "grid": {"data.split.folds": [3, 40]}}, "studies.rates.grid.data.split.folds"),
+        ({"design": "compare", "variants": {"few": {}, "many": {"trial": FOLDS}}},
+         "studies.rates.variants.many.trial.data.split.folds"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_more_folds_than_classes_are_told_with_their_place(
+    study: dict[str, Any], place: str, images: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        check(images, tmp_path, fine=GRID, rates={**GRID, "folds": 40})
-    assert str(caught.value).startswith("spec: studies.rates.folds: found 40 folds of 10 training")
-    with pytest.raises(ConfigError) as caught:
-        check(images, tmp_path, rates={**GRID, "trial": {"data.split": {"folds": 40, "fold": 3}}})
-    assert str(caught.value).startswith("spec: studies.rates.trial.data.split.folds: found 40")
+        check(images, tmp_path, fine={**GRID, "folds": 5}, rates=study)
+    assert str(caught.value).startswith(f"spec: {place}: found 40 folds of 10 training classes")
 
 
 def test_a_split_without_two_images_of_a_class_is_told(images: Path, tmp_path: Path) -> None:
@@ -92,15 +111,21 @@ def test_a_split_without_two_images_of_a_class_is_told(images: Path, tmp_path: P
         check(images, tmp_path, rates=GRID)
 
 
+def bad_in(study: dict[str, Any], bad: Path, good: Path) -> Any:
+    return yaml.safe_load(yaml.safe_dump(study).replace("BAD", str(bad)).replace("GOOD", str(good)))
+
+
 @pytest.mark.parametrize(
     "later",
     [
         {"design": "compare", "around": {"best_of": "tune"}, "cross": {
             "data": {"good": {}, "bad": {"trial": {"data.root": "BAD"}}}}},
         {"design": "promote", "of": "tune", "best": 1, "trial": {"data.root": "BAD"}},
-        {"design": "grid", "around": {"best_of": "tune"}, "grid": {"data.root": [None, "BAD"]}},
+        {"design": "grid", "around": {"best_of": "tune"}, "grid": {"data.root": ["GOOD", "BAD"]}},
         {"design": "grid", "around": {"best_of": "tune"}, "trial": {"data.root": "BAD"},
          "grid": {"embedding.dim": [8, 16]}},
+        {"design": "one_factor", "around": {"best_of": "tune"}, "trial": {"data.root": "BAD"},
+         "factors": {"data.root": ["GOOD"]}},
         {**TUNE, "trial": {"data.root": "BAD"}},
     ],
     ids=lambda study: study["design"],
@@ -110,10 +135,58 @@ def test_data_of_studies_that_follow_from_results_is_read_now(
 ) -> None:
     bad = core_trials.draw(tmp_path / "bad")
     broken = damage(bad)
-    text = yaml.safe_dump(later).replace("BAD", str(bad)).replace("null", str(images))
     with pytest.raises(ConfigError) as caught:
-        check(images, tmp_path, tune=TUNE, later=yaml.safe_load(text))
+        check(images, tmp_path, tune=TUNE, later=bad_in(later, bad, images))
     assert str(broken) in str(caught.value)
+
+
+ROOTS = {"design": "search", "trials": 4, "round": 2, "startup": 2, "trial": {"data.root": "BAD"},
+         "space": {"data.root": {"choice": ["GOOD", "GOOD/../images"]}}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"design": "grid", "around": {"best_of": "roots"}, "trial": {"data.root": "BAD"},
+         "grid": {"embedding.dim": [8]}},
+        {"design": "grid", "around": {"best_of": "roots", "take": ["data.root"]},
+         "trial": {"data.root": "BAD"}, "grid": {"embedding.dim": [8]}},
+        {"design": "compare", "variants": {
+            "a": {"around": {"best_of": "roots"}}, "b": {"trial": {"data.root": "GOOD"}}}},
+        {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
+    ],
+    ids=lambda study: study["design"],
+)  # fmt: skip
+def test_data_that_results_decide_is_not_guessed(
+    later: dict[str, Any], images: Path, tmp_path: Path
+) -> None:
+    bad = core_trials.draw(tmp_path / "bad")
+    damage(bad)
+    check(images, tmp_path, roots=bad_in(ROOTS, bad, images), later=bad_in(later, bad, images))
+
+
+def test_each_division_of_each_data_set_is_looked_at_once(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int | None]] = []
+
+    def divided(dataset: Any, config: Any, _: str) -> Any:
+        seen.append((len(dataset.images), config.fold))
+        return split(dataset, config, "")
+
+    monkeypatch.setattr(ablate.data_check, "split", divided)
+    flips = {"design": "grid", "grid": {"data.augment.flip": [0.0, 0.5], "optimizer.lr": [1, 2]}}
+    check(images, tmp_path, rates={**GRID, "folds": 3}, flips=flips, again=GRID)
+    assert seen == [(84, 0), (84, 1), (84, 2), (84, None)]
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(images: Path, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    for trial in ({"data": {"name": "emoji"}}, spec(images)["trial"]):
+        path.write_text(yaml.safe_dump({"name": "s", "trial": trial, "studies": {"rates": GRID}}))
+        done = run(path, tmp_path / "out", cache=path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert done.stderr.startswith(f"ABLATE_CACHE: found the cache {path}, which cannot be")
 
 
 def test_what_is_known_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

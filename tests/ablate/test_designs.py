@@ -252,6 +252,16 @@ def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
     assert made.sweep_id != plan(rows=CROSS).sweep_id
 
 
+def test_only_what_rules_leave_counts_as_cells() -> None:
+    cross = {"m": {str(i): {} for i in range(101)}, "l": {str(i): {} for i in range(100)}}
+    rows = {
+        "design": "compare",
+        "cross": cross,
+        "exclude": [{"m": [str(i) for i in range(1, 101)]}],
+    }
+    assert len(plan(rows=rows).spec.studies["rows"].listed) == 100
+
+
 def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
     rows = {
         "design": "compare", "around": {"best_of": "tune_{loss}"}, "exclude": [{"loss": "ms"}],
@@ -357,6 +367,11 @@ LEVELS = {"A": [1, 2], "B": [1, 2], "C": [1, 2]}
          ["s.exclude.0.size", "'size'", "one of method, loss, data"]),
         (CROSS | {"exclude": [{"loss": ["ns", "pa"]}]}, ["s.exclude", "no combination"]),
         (CROSS | {"exclude": [{}]}, ["s.exclude.0"]),
+        (CROSS | {"variants": {"a": {}}, "exclude": [{"variant": "b"}]},
+         ["s.exclude.0.variant", 'found "b"', "as it is written in `variants`"]),
+        ({"design": "compare", "cross": {
+            "m": {str(i): {} for i in range(101)}, "l": {str(i): {} for i in range(100)}}},
+         ["studies.s", "at most 10000 cells, not 10100"]),
         ({"design": "compare", "variants": {"a": {}, "b": {}}, "exclude": [{"variant": "a"}]},
          ["s.exclude", "one factor", "Remove the level"]),
         ({"design": "one_factor", "factors": {}}, ["s.factors"]),

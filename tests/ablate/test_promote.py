@@ -298,7 +298,9 @@ def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
 def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> None:
     folded = {**grid(), "folds": 3}
     without = plan({"low": folded, "high": promote(best=2)}).warnings()
-    assert any("whose 3 folds it does without" in text for text in without)
+    assert any("has 3 folds, and has none itself" in text for text in without)
+    fewer = plan({"low": folded, "high": promote(best=2, folds=2)}).warnings()
+    assert any("has 3 folds, and has 2 itself" in text for text in fewer)
     whole = plan({"low": folded, "high": promote(best=2, folds=3)}).warnings()
     assert not any("folds" in text for text in whole)
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from trainables.errors import ConfigError
+
 LOG = logging.getLogger(__name__)
 SIZES = "sizes.json"
 
@@ -74,6 +76,23 @@ def explained(where: Path) -> Iterator[None]:
             f"{os.strerror(error.errno or 0)} while writing the cache {where}; free some space "
             "or set ABLATE_CACHE to another folder",
         ) from error
+
+
+@contextmanager
+def required(cache: Path) -> Iterator[None]:
+    """A cache that cannot be used is bad input where nothing can go on without it.
+
+    Raises:
+        ConfigError: for an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).partition(" while writing")[0]
+        raise ConfigError(
+            "ABLATE_CACHE", f"the cache {cache}, which cannot be written ({reason})",
+            "a folder with room for decoded images", "Free some space, or set it to another folder",
+        ) from error  # fmt: skip
 
 
 @contextmanager
