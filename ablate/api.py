@@ -23,7 +23,10 @@ from trainables.errors import ConfigError
 if TYPE_CHECKING:
     import pandas as pd
 
-PACKAGES = ("ablate", "torch", "torchvision", "timm", "ray", "optuna", "mlflow", "numpy")
+PACKAGES = (
+    "ablate", "torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow",
+    "numpy",
+)  # fmt: skip
 RUNNER = "trainables.core:run_job"
 
 

@@ -121,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
     ledger.add_argument(
         "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
     )
-    ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep id")
+    ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep's id or name")
     ledger.add_argument("--tracking-uri", help="replay: the MLflow store (default: in --out)")
     _out(ledger)
     data = commands.add_parser("data", help="list the data sets; fill the cache")

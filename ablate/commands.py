@@ -188,17 +188,17 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     """Every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
     from ablate.ledger import Ledger
+    from ablate.sweep_names import find_sweep
     from ablate.tracking import replay
 
     with Ledger(path) as facts:
-        known = [row["sweep_id"] for row in facts.rows("SELECT sweep_id FROM sweeps")]
-    if args.name is not None and args.name not in known:
-        raise ConfigError(
-            "SWEEP", repr(args.name), f"one of {', '.join(known)}", "`ablate ledger ls` lists them"
-        )
+        if args.name is None:
+            chosen = [row["sweep_id"] for row in facts.rows("SELECT sweep_id FROM sweeps")]
+        else:
+            chosen = [find_sweep(facts, args.name, "SWEEP")]
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
     refused: dict[str, str] = {}
-    for sweep_id in known if args.name is None else [args.name]:
+    for sweep_id in chosen:
         done = replay(path, store, sweep_id)
         refused |= done.refused
         print(f"sweep {sweep_id}: {done.trials} trials are in {store}")
@@ -237,15 +237,12 @@ def data(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     from ablate.api import Options, compile_report
     from ablate.ledger import Ledger
+    from ablate.sweep_names import find_sweep
 
     options = Options(out=args.out, tracking_uri=args.tracking_uri)
     with Ledger(_ledger_path(args.out)) as facts:
-        sweeps = facts.rows("SELECT sweep_id, name FROM sweeps ORDER BY created DESC")
-    chosen = [s for s in sweeps if args.sweep in (None, s["sweep_id"], s["name"])]
-    if not chosen:
-        known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in sweeps) or "none"
-        raise ConfigError("sweep", repr(args.sweep), f"one of: {known}", "Choose one of those")
-    paths, text = compile_report(options.store, chosen[0]["sweep_id"], options.folder)
+        sweep_id = find_sweep(facts, args.sweep, "sweep")
+    paths, text = compile_report(options.store, sweep_id, options.folder)
     _print_report(text, paths, options.store)
     return 0
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.ledger import Ledger
 from ablate.nested import leaves
+from ablate.sweep_names import find_sweep
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FACTS = (
 WRITERS = (".csv", ".jsonl", ".parquet")
 
 
-def table(ledger: Ledger, sweep_id: str | None) -> pd.DataFrame:
+def table(ledger: Ledger, sweep: str | None) -> pd.DataFrame:
     """Columns: the facts of a trial; sweep, study, cell, idx and coords/… of a sweep's cells;
     config/… flattened; val/… and test/… of the selected epoch; provenance/….
 
@@ -35,15 +36,12 @@ def table(ledger: Ledger, sweep_id: str | None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    known = {row["sweep_id"]: row["name"] for row in ledger.rows("SELECT * FROM sweeps")}
-    if sweep_id is not None and sweep_id not in known:
-        listed = ", ".join(f"{key} ({name})" for key, name in known.items()) or "none"
-        raise ConfigError("SWEEP", repr(sweep_id), f"one of: {listed}", "Or leave it out")
     rows: list[dict[str, Any]] = []
-    if sweep_id is None:
+    if sweep is None:
         trials = ledger.rows("SELECT * FROM trials ORDER BY created, trial_id")
         rows = [_row(ledger, trial, {}) for trial in trials]
     else:
+        sweep_id = find_sweep(ledger, sweep, "SWEEP")
         for cell in ledger.cells(sweep_id):
             place = {"sweep": sweep_id} | {key: cell[key] for key in ("study", "cell", "idx")}
             if cell["fold"] is not None:
@@ -73,7 +71,7 @@ def _scalar(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def export(path: Path, sweep_id: str | None, to: Path | None) -> None:
+def export(path: Path, sweep: str | None, to: Path | None) -> None:
     """Write the table of a ledger to a file by its suffix, or print it as CSV.
 
     Raises:
@@ -82,7 +80,7 @@ def export(path: Path, sweep_id: str | None, to: Path | None) -> None:
     if to is not None and to.suffix not in WRITERS:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {', '.join(WRITERS)}")
     with Ledger(path) as ledger:
-        found = table(ledger, sweep_id)
+        found = table(ledger, sweep)
     try:
         if to is None:
             found.to_csv(sys.stdout, index=False)

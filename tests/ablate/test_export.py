@@ -54,6 +54,20 @@ def test_a_whole_ledger_is_printed(
     assert len(lines) == count["n"] + 1 and lines[0].startswith("trial_id,")
 
 
+def test_a_sweep_may_be_called_by_its_name(
+    finished: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, sweep = finished
+    later = specs.plan(specs.spec(trial__training__epochs=2))  # of the same name
+    dispatch(later, out)
+    texts = []
+    for name in ("small", later.sweep_id, sweep):
+        assert main(["ledger", "export", name, "--out", str(out)]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] and later.sweep_id in texts[0], "the latest of that name"
+    assert sweep in texts[2] and later.sweep_id not in texts[2]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [(["nosuch"], "SWEEP: found 'nosuch'"), (["--to", "x.xlsx"], "--to: found 'x.xlsx'")],
