@@ -118,6 +118,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
     """
     from trainables.data import default_cache
+    from trainables.data.cache import required
 
     loaded = read_spec(spec)
     dataset = options.dataset or ("folder" if options.data_root else None)
@@ -127,7 +128,8 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     if options.track and options.tracking_uri is not None:
         check_store(options.tracking_uri)
     cache = default_cache()
-    plan = Plan(loaded, overrides, cast(Fingerprint, _load(options.fingerprint)), cache)
+    with required(cache):
+        plan = Plan(loaded, overrides, cast(Fingerprint, _load(options.fingerprint)), cache)
     clustered = options.address not in (None, "local")
     asked = request(loaded.spec.resources, options.device, cluster=clustered)
     settings = Settings(

@@ -100,6 +100,8 @@ def _check(plan: Plan, progression: Progression, uses: list[Use], cache: Path) -
 def _uses(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     """What a study's trials need, those too that are not known yet."""
     state, study = progression.studies[name], plan.spec.studies[name]
+    if isinstance(study, Search) and any(map(_of_data, _later(plan.spec.studies, name, None))):
+        return  # a proposal that cannot be is one failed cell, now as later
     read: dict[int, DataConfig] = {}  # equal sections of known cells are one object
     for cell in state.cells:
         if cell.error is None and not progression.settled(cell):
@@ -127,8 +129,7 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
         if idx not in listed:
             given = study.given(point.arm) if isinstance(study, Compare) else point.values
             kind = {path: value for path, value in given.items() if path.startswith("data")}
-            needs = [around.model_dump() for around in study.needs(point.arm)]
-            found.setdefault(canonical([kind, needs]), point)
+            found.setdefault(canonical(kind), point)
     return list(found.values())
 
 
@@ -155,8 +156,6 @@ def _taken(studies: Mapping[str, Study], name: str) -> set[str]:
 def _given(studies: Mapping[str, Study], name: str) -> set[str]:
     """The paths that a study may give to those centred on it."""
     study = studies[name]
-    if isinstance(study, Promote) and study.take is not None:
-        return set(study.take)
     found = set(study.paths) | _taken(studies, name)
     if isinstance(study, Compare):
         found |= {path for point in study.listed for path in study.given(point.arm)}
@@ -177,9 +176,11 @@ def _read(evaluate: tuple[str, ...]) -> frozenset[str]:
 
 def _place(plan: Plan, progression: Progression, use: Use, path: str) -> str:
     """Where the spec has a field of a trial; a file's name is a place already."""
+    study, locate = f"studies.{use.study}", plan.loaded.source.locate
+    if path == "evaluate":
+        return locate(f"{study}.evaluate")
     if not path.startswith("data"):
         return path
-    study, locate = f"studies.{use.study}", plan.loaded.source.locate
     taken = progression.taken(use.study, use.point.arm if use.point else ()) or ()
     layers = plan.layers(use.study, use.point, taken, use.fold)
     holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]

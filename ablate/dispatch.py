@@ -78,6 +78,11 @@ class Dispatch:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     @property
+    def waits(self) -> bool:
+        """Some of what is left is in another driver's hands."""
+        return bool(self._waiting)
+
+    @property
     def exhausted(self) -> bool:
         """Nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
@@ -232,13 +237,25 @@ class Dispatch:
         elif last["event"] == "failed" and trained_before(self.progression, trial_id):
             self.lost[trial_id] = str(last["reason"])
 
+    def again(self, trial_id: str, reason: str) -> None:
+        """A job ended by the machine: it is the next one, from its last checkpoint."""
+        if self._break_off(trial_id, reason):
+            self.progression.facts.refresh(trial_id)
+            self._queue[trial_id] = None
+            self._queue.move_to_end(trial_id, last=False)
+
     def lose(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine more often than is retried: resumable, not this run."""
-        if self.running.pop(trial_id, None) is not None:
-            self.progression.leg(trial_id, begins=False)
-            self.ledger.release(trial_id, "interrupted", reason)
+        if self._break_off(trial_id, reason):
             self.lost[trial_id] = reason
-            self.notify(trial_id)
+
+    def _break_off(self, trial_id: str, reason: str) -> bool:
+        if self.running.pop(trial_id, None) is None:
+            return False
+        self.progression.leg(trial_id, begins=False)
+        self.ledger.release(trial_id, "interrupted", reason)
+        self.notify(trial_id)
+        return True
 
     def interrupt(self, reason: str) -> None:
         """The driver stops: every running trial becomes resumable."""

@@ -221,18 +221,19 @@ def _tune(
     from ablate.feeder import Feeder, KeepWorkers, Recorder, StopWhenAsked
     from trainables.trainable import JobTrainable
 
-    feeder = Feeder(dispatch, owner)
+    workers = KeepWorkers(RETRIES)
+    feeder = Feeder(dispatch, owner, workers)
     resources = {"cpu": settings.request.cpus, "gpu": settings.request.gpus}
     tuner = tune.Tuner(
         tune.with_resources(JobTrainable, resources),
         tune_config=tune.TuneConfig(
-            search_alg=feeder, scheduler=KeepWorkers(RETRIES), num_samples=-1, reuse_actors=True
+            search_alg=feeder, scheduler=workers, num_samples=-1, reuse_actors=True
         ),
         run_config=tune.RunConfig(
             name=scratch.name,
             storage_path=str(scratch.parent),
             stop=StopWhenAsked(dispatch),
-            failure_config=tune.FailureConfig(max_failures=RETRIES),
+            failure_config=tune.FailureConfig(max_failures=0),  # `Recorder` retries
             callbacks=[Recorder(feeder, RETRIES, board.tick)],
             verbose=0,
         ),

@@ -38,6 +38,10 @@ def check_rules(
                     nearest(factor, factors),
                 )  # fmt: skip
             known = [canonical(level) for level in factors[factor]]
+            if not _wanted(wanted, known):
+                raise ConfigError(
+                    place, "no level", f"a level of {factor}, or several", "Remove the rule"
+                )
             for level in _wanted(wanted, known):
                 if canonical(level) not in known:
                     raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from typing import Any, cast
@@ -25,20 +26,86 @@ class DriverOnly:
         return {}
 
 
+class KeepWorkers(DriverOnly, FIFOScheduler):
+    """First come, first served, by workers that wait for the next job.
+
+    Tune ends a worker that becomes free while nothing is pending, all but one: between the rounds
+    of a search most would start anew, with all their imports, and on a GPU with its context. And
+    it gives a free worker the oldest pending trial even if that trial's own worker is just
+    starting, which it then ends, so that with short trials a second worker never comes up. There
+    is no public switch for either; hence what is done here to its controller's own tables.
+
+    Args:
+        count: free workers that are kept; at most as many as a trial has retries, since those
+            that died while they were free are found dead by the trials they are given.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = count
+        self._controller: Any = None
+        self._numbers = itertools.count()
+        self._order: dict[str, int] = {}
+        self._resources: Any = None  # all trials ask for the same
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self._order[trial.trial_id] = next(self._numbers)
+        if self._controller is None:
+            self._controller = tune_controller._tune_controller
+            self._resources = trial.placement_group_factory
+            self._controller._actor_cache.increase_max(self._resources, self.count)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """The first that is pending and has no worker of its own on the way."""
+        controller, waiting = self._controller, []
+        for trial in tune_controller.get_live_trials():
+            if trial.status == Trial.PENDING:
+                own = controller._trial_to_actor.get(trial)
+                if own is not None and controller._actor_manager.is_actor_started(own):
+                    controller._resources_to_pending_trials[self._resources].discard(trial)
+                else:
+                    waiting.append(trial)
+        first: Trial | None = min(
+            waiting, key=lambda trial: self._order[trial.trial_id], default=None
+        )
+        return first
+
+    def release(self, *, wait: bool) -> None:
+        """End the free workers: other drivers may need their slots.
+
+        wait: until they are gone, where Tune would sleep and not see to it.
+        """
+        if self._controller is not None and self._controller._actor_cache.num_cached_objects:
+            self._controller._cleanup_cached_actors(force_all=True)
+            if wait:
+                self._controller._cleanup_stopping_actors(force_all=True)
+
+    def end(self) -> None:
+        """Nothing more will come: Tune ends its workers as they become free."""
+        if self._controller is not None and self.count:
+            self._controller._actor_cache.decrease_max(self._resources, self.count)
+            self.count = 0
+
+
 class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(self, dispatch: Dispatch, owner: Owner) -> None:
+    def __init__(self, dispatch: Dispatch, owner: Owner, workers: KeepWorkers) -> None:
         super().__init__()
-        self.dispatch = dispatch
+        self.dispatch, self.workers = dispatch, workers
         self.trials: dict[str, str] = {}  # Tune's id → ours
         self.driver = {"host": owner.host, "pid": owner.pid, "start": owner.start}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         job = self.dispatch.next_job()
         if job is None:
-            return cast(Any, Searcher.FINISHED) if self.dispatch.exhausted else None
+            over = self.dispatch.exhausted
+            if over:
+                self.workers.end()
+            elif self.dispatch.waits:
+                self.workers.release(wait=not self.dispatch.running)
+            return cast(Any, Searcher.FINISHED) if over else None
         self.trials[trial_id] = job["trial_id"]
         settings = self.dispatch.settings
         envelope = {
@@ -73,6 +140,7 @@ class Recorder(DriverOnly, Callback):
 
     def __init__(self, feeder: Feeder, retries: int, tick: Callable[[], None]) -> None:
         self.feeder, self.retries, self.tick = feeder, retries, tick
+        self.attempts: dict[str, int] = {}
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
         self.tick()
@@ -87,46 +155,23 @@ class Recorder(DriverOnly, Callback):
             self.feeder.dispatch.record(ours, json.loads(events))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.feeder.trials.pop(trial.trial_id, None)
+        ours = self.feeder.trials.pop(trial.trial_id, None)
+        self.attempts.pop(ours or "", None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        """Called once Tune has given a trial up, after its retries."""
-        ours = self.feeder.trials.get(trial.trial_id)
-        if ours is not None:
-            last = (trial.get_pickled_error() or "its process ended") if trial else ""
-            reason = str(last).strip().splitlines()[-1][:300]
-            tries = f"given up after {self.retries + 1} attempts"
-            self.feeder.dispatch.lose(ours, f"the machine: {reason} ({tries})")
-
-
-class KeepWorkers(DriverOnly, FIFOScheduler):
-    """First come, first served, by workers that wait for the next job.
-
-    Tune ends a worker that becomes free while nothing is pending, all but one: between the rounds
-    of a search most would start anew, with all their imports, and on a GPU with its context. There
-    is no public switch for that; its cache of free workers is told here to keep `count` of them.
-
-    Args:
-        count: at most as many as a trial has retries, since those of a node that is gone are found
-            dead only by the trials they are given.
-    """
-
-    def __init__(self, count: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count, self._told = count, False
-        self._order: dict[str, int] = {}
-
-    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        self._order[trial.trial_id] = len(self._order)
-        if not self._told:  # all trials ask for the same resources
-            cache = tune_controller._tune_controller._actor_cache
-            cache.increase_max(trial.placement_group_factory, self.count)
-            self._told = True
-
-    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """As its parent does, which looks through all trials, those that have ended too."""
-        waiting = [t for t in tune_controller.get_live_trials() if t.status == Trial.PENDING]
-        return min(waiting, key=lambda trial: self._order[trial.trial_id], default=None)
+        """The machine ended it. Retries are counted here: Tune counts a worker that died while it
+        was free twice, and gives up the trial that is given to it."""
+        ours = self.feeder.trials.pop(trial.trial_id, None)
+        if ours is None:
+            return
+        last = (trial.get_pickled_error() or "its process ended") if trial else ""
+        reason = f"the machine: {str(last).strip().splitlines()[-1][:300]}"
+        self.attempts[ours] = self.attempts.get(ours, 0) + 1
+        if self.attempts[ours] <= self.retries:
+            self.feeder.dispatch.again(ours, reason)
+        else:
+            tries = f"given up after {self.attempts.pop(ours)} attempts"
+            self.feeder.dispatch.lose(ours, f"{reason} ({tries})")
 
 
 class StopWhenAsked(DriverOnly, Stopper):

@@ -33,7 +33,6 @@ from ablate.sweep_identity import canonical_hash, sweep_id
 from ablate.tuning import budgets, warning
 from trainables import identity
 from trainables.config import DataConfig, TrialConfig
-from trainables.data.cache import required
 from trainables.errors import ConfigError
 
 Fingerprint = Callable[[DataConfig, Path], str]
@@ -182,10 +181,9 @@ class Plan:
         return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
 
     def fingerprint(self, config: TrialConfig) -> str:
-        key = config.data.model_dump_json(exclude={"split"})
+        key = config.data.model_dump_json(exclude={"split", "augment"})
         if key not in self.fingerprints:
-            with required(self._cache):
-                self.fingerprints[key] = self._fingerprint(config.data, self._cache)
+            self.fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self.fingerprints[key]
 
     # ------------------------------------------------------------------- cells

@@ -91,11 +91,15 @@ class Checks:
         places = {f"studies.{name}.{study.place(*pair)}.trial": pair for pair in point.arm}
         if self._misfit([layer for layer in layers if layer.where not in places]):
             return {}
-        return dict(
+        rule = dict(
             pair
             for place, pair in places.items()
             if not self._misfit([layer for layer in layers if layer.where != place])
         )
+        alike = [p for p in study.listed if rule.items() <= dict(p.arm).items()]
+        if all(self._misfit(self.plan.layers(name, each, ())) for each in alike):
+            return rule
+        return dict(point.arm)  # some of what the rule would leave out can be
 
     def _misfit(self, layers: Sequence[Layer]) -> bool:
         try:

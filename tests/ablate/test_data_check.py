@@ -154,6 +154,8 @@ ROOTS = {"design": "search", "trials": 4, "round": 2, "startup": 2, "trial": {"d
         {"design": "compare", "variants": {
             "a": {"around": {"best_of": "roots"}}, "b": {"trial": {"data.root": "GOOD"}}}},
         {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
+        {"design": "promote", "of": "tune", "best": 1, "take": ["optimizer.lr"],
+         "around": {"best_of": "roots"}, "trial": {"embedding.dim": 8}},
     ],
     ids=lambda study: study["design"],
 )  # fmt: skip
@@ -162,7 +164,18 @@ def test_data_that_results_decide_is_not_guessed(
 ) -> None:
     bad = core_trials.draw(tmp_path / "bad")
     damage(bad)
-    check(images, tmp_path, roots=bad_in(ROOTS, bad, images), later=bad_in(later, bad, images))
+    studies = {"tune": TUNE, "roots": ROOTS, "later": later, "last": {
+        "design": "grid", "around": {"best_of": "later"}, "trial": {"data.root": "BAD"},
+        "grid": {"embedding.dim": [16]}}}  # fmt: skip
+    if later["design"] == "compare":
+        del studies["last"]  # its best may be the one with a root of its own
+    check(images, tmp_path, **bad_in(studies, bad, images))
+
+
+def test_a_proposal_that_cannot_be_is_no_fault_of_the_sweep(images: Path, tmp_path: Path) -> None:
+    folds = {**TUNE, "trial": {"data.split": {"fold": 0, "folds": 40}},
+             "space": {"data.split.folds": {"choice": [3, 40]}}}  # fmt: skip
+    check(images, tmp_path, folds=folds)
 
 
 def test_each_division_of_each_data_set_is_looked_at_once(

@@ -363,6 +363,7 @@ LEVELS = {"A": [1, 2], "B": [1, 2], "C": [1, 2]}
          ["s.around.best_of", "'t_a'"]),
         (CROSS | {"exclude": [{"method": "dml"}]},
          ["s.exclude.0.method", 'found "dml"', 'a level of method: "plain", "ddml"', "`cross`"]),
+        (CROSS | {"exclude": [{"method": []}]}, ["s.exclude.0.method", "no level", "Remove"]),
         (CROSS | {"exclude": [{"size": 3}]},
          ["s.exclude.0.size", "'size'", "one of method, loss, data"]),
         (CROSS | {"exclude": [{"loss": ["ns", "pa"]}]}, ["s.exclude", "no combination"]),

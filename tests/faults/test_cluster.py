@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,3 +45,16 @@ def test_a_node_that_goes_costs_no_trial(
     assert_whole(sweep, whole)
     resumed = [first for _, mode, first in sweep.started() if mode == "train" and first > 1]
     assert resumed, "a trial of that node went on from its checkpoint"
+
+
+@pytest.mark.slow
+def test_two_drivers_share_two_slots(
+    cluster: Any, sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    """Free workers that one of them kept would be the slots that the other waits for."""
+    drivers = [sweep.start({"address": cluster.address}) for _ in range(2)]
+    texts = [process.communicate(timeout=200)[0] for process in drivers]
+    assert [process.returncode for process in drivers] == [0, 0], texts
+    trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
+    assert set(trained.values()) == {1}, "a trial was trained by both"
+    assert_whole(sweep, whole)

@@ -6,6 +6,7 @@ import collections
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -139,6 +140,38 @@ def test_workers_stay_through_rounds_and_studies(sweep: Sweep) -> None:
         time.sleep(0.1)
     assert driver.returncode == 0, driver.communicate()[0]
     assert len(workers) == slots, "each of them is started once"
+
+
+@pytest.mark.slow
+def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
+    """Killed while a round's last trial runs; the trials of the next one find them dead."""
+    slots = 4
+    tune = {**SPEC["studies"]["tune"], "trials": 12, "round": slots, "startup": slots}
+    given = {"resources": {"cpus": cores() / slots, "gpus": 0}}
+    driver = sweep.start(
+        {"spec": given, "studies": {"tune": tune}}, SYN_JITTER="1.5", SYN_SLEEP="0.1"
+    )
+    killed = 0
+    while driver.poll() is None and killed < 4:
+        time.sleep(0.02)
+        if not (sweep.out / "ledger.sqlite").exists() or not sweep.started():
+            continue
+        busy = {t for t, row in sweep.trials().items() if row["status"] == "running"}
+        if len(busy) == 1:
+            for worker in descendants(driver.pid):
+                if "JobTrainable" in title(worker) and worker.pid != at_work(sweep, *busy):
+                    worker.kill()
+                    killed += 1
+    text, _ = driver.communicate(timeout=200)
+    assert driver.returncode == 0 and "given up" not in text, text
+    assert killed >= 2 and {row["status"] for row in sweep.trials().values()} == {"done"}
+
+
+def at_work(sweep: Sweep, trial_id: str) -> int | None:
+    """The process that says in a trial's log that it began it."""
+    log = sweep.out / "trials" / trial_id / "trial.log"
+    said = re.findall(r"begins \(\w+\), process (\d+)", log.read_text() if log.exists() else "")
+    return int(said[-1]) if said else None
 
 
 def descendants(pid: int) -> list[psutil.Process]:

@@ -23,6 +23,7 @@ from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 SIZES = "sizes.json"
+WRITING = " while writing the cache"
 
 
 def default_cache() -> Path:
@@ -73,7 +74,7 @@ def explained(where: Path) -> Iterator[None]:
             raise
         raise OSError(
             error.errno,
-            f"{os.strerror(error.errno or 0)} while writing the cache {where}; free some space "
+            f"{os.strerror(error.errno or 0)}{WRITING} {where}; free some space "
             "or set ABLATE_CACHE to another folder",
         ) from error
 
@@ -83,16 +84,26 @@ def required(cache: Path) -> Iterator[None]:
     """A cache that cannot be used is bad input where nothing can go on without it.
 
     Raises:
-        ConfigError: for an OSError.
+        ConfigError: for an OSError of the cache; others pass.
     """
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).partition(" while writing")[0]
+        if WRITING not in str(error) and not _within(error.filename, cache):
+            raise
+        reason = (error.strerror or str(error)).partition(WRITING)[0]
         raise ConfigError(
             "ABLATE_CACHE", f"the cache {cache}, which cannot be written ({reason})",
             "a folder with room for decoded images", "Free some space, or set it to another folder",
         ) from error  # fmt: skip
+
+
+def _within(name: str | bytes | int | None, cache: Path) -> bool:
+    """Whether a file lies in the cache, or the cache would lie below it."""
+    if not isinstance(name, str):
+        return False
+    path, cache = Path(name).absolute(), cache.absolute()
+    return path.is_relative_to(cache) or cache.is_relative_to(path)
 
 
 @contextmanager
