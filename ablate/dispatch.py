@@ -126,6 +126,11 @@ class Dispatch:
                     return None  # the end of the last of its folds asks again
                 mode = "ensemble"
             claim = self.ledger.claim_evaluation(trial_id, self.owner)
+            if claim == "mine":
+                self.progression.facts.refresh(trial_id)
+                if all(map(self.progression.settled, cells)):  # another driver has just done it
+                    self.ledger.release(trial_id, "interrupted")
+                    claim = "done"
         else:
             claim = self.ledger.claim(
                 trial_id, cell.config_hash, cell.seed, cell.config, self.owner,

@@ -71,6 +71,14 @@ def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> Non
     assert saved["evaluations"] == evaluations
 
 
+def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(), tmp_path))
+    more = specs.spec(studies__rows__metrics=["density"])
+    first, second = (dispatch(specs.plan(more), tmp_path) for _ in range(2))
+    assert drain(first) and not second.exhausted, "both have seen what is lacking"
+    assert second.next_job() is None and second.exhausted and not second.lost
+
+
 def test_a_plan_tells_evaluations_from_trials(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
     drain(made)
