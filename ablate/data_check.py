@@ -43,10 +43,6 @@ class Use:
     fold: int | None
 
     @property
-    def files(self) -> str:
-        return self.data.model_dump_json(exclude={"split", "augment"})
-
-    @property
     def division(self) -> tuple[str, frozenset[str]]:
         return self.data.split.model_dump_json(), self.splits
 
@@ -65,7 +61,7 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     found: dict[str, dict[tuple[str, frozenset[str]], Use]] = {}
     for name in plan.order:
         for use in _uses(plan, progression, name):
-            found.setdefault(use.files, {}).setdefault(use.division, use)
+            found.setdefault(use.data.images, {}).setdefault(use.division, use)
     for uses in found.values():
         _check(plan, progression, list(uses.values()), cache)
 

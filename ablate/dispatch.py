@@ -246,8 +246,11 @@ class Dispatch:
         """A job ended by the machine: it is the next one, from its last checkpoint."""
         if self._break_off(trial_id, reason):
             self.progression.facts.refresh(trial_id)
-            self._queue[trial_id] = None
-            self._queue.move_to_end(trial_id, last=False)
+            self._put_first(trial_id)
+
+    def _put_first(self, trial_id: str) -> None:
+        self._queue[trial_id] = None
+        self._queue.move_to_end(trial_id, last=False)
 
     def lose(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine more often than is retried: resumable, not this run."""
@@ -309,8 +312,7 @@ class Dispatch:
             else:
                 self._queue[trial_id] = None
         for trial_id in reversed(ahead):
-            self._queue[trial_id] = None
-            self._queue.move_to_end(trial_id, last=False)
+            self._put_first(trial_id)
 
     def _fail(self, cell: Cell) -> None:
         """A configuration that cannot be is a fact too."""

@@ -181,7 +181,7 @@ class Plan:
         return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
 
     def fingerprint(self, config: TrialConfig) -> str:
-        key = config.data.model_dump_json(exclude={"split", "augment"})
+        key = config.data.images
         if key not in self.fingerprints:
             self.fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self.fingerprints[key]

@@ -98,6 +98,11 @@ class DataConfig(ComponentConfig):
     split: SplitConfig = SplitConfig()
     augment: AugmentConfig = AugmentConfig()
 
+    @property
+    def images(self) -> str:
+        """What tells decoded images apart, however they are divided and augmented."""
+        return self.model_dump_json(exclude={"split", "augment"})
+
 
 class BackboneConfig(ComponentConfig):
     """Any timm model.
