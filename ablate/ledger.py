@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablate.owner import STALE_SECONDS, Owner
-from ablate.schema import LedgerError, connect, explained
+from ablate.schema import CELLS, LedgerError, connect, explained
 
 __all__ = ["Claim", "Ledger", "LedgerError"]
 
@@ -107,6 +107,15 @@ class Ledger:
         )
         return {row["split"]: row["metrics"] for row in found}
 
+    def recorded(self, trial_id: str) -> dict[str, float]:
+        """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
+        whose evaluation is older than this column are left out."""
+        found = self.rows(
+            "SELECT split, recorded FROM evaluations WHERE trial_id=? ORDER BY rowid", [trial_id]
+        )
+        times = {row["split"]: row["recorded"] for row in found}
+        return {split: at for split, at in times.items() if at is not None}
+
     def claim(
         self,
         trial_id: str,
@@ -179,7 +188,8 @@ class Ledger:
             db.execute("UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)])
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Epoch events (`trainables.core.run_job`); an epoch told twice is replaced."""
+        """Epoch events (`trainables.core.run_job`). Of an epoch told twice (once more after a
+        kill took it back) the first word stands: MLflow and schedulers have heard it."""
         with self.write() as db:
             _put_epochs(db, trial_id, reports)
 
@@ -192,21 +202,13 @@ class Ledger:
         trained: bool = True,
     ) -> None:
         """The final event, its evaluations, `epochs` not yet recorded and status "done", in one
-        transaction. What an evaluation adds to one by the same evaluator stands beside it."""
+        transaction. What a further evaluation by the same evaluator adds stands beside what was
+        known, which stays as it was."""
         now = time.time()
         with self.write() as db:
             _put_epochs(db, trial_id, epochs)
             for split, metrics in final["evaluations"].items():
-                key = (trial_id, split, final["evaluator"])
-                row = db.execute(
-                    "SELECT metrics_json FROM evaluations WHERE trial_id=? AND split=? "
-                    "AND evaluator=?", key,
-                ).fetchone()  # fmt: skip
-                kept = json.loads(row[0]) if row is not None and not trained else {}
-                db.execute(
-                    "INSERT OR REPLACE INTO evaluations VALUES (?,?,?,?)",
-                    (*key, _json(kept | dict(metrics))),
-                )
+                _put_evaluation(db, (trial_id, split, final["evaluator"]), metrics, now, trained)
             if not trained:
                 db.execute("UPDATE trials SET owner=NULL WHERE trial_id=?", [trial_id])
                 return
@@ -227,7 +229,8 @@ class Ledger:
         """End a claim without a result; a trial that is "done" stays so."""
         with self.write() as db:
             db.execute(
-                "UPDATE trials SET owner=NULL, ended=?, "
+                "UPDATE trials SET owner=NULL, "
+                "ended=CASE status WHEN 'done' THEN ended ELSE ? END, "
                 "reason=CASE status WHEN 'done' THEN reason ELSE ? END, "
                 "status=CASE status WHEN 'done' THEN status ELSE ? END WHERE trial_id=?",
                 [time.time(), reason, status, trial_id],
@@ -240,7 +243,8 @@ class Ledger:
             if not Owner.parse(row["owner"]).alive(row["heartbeat"], stale_after):
                 with self.write() as db:
                     changed = db.execute(
-                        "UPDATE trials SET owner=NULL, ended=?, "
+                        "UPDATE trials SET owner=NULL, "
+                        "ended=CASE status WHEN 'running' THEN ? ELSE ended END, "
                         "status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END, "
                         "reason=CASE status WHEN 'running' THEN 'its driver was killed' "
                         "ELSE reason END WHERE trial_id=? AND owner=?",
@@ -275,10 +279,11 @@ class Ledger:
         is replaced."""
         with self.write() as db:
             db.executemany(
-                "INSERT OR REPLACE INTO cells VALUES (?,?,?,?,?,?,?,?)",
+                f"INSERT OR REPLACE INTO cells({', '.join(CELLS)}) VALUES (?,?,?,?,?,?,?,?)",
                 [
-                    (sweep_id, c["study"], c["cell"], c["seed"], c["trial_id"],
-                     _json(c["coords"]), c["idx"], NO_FOLD if c.get("fold") is None else c["fold"])
+                    (sweep_id, c["study"], c["cell"], c["seed"],
+                     NO_FOLD if c.get("fold") is None else c["fold"],
+                     c["trial_id"], _json(c["coords"]), c["idx"])
                     for c in cells
                 ],
             )  # fmt: skip
@@ -373,12 +378,31 @@ def _put_epochs(
     db: sqlite3.Connection, trial_id: str, reports: Iterable[Mapping[str, Any]]
 ) -> None:
     db.executemany(
-        "INSERT OR REPLACE INTO epochs VALUES (?,?,?,?,?)",
+        "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
         [
             (trial_id, e["epoch"], e["steps"], e["seconds"], _json(e["metrics"]))
             for e in reports
         ],
     )  # fmt: skip
+
+
+def _put_evaluation(
+    db: sqlite3.Connection,
+    key: tuple[str, str, str],
+    metrics: Mapping[str, Any],
+    now: float,
+    trained: bool,
+) -> None:
+    row = db.execute(
+        "SELECT metrics_json, recorded FROM evaluations WHERE trial_id=? AND split=? "
+        "AND evaluator=?", key,
+    ).fetchone()  # fmt: skip
+    told, recorded = dict(metrics), now
+    if row is not None and not trained:
+        told, recorded = told | json.loads(row["metrics_json"]), row["recorded"]
+    db.execute(
+        "INSERT OR REPLACE INTO evaluations VALUES (?,?,?,?,?)", (*key, _json(told), recorded)
+    )
 
 
 def _forget(db: sqlite3.Connection, trial_id: str) -> None:

@@ -66,7 +66,9 @@ class News:
             client.update_run(run_id, status="RUNNING")
         epochs = ledger.epochs(self.trial_id, after=row["logged_epoch"])
         metrics = list(payload.epoch_metrics(trial, epochs))
-        metrics += payload.final_metrics(trial, self.evaluations) if self.mark else []
+        if self.mark:
+            recorded = ledger.recorded(self.trial_id)
+            metrics += payload.final_metrics(trial, self.evaluations, recorded)
         params = list(payload.flatten(trial["config"])) if row["logged_epoch"] == 0 else []
         tags = {} if self.fresh else self.tags(sweep, parent_run_id)
         log_batches(client, run_id, metrics, params, tags)

@@ -125,15 +125,21 @@ def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[tuple[str, floa
 
 
 def final_metrics(
-    trial: Row, evaluations: Mapping[str, Mapping[str, Any]]
+    trial: Row, evaluations: Mapping[str, Mapping[str, Any]], recorded: Mapping[str, float]
 ) -> Iterator[tuple[str, float, int, int]]:
-    """`final/<split>/<metric>`, `final/best_epoch`, `final/seconds`, at the best epoch's step."""
-    at = milliseconds(trial["ended"] or trial["created"])
+    """`final/<split>/<metric>`, `final/best_epoch`, `final/seconds`, at the best epoch's step.
+
+    The time is the trial's end, and an evaluation's own (`recorded`) for what it found: of two
+    values at one step MLflow shows the one of the later time.
+    """
+    ended = trial["ended"] or trial["created"]
     step = trial["best_epoch"] or 0
     for split, metrics in evaluations.items():
+        at = milliseconds(recorded.get(split, ended))
         for key, value in metrics.items():
             if value is not None:
                 yield f"final/{split}/{key}", float(value), at, step
+    at = milliseconds(ended)
     for key in ("best_epoch", "epochs", "steps", "seconds"):
         if trial[key] is not None:
             yield f"final/{key}", float(trial[key]), at, step

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ablate.owner import Owner
 from trainables.errors import ConfigError
 
-VERSION = 4  # 2: stops; 3: beside; 4: cells.fold
+VERSION = 5  # 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -35,14 +36,14 @@ CREATE TABLE IF NOT EXISTS epochs(
     metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, epoch)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS evaluations(
     trial_id TEXT NOT NULL, split TEXT NOT NULL, evaluator TEXT NOT NULL,
-    metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, split, evaluator));
+    metrics_json TEXT NOT NULL, recorded REAL, PRIMARY KEY(trial_id, split, evaluator));
 CREATE TABLE IF NOT EXISTS sweeps(
     sweep_id TEXT PRIMARY KEY, name TEXT NOT NULL, spec_json TEXT NOT NULL,
     created REAL NOT NULL, provenance_json TEXT);
 CREATE TABLE IF NOT EXISTS cells(
     sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, seed INTEGER NOT NULL,
+    fold INTEGER NOT NULL DEFAULT -1 CHECK (typeof(fold)='integer'),
     trial_id TEXT NOT NULL, coords_json TEXT NOT NULL, idx INTEGER NOT NULL,
-    fold INTEGER NOT NULL DEFAULT -1,
     PRIMARY KEY(sweep_id, study, cell, seed, fold)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS cells_by_trial ON cells(trial_id);
 CREATE TABLE IF NOT EXISTS proposals(
@@ -60,9 +61,13 @@ CREATE TABLE IF NOT EXISTS beside(
     PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
 """
 
-# A table's key cannot be changed in place.
-REKEYED_BEFORE = "DROP INDEX cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
-REKEYED_AFTER = "INSERT INTO cells SELECT *, -1 FROM cells_before; DROP TABLE cells_before;"
+# Columns that came later: table, column, declaration. Facts of before have NULL there.
+ADDED = (("evaluations", "recorded", "REAL"),)
+# Where cells is not as above. A key cannot be changed in place, and key columns stand first: SQLite
+# 3.40.0 and 3.40.1 read a table without rowids wrongly when they check one that is keyed otherwise.
+CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json", "idx")
+CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
+CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
 
 
 class LedgerError(RuntimeError):
@@ -142,18 +147,46 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
                 )
             if version == VERSION:
                 return
+            if version:
+                _nobody_at_work(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
-            # One transaction: a process killed here leaves an empty file, not half a ledger.
-            # An older version lacks tables, which the same statements add, and folds.
-            columns = [row["name"] for row in connection.execute("PRAGMA table_info(cells)")]
-            old = bool(columns) and "fold" not in columns
-            before, after = (REKEYED_BEFORE, REKEYED_AFTER) if old else ("", "")
+            # One transaction: a process killed here leaves an empty file, or the ledger of before.
             connection.executescript(
-                f"BEGIN IMMEDIATE; {before} {DDL} {after} PRAGMA application_id={APPLICATION_ID}; "
-                f"PRAGMA user_version={VERSION}; COMMIT;"
+                f"BEGIN IMMEDIATE; {_statements(connection)} "
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
             )
     except Timeout as error:
         raise LedgerError(
             f"{path}: found its first-use lock held for {timeout:.0f} s; expected it free. "
             "Another process may hang while it makes the ledger; end it and start again"
         ) from error
+
+
+def _statements(connection: sqlite3.Connection) -> str:
+    """What makes the tables, or brings those of an older version up to date."""
+    cells = _columns(connection, "cells")
+    before = after = ""
+    if cells and tuple(cells) != CELLS:
+        values = ["-1" if name == "fold" and name not in cells else name for name in CELLS]
+        before, after = CELLS_BEFORE, CELLS_AFTER.format(", ".join(values))
+    for table, column, kind in ADDED:
+        there = _columns(connection, table)
+        if there and column not in there:
+            after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
+    return f"{before} {DDL} {after}"
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row["name"] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def _nobody_at_work(connection: sqlite3.Connection, path: Path) -> None:
+    """A driver of the older version would write into tables that it does not know."""
+    for owner, heartbeat in connection.execute(
+        "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
+    ):
+        if Owner.parse(owner).alive(heartbeat):
+            raise LedgerError(
+                f"{path}: found a run of an older ablate at work on it ({owner}); expected none "
+                "while its tables are brought up to date. Wait for its end, or end it"
+            )

@@ -6,11 +6,13 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ablate.doctor import damage
 from ablate.ledger import Ledger, LedgerError
 from ablate.owner import Owner
 from tests.unprivileged import open_folder, unprivileged
@@ -125,6 +127,115 @@ def test_the_first_proposal_stands(ledger: Ledger) -> None:
     ledger.put_proposal("k", 0, {"lr": 0.1}, "h1")
     ledger.put_proposal("k", 0, {"lr": 0.2}, "h2")
     assert ledger.proposals("k")[0]["params"] == {"lr": 0.1}
+
+
+def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict[str, Any]]:
+    """A ledger of version 4, as SQLite keeps one: its key's last column stands last."""
+    with Ledger(path) as ledger:
+        ledger.claim("t-s0", "h", 0, {}, Owner.me())
+        ledger.record_final("t-s0", FINAL)
+        if owner is not None:
+            ledger.claim("u-s0", "h", 0, {}, owner)
+        cell = {"study": "a", "seed": 0, "trial_id": "t-s0", "coords": {"x": 1}}
+        ledger.put_cells("s", [cell | {"cell": f"c{i}", "idx": i} for i in range(3)])
+        ledger.put_cells("s", [cell | {"cell": "c0", "idx": 0, "fold": 1}])
+        found = ledger.cells("s")
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.executescript(
+        "BEGIN; DROP INDEX cells_by_trial; ALTER TABLE cells RENAME TO new;"
+        "CREATE TABLE cells(sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, "
+        "seed INTEGER NOT NULL, trial_id TEXT NOT NULL, coords_json TEXT NOT NULL, "
+        "idx INTEGER NOT NULL, fold INTEGER NOT NULL DEFAULT -1, "
+        "PRIMARY KEY(sweep_id, study, cell, seed, fold)) WITHOUT ROWID;"
+        "INSERT INTO cells SELECT sweep_id, study, cell, seed, trial_id, coords_json, idx, fold "
+        "FROM new; DROP TABLE new; CREATE INDEX cells_by_trial ON cells(trial_id);"
+        "ALTER TABLE evaluations DROP COLUMN recorded; PRAGMA user_version=4; COMMIT;"
+    )
+    raw.close()
+    return found
+
+
+def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    before = before_folds_came_first(path)
+
+    def opened(_: int) -> list[dict[str, Any]]:
+        with Ledger(path) as ledger:
+            return ledger.cells("s")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(opened, range(8))) == [before] * 8
+    with Ledger(path) as ledger:
+        assert damage(ledger) == []
+        assert ledger.evaluations("t-s0") == FINAL["evaluations"]
+        assert ledger.recorded("t-s0") == {}, "nobody knows when"
+        ledger.put_cells("s", [before[0] | {"idx": 7}])
+        assert len(ledger.cells("s")) == len(before)
+        with pytest.raises(sqlite3.IntegrityError), ledger.write() as db:  # an older ablate's order
+            db.execute("INSERT INTO cells VALUES ('s', 'a', 'new', 0, 't-s0', '{}', 1, -1)")
+
+
+def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    before = before_folds_came_first(path, Owner.me())
+    with pytest.raises(LedgerError, match="older ablate at work"):
+        Ledger(path)
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA user_version").fetchone() == (4,)
+    with raw:
+        raw.execute("UPDATE trials SET owner=?", [str(DEAD)])
+    raw.close()
+    with Ledger(path) as ledger:
+        assert ledger.cells("s") == before
+
+
+@pytest.mark.parametrize("version", [(3, 40, 1), (3, 41, 0)])
+def test_nulls_that_are_not_there_condemn_no_ledger(
+    tmp_path: Path, version: tuple[int, ...]
+) -> None:
+    """What SQLite 3.40.1 says of a table whose key does not stand first, whatever runs here."""
+    told = ["NULL value in cells.trial_id"]
+
+    class Doubtful(Ledger):
+        def rows(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
+            if "quick_check" in sql:
+                return [{"quick_check": text} for text in told]
+            return super().rows(sql, values)
+
+    with Doubtful(tmp_path / "ledger.sqlite") as ledger:
+        assert damage(ledger, version) == ([] if version < (3, 41) else told)
+        told.append("row 3 missing from index cells_by_trial")
+        assert told[1] in damage(ledger, version)
+        with ledger.write() as db:
+            db.execute("CREATE TABLE odd(x)")
+            db.execute("INSERT INTO odd VALUES (NULL)")
+        told[:] = ["NULL value in odd.x"]
+        assert damage(ledger, version) == told, "this one is there"
+
+
+def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
+    """MLflow's points carry it: moved, they would be logged once more."""
+    me = Owner.me()
+    ledger.claim("t", "h", 0, {}, me)
+    ledger.record_epochs("t", [{"epoch": 1, "steps": 1, "seconds": 0.5, "metrics": {"m": 1.0}}])
+    again = {"epoch": 1, "steps": 1, "seconds": 9.5, "metrics": {"m": 1.0}}
+    ledger.record_final("t", FINAL, [again])
+    assert [row["seconds"] for row in ledger.epochs("t")] == [0.5]
+    before, recorded = ledger.trial("t"), ledger.recorded("t")
+    assert before is not None and recorded == {"val": before["ended"]}
+    ledger.claim_evaluation("t", me)
+    ledger.release("t", "interrupted", "stopped")
+    assert ledger.claim_evaluation("t", DEAD) == "mine"
+    assert ledger.release_dead() == ["t"]
+    assert ledger.claim_evaluation("t", me) == "mine"
+    more = {"val": {"map_at_r": 0.5000001, "nmi": 0.9}, "test": {"nmi": 0.8}}
+    ledger.record_final("t", {**FINAL, "evaluations": more}, trained=False)
+    after = ledger.trial("t")
+    assert after is not None
+    assert {**after, "heartbeat": 0} == {**before, "heartbeat": 0}
+    assert ledger.evaluations("t")["val"] == {"map_at_r": 0.5, "nmi": 0.9}
+    times = ledger.recorded("t")
+    assert times["val"] == recorded["val"] < times["test"]
 
 
 def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> Non
     end = checksum(trial, made.ledger.evaluations(trial_id), [])
     drain(made)
     evaluations = made.ledger.evaluations(trial_id, EVALUATOR)
-    told = {key: value for key, value, _, _ in final_metrics(trial, evaluations)}
+    told = {key: value for key, value, _, _ in final_metrics(trial, evaluations, {})}
     assert told["final/test/uniformity"] == evaluations["test"]["uniformity"]
     assert told["final/test/map_at_r"] == evaluations["test"]["map_at_r"]
     assert checksum(trial, evaluations, []) != end, "the tracker is to write the run again"
