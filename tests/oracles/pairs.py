@@ -223,7 +223,10 @@ def summed_over_views(s: Distance, classes: list[int], temperature: float, zero:
 
 def mobius_distance(a: Tensor, b: Tensor, c: float, clip: float | None) -> Tensor:
     """(2/√c) artanh(√c ‖(−x) ⊕ y‖) of x = exp₀(a), y = exp₀(b), a and b clipped first: Möbius
-    addition as HypViT's section 3.1 has it."""
+    addition as HypViT's section 3.1 has it. 0 without gradient between equal vectors, whose sum
+    is nothing but rounding."""
+    if torch.equal(a, b):
+        return 0 * (a + b).sum()
 
     def into_ball(v: Tensor) -> Tensor:
         length = v.square().sum().sqrt()
@@ -235,7 +238,4 @@ def mobius_distance(a: Tensor, b: Tensor, c: float, clip: float | None) -> Tenso
     x, y = -into_ball(a), into_ball(b)
     xy, xx, yy = (x * y).sum(), x.square().sum(), y.square().sum()
     added = ((1 + 2 * c * xy + c * yy) * x + (1 - c * xx) * y) / (1 + 2 * c * xy + c * c * xx * yy)
-    norm = added.square().sum()
-    if norm.item() < 1e-24:
-        return norm * 0
-    return 2 / math.sqrt(c) * torch.atanh(math.sqrt(c) * norm.sqrt())
+    return 2 / math.sqrt(c) * torch.atanh(math.sqrt(c) * added.square().sum().sqrt())

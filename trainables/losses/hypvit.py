@@ -90,7 +90,7 @@ class HypViT(PairwiseEntropy):
     """Hyp-ViT's: s = −(distance in the Poincaré ball) of the embeddings, clipped and mapped there,
     see `geometry.hyperbolic_distance`. Retrieval is by the same distance."""
 
-    REVISION = 1
+    REVISION = 2
     STATIC: ClassVar[tuple[str, ...]] = ("curvature", "clip")  # of the geometry
     geometry = Geometry("hyperbolic", False, 0.1, 2.3)
 
