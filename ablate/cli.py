@@ -2,7 +2,7 @@
 
 Exit codes: 0 every cell has its result, a recorded failure being one; 1 something is missing, or
 the ledger cannot be written; 2 wrong input, nothing was started; 130 stopped by Ctrl-C; 143 by
-SIGTERM.
+SIGTERM, 129 by SIGHUP (the terminal was closed).
 """
 
 from __future__ import annotations

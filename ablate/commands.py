@@ -164,7 +164,10 @@ def _show(facts: Ledger, name: str | None) -> None:
             "Give more of its id",
         )  # fmt: skip
     trial_id = ids[0]  # of one configuration the first seed
-    shown = {**(facts.trial(trial_id) or {}), "evaluations": facts.evaluations(trial_id)}
+    known = facts.trial(trial_id) or {}
+    # Who looks at one trial mostly asks why it has no result: that first, details after it.
+    first = {key: known.get(key) for key in ("trial_id", "status", "reason")}
+    shown = first | known | {"evaluations": facts.evaluations(trial_id)}
     print(json.dumps(shown, indent=1, default=str))
 
 

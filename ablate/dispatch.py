@@ -44,6 +44,7 @@ class Dispatch:
     """Hands out jobs and records what comes back.
 
     notify: called with a trial's id after the ledger has something new of it.
+    told: called with a trial's id and why it has no result, as soon as that is known.
     deadline: time (monotonic seconds) after which nothing new is handed out.
     """
 
@@ -53,6 +54,7 @@ class Dispatch:
     sweep_id: str
     settings: JobSettings
     notify: Callable[[str], None] = lambda _: None
+    told: Callable[[str, str], None] = lambda _, __: None
     deadline: float | None = None
     retry_failed: bool = False
     force: bool = False
@@ -215,6 +217,7 @@ class Dispatch:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
             self.ledger.release(trial_id, "failed", last["reason"])
+            self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
             reason = f"halted by its scheduler after epoch {last['epoch']}"
             self.ledger.release(trial_id, "partial", reason)
@@ -256,6 +259,7 @@ class Dispatch:
         """A job ended by the machine more often than is retried: resumable, not this run."""
         if self._break_off(trial_id, reason):
             self.lost[trial_id] = reason
+            self.told(trial_id, reason)
 
     def _break_off(self, trial_id: str, reason: str) -> bool:
         if self.running.pop(trial_id, None) is None:
@@ -264,6 +268,10 @@ class Dispatch:
         self.ledger.release(trial_id, "interrupted", reason)
         self.notify(trial_id)
         return True
+
+    def stop(self) -> None:
+        """Nothing more is handed out, and what runs is broken off."""
+        self.stopping = True
 
     def interrupt(self, reason: str) -> None:
         """The driver stops: every running trial becomes resumable."""
@@ -321,6 +329,7 @@ class Dispatch:
         )
         if claim == "mine":
             self.ledger.release(cell.trial_id, "failed", cell.error)
+            self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)
 
 

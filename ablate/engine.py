@@ -7,15 +7,14 @@ Ray is not even started.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, Protocol
 
 from ablate.data_check import check_data
@@ -28,6 +27,7 @@ from ablate.progress import Board
 from ablate.progression import Progression
 from ablate.ray_session import ray_session
 from ablate.resources import Request
+from ablate.signals import stop_signals
 
 RETRIES = 3
 TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
@@ -192,11 +192,9 @@ def _fit(
     plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner, tracker: Tracking | None
 ) -> int | None:
     """The Tune run; returns the signal that stopped it, if one did."""
-    import os
-
     name = f"{plan.spec.name}-{plan.sweep_id}"
     scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
-    with stop_signals(dispatch) as caught, heartbeats(settings.ledger, owner):
+    with stop_signals(dispatch.stop) as caught, heartbeats(settings.ledger, owner):
         try:
             with ray_session(settings.address, settings.request) as parallel:
                 board = Board(dispatch, parallel, settings.out / "logs" / f"{name}.log")
@@ -239,30 +237,6 @@ def _tune(
         ),
     )
     tuner.fit()
-
-
-@contextmanager
-def stop_signals(dispatch: Dispatch) -> Iterator[list[int]]:
-    """The first Ctrl-C or SIGTERM asks the sweep to stop; the second one breaks off."""
-    caught: list[int] = []
-
-    def stop(number: int, _: FrameType | None) -> None:
-        if caught:
-            raise KeyboardInterrupt
-        caught.append(number)
-        dispatch.stopping = True
-
-    if threading.current_thread() is not threading.main_thread():
-        yield caught
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, stop)
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """What a person sees while a sweep runs: one row per study.
 
-On a terminal a live table; elsewhere a line per study every half minute and when it ends. The
-same lines go to the sweep's log file. Only the driver's main thread takes snapshots; drawing
-reads the last one.
+On a terminal a live table; elsewhere a line per study every half minute and when it ends. Why a
+trial failed is told at once. The same lines go to the sweep's log file. Only the driver's main
+thread takes snapshots; drawing reads the last one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 SNAPSHOT_SECONDS = 0.5
 SNAPSHOT_SHARE = 0.02  # of the driver's time: a snapshot looks at every cell
 LINE_SECONDS = 30.0
+REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,8 @@ class Board:
         self._told = time.monotonic()
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
+        self._reasons: set[str] = set()
+        dispatch.told = self.failure
         self._live: Live | None = None
         if self.stream.isatty():
             from rich.console import Console
@@ -157,6 +160,12 @@ class Board:
             self.stream.flush()
         elif not quiet_on_terminal:
             self._live.console.print(text, markup=False)
+
+    def failure(self, trial_id: str, reason: str) -> None:
+        """Why a trial has no result, the cause first; a reason that was told is not told again."""
+        if reason not in self._reasons and len(self._reasons) < REASONS:
+            self._reasons.add(reason)
+            self.say(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
 
     def close(self) -> None:
         self._rows = rows(self.dispatch, self.parallel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -18,11 +19,11 @@ from ablate.commands import _print_report, ending
 from ablate.engine import Outcome, Settings
 from ablate.foreground import run_cell
 from ablate.preview import preview
-from ablate.progress import rows
+from ablate.progress import Board, rows
 from ablate.resources import Request, check_nodes, cores, request
 from ablate.spec import Resources
 from tests.ablate import specs
-from tests.ablate.test_sweep import dispatch, drain
+from tests.ablate.test_sweep import dispatch, drain, table
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,6 +222,25 @@ def test_the_end_says_where_the_report_and_mlflow_are(
     _print_report("a table", {"page": Path("o/report.html")}, store)
     said = capsys.readouterr().out.splitlines()
     assert "a table" in said and "report: o/report.html" in said and line in said
+
+
+def test_why_a_trial_failed_is_told_at_once_and_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, stream = dispatch(specs.plan(), tmp_path), io.StringIO()
+    board = Board(made, 2, tmp_path / "log", stream)
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    drain(made)
+    cause = "TrialFailure: metric: the loss is not finite at step 3"
+    # Fourteen trials, one reason: told once, before anything that sums up.
+    assert stream.getvalue().startswith(f"{cause} (trial ") and stream.getvalue().count(cause) == 1
+    board.close()
+    failed = next(row for row in table(made) if row["status"] == "failed")["trial_id"]
+    assert main(["ledger", "show", failed, "--out", str(tmp_path)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert list(shown.items())[:3] == [
+        ("trial_id", failed), ("status", "failed"), ("reason", cause),
+    ]  # fmt: skip
 
 
 def test_running_counts_what_is_at_work(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.faults.driver import SPEC
 # Trials of half a core each.
 AT_ONCE = 2 * cores()
 ROOT = Path(__file__).resolve().parents[2]
+IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 class Sweep:
@@ -37,11 +38,14 @@ class Sweep:
         self.processes: list[subprocess.Popen[str]] = []
 
     def start(
-        self, more: dict[str, Any] | None = None, **environment: str
+        self, more: dict[str, Any] | None = None, *, terminal: int | None = None, **environment: str
     ) -> subprocess.Popen[str]:
+        """terminal: a file descriptor of one that becomes the driver's own."""
+        first = [] if terminal is None else [sys.executable, "-c", IN_TERMINAL]
+        driver = [sys.executable, "-m", "tests.faults.driver", str(self.out)]
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.driver", str(self.out), json.dumps(more or {})],
-            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*first, *driver, json.dumps(more or {})], cwd=ROOT, text=True,
+            stdout=subprocess.PIPE if terminal is None else terminal, stderr=subprocess.STDOUT,
             env={**os.environ, "SYN_STARTS": str(self.starts), "OMP_NUM_THREADS": "1",
                  "SYN_EPOCHS": str(self.epochs_file), **environment},
         )  # fmt: skip
@@ -358,3 +362,34 @@ def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -
     trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
     assert set(trained.values()) == {1}, "a trial was trained by both"
     assert_whole(sweep, whole)
+
+
+@pytest.mark.slow
+def test_a_closed_terminal_stops_as_a_signal_does(
+    sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    """The driver is told by SIGHUP, and can say nothing any more."""
+    ours, terminal = os.openpty()
+    process = sweep.start({"track": True}, terminal=terminal, SYN_SLEEP="0.5")
+    os.close(terminal)
+    sweep.wait_for_starts(3, process)
+    time.sleep(0.8)
+    os.close(ours)
+    assert process.wait(60) == 129
+    assert {row["status"] for row in sweep.trials().values()} & {"interrupted"}
+    assert all(row["owner"] is None for row in sweep.trials().values())
+    assert "KILLED" in runs(sweep) and "RUNNING" not in runs(sweep)
+    code, text = sweep.finish({"track": True})
+    assert code == 0, text
+    assert_whole(sweep, whole)
+    assert set(runs(sweep)) == {"FINISHED"}
+
+
+def runs(sweep: Sweep) -> list[str]:
+    """The status of every run in MLflow."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{sweep.out / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("faults")
+    assert experiment is not None
+    return [run.info.status for run in client.search_runs([experiment.experiment_id])]

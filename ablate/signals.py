@@ -1,0 +1,55 @@
+"""Signals that ask a sweep to stop: cleanly, so that the same command goes on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
+    """The first Ctrl-C, SIGTERM or SIGHUP calls `asked`; a second one breaks off. Yields what came.
+
+    SIGHUP: the terminal was closed. Every further word to it would be an error; and it comes
+    twice, from the kernel and from the shell, which is no reason to break off. One that is
+    ignored, as under `nohup`, stays so.
+    """
+    caught: list[int] = []
+    terminals = [number for number in (1, 2) if os.isatty(number)]
+
+    def stop(number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _leave([number for number in terminals if not os.isatty(number)])
+        if not caught:
+            caught.append(number)
+            asked()
+        elif number != signal.SIGHUP:
+            raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield caught
+        return
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    if before[signal.SIGHUP] == signal.SIG_IGN:
+        del before[signal.SIGHUP]
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(streams: Sequence[int]) -> None:
+    """What is written to these file descriptors goes nowhere from now on."""
+    for number in streams:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        os.close(nowhere)
