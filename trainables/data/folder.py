@@ -26,6 +26,7 @@ from trainables.data.cache import explained, published
 from trainables.data.dataset import DATASETS, Dataset
 from trainables.data.decode import decoded
 from trainables.data.images import Images, mapped_bytes
+from trainables.data.official import refuse_official
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,9 +83,11 @@ def listing(root: Path) -> list[Path]:
     """All image files relative to `root`, sorted; the first part of each is its class.
 
     Raises:
-        ConfigError: no such folder, not readable, fewer than two class folders, an empty one.
+        ConfigError: no such folder, not readable, fewer than two class folders, an empty one, a
+            data set as it is unpacked whose folders are not its classes.
     """
     try:
+        refuse_official(root)
         classes = sorted(
             entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
         )

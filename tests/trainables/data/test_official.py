@@ -1,0 +1,96 @@
+"""Unpacked data sets are not taken for class folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from trainables.config import DataConfig, SplitConfig
+from trainables.data import fingerprint
+from trainables.data.dataset import load_dataset
+from trainables.data.splits import split
+from trainables.errors import ConfigError
+
+TREES = {
+    "Stanford Online Products": [
+        ("Ebay_train.txt Ebay_test.txt", "bicycle_final/1_0.JPG cabinet_final/2_0.JPG"),
+        ("", "bicycle_final/1_0.JPG cabinet_final/2_0.JPG"),
+    ],
+    "In-Shop Clothes Retrieval": [
+        ("list_eval_partition.txt", "img/MEN/Denim/id_1/1.jpg img/WOMEN/Tees/id_2/1.jpg"),
+        ("Eval/list_eval_partition.txt", "Img/img/MEN/1.jpg Img/img/WOMEN/1.jpg"),
+    ],
+    "Cars196": [
+        ("cars_annos.mat", "car_ims/1.jpg more/2.jpg"),
+        ("cars_train_annos.mat", "cars_train/1.jpg cars_test/2.jpg"),
+        ("devkit/cars_train_annos.mat", "train/1.jpg test/2.jpg"),
+        ("", "cars_train/1.jpg cars_test/2.jpg"),
+    ],
+    "CUB-200-2011": [
+        ("images.txt image_class_labels.txt", "images/001.A/1.jpg images/002.B/2.jpg other/3.jpg")
+    ],
+}
+
+
+def laid_out(root: Path, texts: str, images: str) -> Path:
+    for name in (texts + " " + images).split():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        if name in images:
+            Image.new("RGB", (9, 9)).save(root / name, "JPEG")
+        else:
+            (root / name).write_text("")
+    return root
+
+
+def config(root: Path, **split: object) -> DataConfig:
+    return DataConfig(name="folder", root=str(root), image_size=16, split=SplitConfig(**split))
+
+
+def said(root: Path, cache: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        fingerprint(config(root), cache)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "images"), [(name, *each) for name, made in TREES.items() for each in made]
+)
+def test_a_data_set_as_it_is_unpacked_is_named(
+    name: str, texts: str, images: str, tmp_path: Path
+) -> None:
+    message = said(laid_out(tmp_path / "root", texts, images), tmp_path / "cache")
+    assert message.startswith(f"data.root: found {name} as it is unpacked (")
+    assert "expected a folder that holds one folder of images per class. " in message
+    assert "data.split: {order: sorted, test: " in message
+
+
+@pytest.mark.parametrize("inside", ["img", "Img/img"])
+def test_in_shop_s_images_alone_are_not_two_classes(inside: str, tmp_path: Path) -> None:
+    text = "list_eval_partition.txt" if inside == "img" else "Eval/list_eval_partition.txt"
+    laid_out(tmp_path / "set", text, f"{inside}/MEN/id_1/1.jpg {inside}/WOMEN/id_2/1.jpg")
+    message = said(tmp_path / "set" / inside, tmp_path / "cache")
+    assert f"In-Shop Clothes Retrieval as it is unpacked ({tmp_path}/set/{text})" in message
+
+
+def test_the_remedies_are_true(tmp_path: Path) -> None:
+    """CUB's images/, and classes sorted into folders beside the official ones, divided by name."""
+    (texts, images), cache = TREES["CUB-200-2011"][0], tmp_path / "cache"
+    cub = laid_out(tmp_path / "cub", texts, images) / "images"
+    laid_out(cub.parent, "", "images/003.C/1.jpg images/004.D/1.jpg")
+    of_cub = config(cub, order="sorted", test=0.5)
+    found = split(load_dataset(of_cub, cache), of_cub.split, "")
+    assert found.test.classes == ("003.C", "004.D")
+
+    products = laid_out(tmp_path / "sop", *TREES["Stanford Online Products"][0])
+    laid_out(products, "", "sorted/1-7/1.jpg sorted/1-9/1.jpg sorted/1-4/1.jpg sorted/2-1/1.jpg")
+    of_products = config(products / "sorted", order="sorted", test=0.25)
+    found = split(load_dataset(of_products, cache), of_products.split, "")
+    assert found.test.classes == ("2-1",)
+
+
+def test_one_file_of_two_is_no_sign(tmp_path: Path) -> None:
+    root = laid_out(tmp_path / "mine", "images.txt", "a/1.jpg b/1.jpg")
+    assert fingerprint(config(root), tmp_path / "cache")
