@@ -21,7 +21,7 @@ from ablate.plan import Plan
 from ablate.progression import Progression
 from ablate.study import ENSEMBLE
 from trainables.config import DataConfig
-from trainables.data.cache import required
+from trainables.data.cache import of_run, required
 from trainables.data.dataset import load_dataset
 from trainables.data.splits import split
 from trainables.errors import ConfigError
@@ -47,8 +47,10 @@ class Use:
         return self.data.split.model_dump_json(), self.splits
 
 
-def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
+def check_data(plan: Plan, progression: Progression, cache: Path, run: str | None = None) -> None:
     """Read and divide the data of every trial that is left to do, as far as it is known.
+
+    Files that are found whole in the cache need not be read by the workers of the same `run`.
 
     What only a search's proposal or a study's result decides (an image size that is searched) is
     met when its trial starts.
@@ -62,8 +64,12 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     for name in plan.order:
         for use in _uses(plan, progression, name):
             found.setdefault(use.data.images, {}).setdefault(use.division, use)
-    for uses in found.values():
-        _check(plan, progression, list(uses.values()), cache)
+    of_run(run)
+    try:
+        for uses in found.values():
+            _check(plan, progression, list(uses.values()), cache)
+    finally:
+        of_run(None)
 
 
 def _check(plan: Plan, progression: Progression, uses: list[Use], cache: Path) -> None:

@@ -28,7 +28,11 @@ WAIT_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What all jobs of a sweep have in common. device: "cpu", "cuda" or "cuda:N"."""
+    """What all jobs of a sweep have in common.
+
+    device: "cpu", "cuda" or "cuda:N". run: a name for this run, whose processes check the cache
+    once between them.
+    """
 
     trials: Path
     cache: Path
@@ -37,6 +41,7 @@ class JobSettings:
     runner: str
     clean: bool = True
     checkpoint_seconds: float = 10.0
+    run: str | None = None
 
 
 @dataclass
@@ -160,6 +165,7 @@ class Dispatch:
                 "cache_dir": str(settings.cache),
                 "trial_dir": str(settings.trials / trial_id),
                 "checkpoint_seconds": settings.checkpoint_seconds,
+                "run": settings.run,
             },
             "evaluate": [split for split in ("val", "test") if split in asked],
             "metrics": metrics,

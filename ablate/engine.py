@@ -11,6 +11,7 @@ import os
 import shutil
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -79,6 +80,7 @@ class Settings:
             runner=self.runner,
             clean=plan.spec.checkpoints == "clean",
             checkpoint_seconds=self.checkpoint_seconds,
+            run=uuid.uuid4().hex,
         )
 
 
@@ -134,7 +136,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
         )  # fmt: skip
         if settings.reads_data and not dispatch.exhausted:
-            check_data(plan, dispatch.progression, settings.cache)
+            check_data(plan, dispatch.progression, settings.cache, dispatch.settings.run)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
         status, tracked = "FAILED", True

@@ -14,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -112,11 +113,12 @@ def pilot_rates(
     """A pilot of each kind among `configs`: rates, and for those that failed the reason."""
     rates: dict[Kind, Rate] = {}
     failed: dict[Kind, str] = {}
+    run = uuid.uuid4().hex
     for config in configs:
         key = kind(config)
         if key in rates or key in failed or len(rates) + len(failed) >= PILOTS:
             continue
-        found = _pilot(config, settings)
+        found = _pilot(config, settings, run)
         if isinstance(found, str):
             failed[key] = found
         else:
@@ -124,7 +126,7 @@ def pilot_rates(
     return rates, failed
 
 
-def _pilot(config: Mapping[str, Any], settings: Settings) -> Rate | str:
+def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | str:
     job = {
         "config": config,
         "seed": 0,
@@ -132,6 +134,7 @@ def _pilot(config: Mapping[str, Any], settings: Settings) -> Rate | str:
             "device": settings.request.device,
             "threads": settings.request.threads,
             "cache_dir": str(settings.cache.resolve()),
+            "run": run,
         },
     }
     threads = str(settings.request.threads)

@@ -4,13 +4,15 @@
     model = load("runs/trials/<trial_id>/best.safetensors")
     embeddings = model.embed(images)
 
-The file's metadata holds the trial's configuration. A fine-tuned trial's file is complete; that of
-a trial on frozen features holds head, method and loss, and names the backbone and its weights,
-from which it is built again.
+The file's metadata holds the trial's configuration, and a digest of it and of every tensor: a file
+in which one byte is another is refused. A fine-tuned trial's file is complete; that of a trial on
+frozen features holds head, method and loss, and names the backbone and its weights, from which it
+is built again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -34,7 +36,8 @@ from trainables.files import write_atomically
 from trainables.model import Network, build_method
 
 EXPORT = "best.safetensors"  # in a trial's folder
-FORMAT = "ablate-1"
+FORMAT = "ablate-2"
+UNDIGESTED = "ablate-1"  # before there were digests
 KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order
 
 
@@ -47,11 +50,11 @@ def write_export(path: Path, network: Network, config: TrialConfig, train: Subse
         "classes": list(train.classes),
         "frame": train.images.frame,
     }
-    text = json.dumps(about, sort_keys=True, separators=(",", ":"))
     tensors = {
         name: tensor.detach().to("cpu").contiguous()
         for name, tensor in network.state_dict().items()
     }
+    text = _canonical(about | {"sha256": _digest(about, tensors)})
     write_atomically(path, save(tensors, metadata={KEY: text}))
 
 
@@ -112,7 +115,7 @@ def load(path: str | Path, device: str = "auto") -> Model:
     """Read an export.
 
     Raises:
-        ConfigError: no such file, or not an export of this program.
+        ConfigError: no such file, not an export of this program, or one that was altered.
     """
     about, weights = _read(Path(path))
     config = TrialConfig.model_validate(about["config"])
@@ -206,10 +209,28 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise ConfigError(str(path), "no such file", "an export, best.safetensors") from error
-    except SafetensorError as error:
+    except (SafetensorError, ValueError) as error:  # ValueError: text that is no JSON
         raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
-    if about.get("format") != FORMAT:
+    if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
+        found = about.get("format") if isinstance(about, dict) else about
+        raise ConfigError(str(path), f"format {found!r}", f"an export of format {FORMAT!r}")
+    digest = about.pop("sha256", None)
+    if (digest or about["format"] == FORMAT) and digest != _digest(about, weights):
         raise ConfigError(
-            str(path), f"format {about.get('format')!r}", f"an export of format {FORMAT!r}"
-        )
+            str(path), "bytes that were not written so", "the file as the trial left it",
+            "It is damaged: copy it anew, or train the trial again (--force)",
+        )  # fmt: skip
     return about, weights
+
+
+def _canonical(about: dict[str, Any]) -> str:
+    return json.dumps(about, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of what is said about the tensors, and of their names, types, shapes and bytes."""
+    digest = hashlib.sha256(_canonical(about).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\x1e{name}\x1f{tensor.dtype} {tuple(tensor.shape)}\x1f".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

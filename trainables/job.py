@@ -7,6 +7,7 @@ trial says how far it got, so the same job may be given again after anything tha
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 from trainables.config import TrialConfig
 from trainables.data import fingerprint
+from trainables.data.cache import of_run
 from trainables.ensemble import Member, evaluate_ensemble
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import EVALUATOR, METRICS
@@ -26,6 +28,7 @@ from trainables.results import EpochReport, FinalReport, Runtime
 
 LOG = logging.getLogger(__name__)
 FINAL = "final.json"
+DIGEST = "sha256"  # of all else in it
 
 
 def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -42,7 +45,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     Args:
         job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
-            "trial_dir", "checkpoint_seconds"}, "evaluate": [split, …], "metrics": [name, …]
+            "trial_dir", "checkpoint_seconds", "run"}, "evaluate": [split, …], "metrics": [name, …]
             besides `METRICS`, "mode": "train", "evaluate" or "ensemble", "until":
             epoch, if it is to pause, "members": [{"config", "seed", "export": path}, …] of an
             ensemble}.
@@ -53,6 +56,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         OSError: the machine's fault; may be retried.
     """
     runtime = runtime_of(job["runtime"])
+    of_run(runtime.run)
     with _trial_log(runtime.trial_dir):
         try:
             config = TrialConfig.model_validate(job["config"])
@@ -119,7 +123,7 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
             }
             final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
     if folder is not None:
-        write_json(folder / FINAL, {**final, **key})
+        write_json(folder / FINAL, _with_digest({**final, **key}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     yield final
 
@@ -135,6 +139,9 @@ def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None
         return None
     try:
         final: dict[str, Any] = json.loads((folder / FINAL).read_text())
+        digest = final.pop(DIGEST, None)  # files of before have none
+        if digest is not None and digest != _with_digest(final)[DIGEST]:
+            raise ValueError("its digest is of other content")
     except ValueError:
         LOG.warning("%s is damaged; the trial goes on from its checkpoints", folder / FINAL)
         return None
@@ -147,6 +154,11 @@ def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None
             "Take another output folder, or remove this one",
         )
     return final if (folder / final["export"]).exists() else None
+
+
+def _with_digest(final: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(final, sort_keys=True)
+    return {**final, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:

@@ -21,6 +21,7 @@ import torch
 
 from trainables.config import TrialConfig
 from trainables.core import Trainer
+from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import PER_EPOCH
 from trainables.job import runtime_of
@@ -101,7 +102,9 @@ def main() -> int:
     given: dict[str, Any] = json.loads(sys.stdin.read())
     try:
         config = TrialConfig.model_validate(given["config"])
-        found = pilot(config, given["seed"], runtime_of(given["runtime"]))
+        runtime = runtime_of(given["runtime"])
+        of_run(runtime.run)
+        found = pilot(config, given["seed"], runtime)
     except (ConfigError, TrialFailure) as error:
         print(json.dumps({"error": " ".join(str(error).split())}))
         return 0

@@ -18,6 +18,8 @@ class Runtime:
     cache_dir: decoded data and cached features.
     trial_dir: checkpoints, log and export; None keeps all in memory and exports nothing.
     checkpoint_seconds: least time between checkpoints; 0 is after each epoch.
+    run: a name that the processes of one run share, which then check the cache's files once
+        between them; None: this process checks what it opens for itself.
     """
 
     device: str = "auto"
@@ -25,6 +27,7 @@ class Runtime:
     cache_dir: Path = field(default_factory=default_cache)
     trial_dir: Path | None = None
     checkpoint_seconds: float = 10.0
+    run: str | None = None
 
 
 @dataclass(frozen=True)

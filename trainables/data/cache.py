@@ -3,27 +3,51 @@
 Sixteen trials may start at once and any of them may be killed at any instant. So everything
 here is built in a temporary folder under a file lock, flushed to disk and renamed into place;
 a folder that carries its final name is complete.
+
+Disks and copies lose bytes, so a folder carries digests of its blocks (`trainables/digests.py`),
+and whoever opens it first reads all of it; what is damaged is made again. The processes of one
+run check it once between them: beside the folder, `<name>.checked` says which runs have found it
+whole, and in which state of its files (size, times, inode). A change while the run goes on alters
+that state; one before it is found because its name is new.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
+from trainables.digests import MANIFEST, damage, seal, sealed, unsealed
 from trainables.errors import ConfigError
+from trainables.files import write_atomically
+from trainables.processes import host_name
 
 LOG = logging.getLogger(__name__)
-SIZES = "sizes.json"
 WRITING = " while writing the cache"
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+RUNS = 32  # at most that a folder's note of checks names
+# A second write within a file system's tick of the first shows in no time stamp: what is younger
+# is checked, but the check is not relied upon.
+TICK_NS = 2 * 10**9
+
+State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
+_run = ""  # the run of this process; empty: none that other processes share
+_checked: dict[Path, tuple[str, State]] = {}
+
+
+def of_run(name: str | None) -> None:
+    """Let this process share its checks with those of the run `name`; None: with no other."""
+    global _run  # noqa: PLW0603
+    _run = name or ""
 
 
 def default_cache() -> Path:
@@ -36,32 +60,53 @@ def default_cache() -> Path:
 
 
 def published(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Return `folder`, after calling `build(temporary folder)` if it is not there complete.
+    """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
 
-    A folder whose files do not have the sizes they were published with (a copied or truncated
-    cache) is built again.
+    A folder in which anything is not as it was published (a copied, truncated or altered cache,
+    or one of a version without digests) is built again, with one line in the log.
 
     Raises:
         OSError: the disk is full or the cache cannot be written; the message says where.
     """
-    if _intact(folder):
+    if _trusted(folder):
         return folder
     with explained(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder):
-            if _intact(folder):
-                return folder
-            _clear(folder)
-            fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
-            try:
-                build(fresh)
-                _seal(fresh)
-                fresh.replace(folder)
-                _sync(folder.parent)
-            except BaseException:
-                shutil.rmtree(fresh, ignore_errors=True)
+        try:
+            lock = _locked(folder)
+        except OSError as error:
+            # A cache that is only read has nobody who could change or make the folder.
+            if error.errno not in READ_ONLY or _fault(folder):
                 raise
+            return folder
+        try:
+            if _trusted(folder):
+                return folder
+            fault = _fault(folder)
+            if fault is not None:
+                if folder.exists():
+                    LOG.warning("%s: %s; it is made again", folder, fault)
+                _build(folder, build)
+        finally:
+            lock.release()
     return folder
+
+
+def _build(folder: Path, build: Callable[[Path], None]) -> None:
+    _clear(folder)
+    fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
+    try:
+        build(fresh)
+        seal(fresh)
+        for file in fresh.iterdir():
+            _sync(file)
+        fresh.chmod(0o755)
+        _sync(fresh)
+        fresh.replace(folder)
+        _sync(folder.parent)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
 
 
 @contextmanager
@@ -106,18 +151,14 @@ def _within(name: str | bytes | int | None, cache: Path) -> bool:
     return path.is_relative_to(cache) or cache.is_relative_to(path)
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> FileLock:
     lock = FileLock(folder.with_name(folder.name + ".lock"))
     try:
         lock.acquire(timeout=1)
     except Timeout:
-        LOG.info("waiting for another process that makes %s", folder)
+        LOG.info("waiting for another process that makes or checks %s", folder)
         lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+    return lock
 
 
 def _clear(folder: Path) -> None:
@@ -127,21 +168,66 @@ def _clear(folder: Path) -> None:
             shutil.rmtree(rest)
 
 
-def _intact(folder: Path) -> bool:
-    try:
-        sizes = json.loads((folder / SIZES).read_text())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError):
+def _fault(folder: Path) -> str | None:
+    """`damage`, and a note where there is none."""
+    begun, state = time.time_ns(), _state(folder) or {}
+    fault = damage(folder)
+    young = [name for name, file in state.items() if begun - file[2] <= TICK_NS]
+    if fault is None and set(young) <= {MANIFEST}:  # which has done its part
+        _note(folder, state)
+    return fault
+
+
+def _trusted(folder: Path) -> bool:
+    """Whether this process, or another of its run, has found the files whole as they are now."""
+    state = _state(folder)
+    if state is None:
         return False
+    if _checked.get(folder) == (_run, state):
+        return True
+    noted = _noted(folder) if _run else {}
+    if noted.get("files") != state or _here() not in noted["runs"]:
+        return False
+    _checked[folder] = _run, state
+    return True
 
 
-def _seal(folder: Path) -> None:
-    files = sorted(file for file in folder.iterdir() if file.is_file())
-    (folder / SIZES).write_text(json.dumps({file.name: file.stat().st_size for file in files}))
-    for file in (*files, folder / SIZES):
-        _sync(file)
-    folder.chmod(0o755)
-    _sync(folder)
+def _note(folder: Path, state: State) -> None:
+    """Tell this process, and the others of its run, that a folder is whole."""
+    _checked[folder] = _run, state
+    if not _run:
+        return
+    noted = _noted(folder)
+    runs = [run for run in noted.get("runs", []) if noted["files"] == state and run != _here()]
+    note = sealed({"files": state, "runs": [*runs, _here()][-RUNS:]})
+    try:
+        write_atomically(folder.with_name(folder.name + ".checked"), note)
+    except OSError as error:  # it only saves the others' reading
+        LOG.info("no note that %s is whole: %s", folder, error)
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    try:
+        return unsealed(folder.with_name(folder.name + ".checked")) or {}
+    except OSError:
+        return {}
+
+
+def _here() -> str:
+    """The run on this machine: others may see the folder through another cache, or another disk."""
+    return f"{_run}@{host_name()}"
+
+
+def _state(folder: Path) -> State | None:
+    """What changes with any change of the files; None without a folder."""
+    try:
+        found = {file.name: file.stat() for file in folder.iterdir()}
+    except OSError:
+        return None
+    return {
+        name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns, file.st_ino]
+        for name, file in found.items()
+    }
 
 
 def _sync(path: Path) -> None:

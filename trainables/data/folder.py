@@ -27,6 +27,7 @@ from trainables.data.dataset import DATASETS, Dataset
 from trainables.data.decode import decoded
 from trainables.data.images import Images, mapped_bytes
 from trainables.data.official import refuse_official
+from trainables.digests import sealed, unsealed
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -155,8 +156,8 @@ def _hashes(root: Path, files: list[Path], cache: Path) -> dict[str, str]:
     """SHA-256 of each file; known ones (same size and time) are not read again."""
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
     try:
-        known: dict[str, list[str]] = json.loads(index.read_text())
-    except (OSError, ValueError):
+        known: dict[str, list[str]] = unsealed(index) or {}
+    except OSError:
         known = {}
 
     def one(file: Path) -> tuple[str, list[str]]:
@@ -178,8 +179,8 @@ def _hashes(root: Path, files: list[Path], cache: Path) -> dict[str, str]:
         with explained(cache):
             cache.mkdir(parents=True, exist_ok=True)
             handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
-            with os.fdopen(handle, "w") as out:
-                json.dump(found, out)
+            with os.fdopen(handle, "wb") as out:
+                out.write(sealed(found))
             Path(fresh).replace(index)
     return {name: digest for name, (_, digest) in found.items()}
 

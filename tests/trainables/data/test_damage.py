@@ -1,0 +1,218 @@
+"""A byte that is another one on disk is found before a number is made of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainables import core_trials
+from tests.trainables.test_core_resume import comparable, job
+from tests.unprivileged import open_folder, unprivileged
+from trainables import digests
+from trainables.config import DataConfig
+from trainables.core import run_job
+from trainables.data import cache, fingerprint
+from trainables.data.cache import of_run, published
+
+
+def flip(path: Path, at: int) -> None:
+    """One byte; the time of the content is put back, as a failing disk leaves it."""
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def truncate(path: Path, by: int) -> None:
+    os.truncate(path, path.stat().st_size - by)
+
+
+def half(path: Path) -> int:
+    return path.stat().st_size // 2
+
+
+Trial = Callable[[Path], dict[str, Any]]  # a folder with a cache → what a trial comes to
+
+
+@pytest.fixture(scope="module")
+def trial(drawn: Path) -> Trial:
+    def run(folder: Path) -> dict[str, Any]:
+        config = core_trials.config(drawn, training={"epochs": 1})
+        event: dict[str, Any] = list(run_job(job(config, folder / "cache", folder / "trial")))[-1]
+        return event
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def whole(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A filled cache, and what the trial came to that filled it."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder / "cache", trial(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "spoil"),
+    [
+        ("features/*/features.npy", lambda path: flip(path, half(path))),
+        ("features/*/features.npy", lambda path: flip(path, 2)),  # the header
+        ("features/*/features.npy", lambda path: truncate(path, 64)),
+        ("features/*/digests.json", lambda path: flip(path, half(path))),
+        ("folder/*/pixels.bin", lambda path: flip(path, half(path))),
+        ("folder/*/pixels.bin", lambda path: truncate(path, 1)),
+        ("folder/*/table.npy", lambda path: flip(path, -8)),  # the last image's label
+        ("folder/*/table.npy", lambda path: flip(path, 60)),  # the header
+        ("folder/*/classes.json", lambda path: flip(path, 5)),
+        ("folder/*/classes.json", Path.unlink),
+        ("folder/*/digests.json", lambda path: path.write_text('{"pixels.bin": 3}')),
+    ],
+)
+def test_a_damaged_store_is_made_again_and_the_numbers_are_the_same(  # noqa: PLR0917
+    place: str,
+    spoil: Callable[[Path], object],
+    whole: tuple[Path, dict[str, Any]],
+    trial: Trial,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shutil.copytree(whole[0], tmp_path / "cache")
+    (path,) = (tmp_path / "cache").glob(place)
+    before = path.read_bytes()
+    spoil(path)
+    with caplog.at_level(logging.WARNING, "trainables"):
+        found = trial(tmp_path)
+    assert path.read_bytes() == before
+    assert comparable(found) == comparable(whole[1])
+    (line,) = caplog.messages
+    assert line.startswith(f"{path.parent}: {path.name} ") and line.endswith("it is made again")
+
+
+def test_what_is_whole_is_left_alone(
+    whole: tuple[Path, dict[str, Any]],
+    trial: Trial,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shutil.copytree(whole[0], tmp_path / "cache")
+    inodes = {path: path.stat().st_ino for path in (tmp_path / "cache").rglob("*.npy")}
+    with caplog.at_level(logging.WARNING, "trainables"):
+        assert comparable(trial(tmp_path)) == comparable(whole[1])
+    assert not caplog.messages
+    assert {path: path.stat().st_ino for path in inodes} == inodes
+
+
+def fill(fresh: Path) -> None:
+    (fresh / "a.bin").write_bytes(bytes(range(250)))
+    (fresh / "b.bin").write_bytes(b"")
+
+
+def never(fresh: Path) -> None:
+    raise AssertionError("built again")
+
+
+def test_any_byte_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "BLOCK", 100)
+    folder = published(tmp_path / "set", fill)
+    assert digests.damage(folder) is None
+    for name in ("a.bin", digests.MANIFEST):
+        for at in range(0, (folder / name).stat().st_size, 3):
+            flip(folder / name, at)
+            assert name in str(digests.damage(folder))
+            flip(folder / name, at)
+    flip(folder / "a.bin", 220)
+    assert digests.damage(folder) == "a.bin is not as it was written, in the block from byte 200"
+    published(folder, fill)
+    assert digests.damage(folder) is None
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that are read whole; time stamps are relied upon at once."""
+    seen: list[Path] = []
+
+    def damage(folder: Path) -> str | None:
+        seen.append(folder)
+        return digests.damage(folder)
+
+    monkeypatch.setattr(cache, "damage", damage)
+    monkeypatch.setattr(cache, "TICK_NS", -(10**12))
+    yield seen
+    of_run(None)
+
+
+def as_another_process(run: str | None) -> None:
+    cache._checked.clear()
+    of_run(run)
+
+
+def test_the_processes_of_a_run_read_a_store_once_between_them(
+    tmp_path: Path, read: list[Path]
+) -> None:
+    folder = published(tmp_path / "set", fill)
+    read.clear()
+    for _ in range(16):
+        as_another_process("one run")
+        published(folder, never)
+    assert read == [folder]
+    as_another_process("the next run")
+    published(folder, never)
+    published(folder, never)
+    assert len(read) == 2
+    as_another_process("one run")  # which goes on beside it
+    published(folder, never)
+    assert len(read) == 2
+    as_another_process(None)
+    published(folder, never)
+    published(folder, never)
+    assert len(read) == 3, "who belongs to no run relies on nobody"
+
+
+@pytest.mark.parametrize("run", ["one run", None])
+def test_what_changes_during_a_run_is_found(
+    run: str | None, tmp_path: Path, read: list[Path]
+) -> None:
+    folder = published(tmp_path / "set", fill)
+    of_run(run)
+    published(folder, never)
+    flip(folder / "a.bin", 7)
+    assert (published(folder, fill) / "a.bin").read_bytes() == bytes(range(250))
+
+
+def test_a_check_right_after_a_write_is_not_relied_upon(
+    tmp_path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "TICK_NS", 2 * 10**9)  # as it is
+    of_run("one run")
+    folder = published(tmp_path / "set", fill)
+    published(folder, never)
+    published(folder, never)
+    assert read == [folder] * 3  # the first found nothing there
+    assert not (tmp_path / "set.checked").exists()
+
+
+def test_a_cache_that_is_only_read_is_checked_too(read: list[Path]) -> None:
+    with open_folder() as top:
+        folder = published(top / "cache" / "set", fill)
+        for path in (top / "cache", folder):
+            path.chmod(0o755)
+        with unprivileged():
+            assert published(folder, never) == folder
+        flip(folder / "a.bin", 0)
+        with unprivileged(), pytest.raises(PermissionError, match="while writing the cache"):
+            published(folder, fill)
+
+
+def test_a_damaged_list_of_known_files_is_no_other_data_set(drawn: Path, tmp_path: Path) -> None:
+    config = DataConfig(name="folder", root=str(drawn))
+    first = fingerprint(config, tmp_path)
+    (index,) = (tmp_path / "folder").glob("hashes-*.json")
+    for at in (3, half(index), -10):
+        flip(index, at)
+        assert fingerprint(config, tmp_path) == first
