@@ -28,7 +28,7 @@ from trainables.backbones import Backbone, build_backbone, frozen_backbone
 from trainables.config import TrialConfig
 from trainables.data import Subset
 from trainables.data.augment import eval_images
-from trainables.data.decode import rgb
+from trainables.data.decode import check_size, rgb
 from trainables.data.images import Images
 from trainables.devices import resolve_device
 from trainables.errors import ConfigError
@@ -148,14 +148,15 @@ def as_images(images: Any, frame: float, size: int) -> Images:
     as that folder's were; of one on an embedded data set they are taken as arrays are.
 
     Raises:
-        ConfigError: another shape or type; pixels are never rescaled silently.
+        ConfigError: another shape or type, for pixels are never rescaled silently; a PIL image
+            beyond the limits of files (`decode`), or of a format that another program decodes.
     """
     if isinstance(images, Image.Image):
         images = [images]
     if len(images) == 0:
         raise ConfigError("images", "none", "at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        plain = [rgb(image) for image in images]
+        plain = [_plain(image, f"images[{place}]") for place, image in enumerate(images)]
         if frame < 1:
             plain = [_shrunk(image, round(size / frame)) for image in plain]
         return _ragged([np.asarray(image) for image in plain], frame)
@@ -180,6 +181,14 @@ def as_images(images: Any, frame: float, size: int) -> Images:
             "uint8 [N, H, W, 3] or [N, H, W], or a list of PIL images",
         )
     return Images.same_size(pixels.cpu(), frame)
+
+
+def _plain(image: Image.Image, where: str) -> Image.Image:
+    """8-bit RGB. Opened images are decoded here, and EPS by starting Ghostscript."""
+    if image.format == "EPS":
+        raise ConfigError(where, "an EPS drawing", "an image of pixels", "Convert it first")
+    check_size(image.size, where)
+    return rgb(image)
 
 
 def _shrunk(image: Image.Image, short: int) -> Image.Image:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 
 import ablate.data_check
 import ablate.engine
@@ -78,6 +79,16 @@ def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_pat
     assert not (out / "mlflow.db").exists() and not (out / "trials").exists()
     with Ledger(out / "ledger.sqlite") as ledger:
         assert ledger.rows("SELECT * FROM trials") == []
+
+
+def test_a_bomb_or_an_official_tree_ends_it_too(images: Path, tmp_path: Path) -> None:
+    bomb = images / "class03" / "2.png"
+    Image.new("1", (13_000, 13_000)).save(bomb)
+    with pytest.raises(ConfigError, match=f"^{bomb}: found an image of 13,000 × 13,000 pixels"):
+        check(images, tmp_path, rates=GRID)
+    (images / "Ebay_train.txt").write_text("")
+    with pytest.raises(ConfigError, match="Stanford Online Products as it is unpacked"):
+        check(images, tmp_path, rates=GRID)
 
 
 FOLDS = {"data.split": {"folds": 40, "fold": 3}}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from trainables.data.augment import eval_images
 from trainables.errors import ConfigError
@@ -37,3 +38,21 @@ def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> N
 def test_one_line_for_what_is_no_batch(given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         as_images(given, 1.0, 32)
+
+
+def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
+    small, bomb = Image.new("RGB", (40, 40)), Image.new("1", (13_000, 13_000))
+    with pytest.raises(
+        ConfigError, match=r"^images\[1\]: found an image of 13,000 × 13,000 pixels"
+    ):
+        as_images([small, bomb], 1.0, 32)
+
+
+def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
+    Image.new("RGB", (40, 40)).save(tmp_path / "a.eps")
+    with (
+        Image.open(tmp_path / "a.eps") as drawing,
+        pytest.raises(ConfigError, match=r"^images\[0\]: found an EPS drawing"),
+    ):
+        as_images(drawing, 1.0, 32)

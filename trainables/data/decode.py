@@ -3,6 +3,11 @@
 Deviations from torchvision's ImageFolder pipeline: the EXIF orientation is applied, transparent
 pixels become white (not whatever colour lies under them), 16-bit greys keep their upper byte.
 Resizing is Pillow's antialiased bilinear, as torchvision's Resize of a Pillow image.
+
+Files are input from outside. What a file is, is told by its content and must be one of `FORMATS`:
+Pillow knows many more, among them EPS, for which it starts Ghostscript. Sizes are limited before
+pixels are decoded: a file of a few kilobytes can unfold to gigabytes, and a strip of 1 × 10⁶
+pixels brought to a short side of 256 to far more.
 """
 
 from __future__ import annotations
@@ -14,18 +19,36 @@ from PIL import Image, ImageOps
 
 from trainables.errors import ConfigError
 
+# By content, whatever the name; JPEG's plugin opens multi-picture files (MPO) of cameras, too.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF")
+MOST_PIXELS = 2**26  # 8192²: 0.27 GB decoded, 1.3 GB where it is transparent
+MOST_SIDE = 2**15
+MOST_RATIO = 32  # long side / short side
+
 
 def decoded(path: Path, short: int) -> np.ndarray:
     """[H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down.
 
     Raises:
-        ConfigError: not an image, damaged or truncated; names the file.
+        ConfigError: not an image of a known format, damaged, truncated, or beyond the limits;
+            names the file.
     """
     try:
-        with Image.open(path) as opened:
-            image = rgb(ImageOps.exif_transpose(opened))
-    except MemoryError:
-        raise  # the machine's fault, not the file's
+        with Image.open(path, formats=FORMATS) as opened:
+            check_size(opened.size, str(path))
+            ImageOps.exif_transpose(opened, in_place=True)
+            image = rgb(opened)
+    except (MemoryError, ConfigError):
+        raise  # of the machine, and our own
+    except Image.DecompressionBombError:
+        # Beyond twice Pillow's own limit, it does not tell the size.
+        most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
+        raise _too_large(str(path), f"an image of more than {most:,} pixels") from None
+    except Image.UnidentifiedImageError:
+        raise ConfigError(
+            str(path), "an image that cannot be read (of none of the known formats)",
+            f"a whole image file: {', '.join(FORMATS)}", "Replace or remove the file",
+        ) from None  # fmt: skip
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         raise ConfigError(
@@ -42,14 +65,34 @@ def decoded(path: Path, short: int) -> np.ndarray:
     return np.asarray(image)
 
 
+def check_size(size: tuple[int, int], where: str) -> None:
+    """Refuse what would take too much memory once it is decoded or resized.
+
+    Raises:
+        ConfigError: more pixels, a longer side or a longer shape than is taken; names `where`.
+    """
+    short, long = sorted(size)
+    if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
+        raise _too_large(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
+
+
+def _too_large(where: str, found: str) -> ConfigError:
+    return ConfigError(
+        where,
+        found,
+        f"at most {MOST_PIXELS:,} pixels, {MOST_SIDE:,} on a side, and a long side of at most "
+        f"{MOST_RATIO} short ones",
+        "Shrink, crop or remove it",
+    )
+
+
 def rgb(image: Image.Image) -> Image.Image:
-    """RGB; transparency over white, 16-bit greys by their upper byte."""
-    """8-bit RGB, by the rules above."""
+    """8-bit RGB, by the rules above; the image itself where it is that already."""
     if image.mode.startswith("I;16") or image.mode == "I":
-        upper = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
+        upper = np.clip(np.asarray(image) >> 8, 0, 255)
         return Image.fromarray(upper.astype(np.uint8)).convert("RGB")
     if "A" in image.getbands() or "transparency" in image.info:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, "white")
         return Image.alpha_composite(white, image).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")

@@ -1,5 +1,10 @@
 """Any folder of class folders: `data.root`/<class>/**/<image>.
 
+Images are files by these endings; what else lies there is passed over: other files, pipes, devices
+and sockets whatever their names, and files and folders that archives and desktops leave behind
+(`__MACOSX`, names that begin with a dot). Links to files are followed, links to folders only where
+they are classes.
+
 Every file is decoded once, its short side resized to round(image_size·256/224), and kept as
 uint8 in one memory-mapped run of bytes with a table of sizes; evaluation then takes the centre
 `image_size` square as it lies, as the papers' Resize(256) + CenterCrop(224) does.
@@ -12,6 +17,7 @@ import json
 import logging
 import os
 import tempfile
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
+from PIL import Image
 
 from trainables.data.cache import explained, published
 from trainables.data.dataset import DATASETS, Dataset
@@ -90,7 +97,7 @@ def listing(root: Path) -> list[Path]:
     try:
         refuse_official(root)
         classes = sorted(
-            entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+            entry for entry in root.iterdir() if entry.is_dir() and not _left_behind(entry.name)
         )
         if len(classes) < 2:
             raise ConfigError(
@@ -101,13 +108,7 @@ def listing(root: Path) -> list[Path]:
             )
         files: list[Path] = []
         for folder in classes:
-            # os.walk passes unreadable folders over unless told to raise.
-            inside = [
-                (Path(base) / name).relative_to(root)
-                for base, _, names in os.walk(folder, onerror=_raise)
-                for name in names
-                if name.lower().endswith(SUFFIXES) and not name.startswith(".")
-            ]
+            inside = [Path(file).relative_to(root) for file in _images(folder)]
             if not inside:
                 raise ConfigError(
                     str(folder),
@@ -148,8 +149,32 @@ def _root(config: DataConfig) -> Path:
     return Path(config.root).expanduser().resolve()
 
 
-def _raise(error: OSError) -> None:
-    raise error
+def _images(folder: Path) -> Iterator[str]:
+    """Image files at any depth.
+
+    By what the folder says of its entries, so that nothing but links is asked for its kind: a data
+    set has a hundred thousand files, on a network's storage perhaps.
+    """
+    left = [os.fspath(folder)]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if _left_behind(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.name.lower().endswith(SUFFIXES) and _to_be_read(entry):
+                    yield entry.path
+
+
+def _to_be_read(entry: os.DirEntry[str]) -> bool:
+    """A file, or a link that leads nowhere: its data is missing, which is told when it is read.
+    Reading from a pipe would wait for ever."""
+    return entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
+
+
+def _left_behind(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def _hashes(root: Path, files: list[Path], cache: Path) -> dict[str, str]:
@@ -167,7 +192,8 @@ def _hashes(root: Path, files: list[Path], cache: Path) -> dict[str, str]:
             stamp = f"{stat.st_size} {stat.st_mtime_ns}"
             if name in known and known[name][0] == stamp:
                 return name, known[name]
-            return name, [stamp, hashlib.sha256(path.read_bytes()).hexdigest()]
+            with path.open("rb") as opened:
+                return name, [stamp, hashlib.file_digest(opened, "sha256").hexdigest()]
         except OSError as error:
             raise ConfigError(
                 str(path), f"{error.strerror}", "a readable image", "Check its permissions"
@@ -192,7 +218,9 @@ def _decode(root: Path, short: int, folder: Path) -> None:
     LOG.info("decoding %d images of %s", len(files), root)
     table = np.zeros((len(files), 4), np.int64)
     offset = 0
-    with (folder / "pixels.bin").open("wb") as out:
+    # The limits and their message are `decode`'s; Pillow's warning would be one more line.
+    with (folder / "pixels.bin").open("wb") as out, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         for row, pixels in enumerate(_ahead(root, files, short)):
             height, width = pixels.shape[:2]
             table[row] = offset, height, width, number[files[row].parts[0]]

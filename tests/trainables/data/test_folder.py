@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import socket
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image, ImageFile
 
 from tests.unprivileged import open_folder, unprivileged
 from trainables.config import DataConfig
@@ -82,7 +85,7 @@ def test_unchanged_files_are_not_read_again(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = fingerprint(config(root), tmp_path / "cache")
-    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"{self} was read"))
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, _: pytest.fail(f"{file} was read"))
     assert fingerprint(config(root), tmp_path / "cache") == first
 
 
@@ -181,3 +184,98 @@ def test_a_file_name_that_is_no_utf8_is_named(root: Path, tmp_path: Path) -> Non
     with pytest.raises(ConfigError, match=r"bad\\xff\.png.*names in UTF-8") as caught:
         fingerprint(config(root), tmp_path / "cache")
     str(caught.value).encode()  # can be printed
+
+
+# --- hostile files --------------------------------------------------------------------------------
+
+
+def test_formats_are_told_by_content(root: Path, tmp_path: Path) -> None:
+    picture(root / "class 0" / "0.jpg", (40, 30), seed=0, format="PNG")
+    (root / "class 0" / "0.png").unlink()
+    assert len(load_dataset(config(root), tmp_path / "cache").images) == 16
+
+
+@pytest.mark.parametrize("form", ["EPS", "PPM", "ICO", "PCX"])
+def test_other_formats_are_not_opened_whatever_their_name(
+    form: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EPS above all: Pillow hands it to Ghostscript, which runs what it says."""
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
+    file = root / "class 1" / "1.jpg"
+    picture(file, (32, 32), seed=0, format=form)
+    message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
+    assert message.startswith(f"{file}: found an image that cannot be read (of none of the known")
+    assert "JPEG, PNG, WEBP, BMP, TIFF, GIF. Replace or remove the file" in message
+
+
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [
+        ((13_000, 13_000), "13,000 × 13,000 pixels"),
+        ((14_000, 14_000), "more than 178,956,970 pixels"),
+        ((33_000, 1_100), "33,000 × 1,100 pixels"),
+        ((10, 330), "10 × 330 pixels"),
+    ],
+)
+def test_bombs_and_strips_are_refused_before_they_unfold(
+    size: tuple[int, int], found: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bomb = root / "class 2" / "0.png"
+    Image.new("1", size).save(bomb)
+    assert bomb.stat().st_size < 30_000
+    whole = ImageFile.ImageFile.load
+    monkeypatch.setattr(
+        ImageFile.ImageFile,
+        "load",
+        lambda self: pytest.fail("was decoded") if self.size == size else whole(self),
+    )
+    with warnings.catch_warnings(record=True) as told:
+        message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
+    assert message == (
+        f"{bomb}: found an image of {found}; expected at most 67,108,864 pixels, 32,768 on a "
+        "side, and a long side of at most 32 short ones. Shrink, crop or remove it"
+    )
+    assert not told
+
+
+def test_the_longest_shape_that_is_taken(tmp_path: Path) -> None:
+    Image.new("RGB", (320, 10)).save(tmp_path / "a.png")
+    assert decoded(tmp_path / "a.png", 20).shape == (20, 640, 3)
+
+
+def test_pipes_sockets_and_devices_are_passed_over(root: Path, tmp_path: Path) -> None:
+    before = fingerprint(config(root), tmp_path / "cache")
+    os.mkfifo(root / "class 0" / "pipe.jpg")
+    (root / "class 0" / "link.jpg").symlink_to("pipe.jpg")
+    (root / "class 0" / "null.png").symlink_to("/dev/null")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(os.path.relpath(root / "class 0" / "s.png"))  # full paths may be too long
+    assert fingerprint(config(root), tmp_path / "cache") == before
+    (root / "class 0" / "gone.png").symlink_to("nowhere")  # an image that is missing is told
+    message = said(lambda: fingerprint(config(root), tmp_path / "cache"))
+    assert "gone.png: found No such file or directory; expected a readable image" in message
+
+
+def test_what_archives_and_desktops_leave_is_passed_over(root: Path, tmp_path: Path) -> None:
+    before = fingerprint(config(root), tmp_path / "cache")
+    for place in ("__MACOSX/class 0", "class 0/__MACOSX", "class 0/.thumbs/a", ".git", "class 1"):
+        (root / place).mkdir(parents=True, exist_ok=True)
+        (root / place / "._0.jpg").write_bytes(b"Mac OS X")
+        if place != "class 1":
+            (root / place / "0.jpg").write_bytes(b"no image")
+    assert fingerprint(config(root), tmp_path / "cache") == before
+    picture(root / "class 0" / "deeper" / "still" / "0.png", (9, 9), seed=0)
+    assert fingerprint(config(root), tmp_path / "cache") != before
+
+
+def test_links_to_files_and_to_class_folders_are_followed(root: Path, tmp_path: Path) -> None:
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for folder in root.iterdir():
+        (linked / folder.name).symlink_to(folder)
+    (root / "class 0" / "0.png").rename(tmp_path / "0.png")
+    (root / "class 0" / "0.png").symlink_to(tmp_path / "0.png")
+    found = fingerprint(config(linked), tmp_path / "cache")
+    (root / "class 0" / "0.png").unlink()
+    (tmp_path / "0.png").rename(root / "class 0" / "0.png")
+    assert found == fingerprint(config(root), tmp_path / "cache")
