@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 from ablate.cli import typed
 from ablate.engine import Outcome, Settings, run_plan
 from ablate.ledger import Ledger
+from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
 from ablate.resources import request
 from ablate.spec import read_spec
 from ablate.stores import check_store
 from trainables.errors import ConfigError
+from trainables.texts import check_option, check_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,9 +60,20 @@ class Options:
     evaluator: str | None = None
     checkpoint_seconds: float = 10.0
 
+    def __post_init__(self) -> None:
+        """Raises ConfigError for an option that is empty, or that no file name can be."""
+        for name in ("out", "dataset", "data_root", "device", "address", "tracking_uri"):
+            given = getattr(self, name)
+            if given is not None:
+                option = f"--{name.replace('_', '-')}"
+                check_option(str(given), option, show=name != "tracking_uri")  # a password in it
+        for study in self.studies:
+            check_option(study, "--study")
+        check_values(self.settings, "--set")
+
     @property
     def folder(self) -> Path:
-        return Path(self.out).expanduser()
+        return output_folder(self.out)
 
     @property
     def store(self) -> str:
@@ -121,7 +134,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     from trainables.data.cache import required
 
     loaded = read_spec(spec)
-    dataset = options.dataset or ("folder" if options.data_root else None)
+    dataset = "folder" if options.dataset is None and options.data_root else options.dataset
     overrides = Overrides(
         dataset, options.data_root, options.seeds, options.settings, tuple(options.studies)
     )

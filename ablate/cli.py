@@ -16,11 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.seeds import MAX_SEED, MAX_SEEDS
+from ablate.terminal import say, tolerant
 from trainables.errors import ConfigError
+from trainables.texts import check_option
 
 if TYPE_CHECKING:
     from ablate.api import Options
 
+LONGEST = 100 * 366 * 86400.0  # seconds
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
@@ -29,7 +32,10 @@ def seconds(text: str, option: str = "--budget") -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    found = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if found > LONGEST:
+        raise ConfigError(option, repr(text[:40]), "at most 100 years", "Leave it out for no end")
+    return found
 
 
 def budget(text: str) -> float:
@@ -176,7 +182,7 @@ def options(args: argparse.Namespace) -> Options:
     from ablate.api import Options
 
     limit = getattr(args, "budget", None)
-    interval = getattr(args, "checkpoint_seconds", None) or "10"
+    interval = getattr(args, "checkpoint_seconds", None)
     return Options(
         out=args.out,
         dataset=args.dataset,
@@ -191,7 +197,7 @@ def options(args: argparse.Namespace) -> Options:
         force=getattr(args, "force", False),
         tracking_uri=args.tracking_uri,
         report=not getattr(args, "no_report", False),
-        checkpoint_seconds=seconds(interval, "--checkpoint-seconds"),
+        checkpoint_seconds=seconds("10" if interval is None else interval, "--checkpoint-seconds"),
     )
 
 
@@ -203,8 +209,21 @@ def typed() -> str:
     return shlex.join(["ablate", *sys.argv[1:]]) if program.name == "ablate" else ""
 
 
+_SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
+
+
+def _check_texts(args: argparse.Namespace) -> None:
+    """That nothing given is empty, or holds what no file name can; `--set` is read as YAML."""
+    for name, given in vars(args).items():
+        option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
+        for text in given if isinstance(given, list) else [given]:
+            if isinstance(text, str) and name != "settings":
+                check_option(text, option, show=name != "tracking_uri")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    tolerant()
     args = parser().parse_args(argv)
     from ablate import commands
     from ablate.schema import LedgerError
@@ -212,15 +231,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     from reports.errors import ReportError
 
     try:
+        _check_texts(args)
         code: int = getattr(commands, args.command)(args)
     except ConfigError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
+        say(" ".join(str(error).split()), error=True)
         return 2
     except (LedgerError, ReportError, TrackingError) as error:
-        print(error, file=sys.stderr)
+        say(error, error=True)
         return 1
     except KeyboardInterrupt:
-        print("stopped at once; the same command goes on from what is recorded", file=sys.stderr)
+        say("stopped at once; the same command goes on from what is recorded", error=True)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # `ablate … | head` is no error

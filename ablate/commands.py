@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate import cli
+from ablate.output import output_folder
+from ablate.terminal import say
 from trainables.errors import ConfigError
 
 REASONS = 5  # of failures, shown at the end of a run
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plan:
         from ablate.preview import preview
 
-        print(preview(chosen, settings, pilot=args.pilot))
+        say(preview(chosen, settings, pilot=args.pilot))
         return 0
     if args.cell is not None:
         from ablate.foreground import run_cell
@@ -38,29 +39,29 @@ def run(args: argparse.Namespace) -> int:
     from ablate.engine import run_plan
 
     outcome = run_plan(chosen, settings)
-    print(ending(outcome, settings.out))
+    say(ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return 128 + outcome.interrupted
     results = api.finish(chosen, settings, options, outcome)
     _print_report(results.text, results.paths, options.store)
     if not outcome.tracked:
-        print(
+        say(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
             f"everything: `ablate ledger replay --out {settings.out}`, then `ablate report`",
-            file=sys.stderr,
+            error=True,
         )
     return 0 if outcome.finished and outcome.tracked else 1
 
 
 def _print_report(text: str, paths: dict[str, Path], store: str) -> None:
     if text:
-        print(f"\n{text}\n")
+        say(f"\n{text}\n")
     if "page" in paths:
         page = paths["page"]
-        print(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
+        say(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
         # A server is its own interface; a file needs one, on the loopback address by default.
         served = store.startswith("http")
-        print(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
+        say(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
 
 
 def ending(outcome: Outcome, out: Path) -> str:
@@ -113,7 +114,7 @@ def plan(args: argparse.Namespace) -> int:
     if args.schema:
         from ablate.spec import json_schema
 
-        print(json.dumps(json_schema(), indent=1, sort_keys=True))
+        say(json.dumps(json_schema(), indent=1, sort_keys=True))
         return 0
     if args.spec is None:
         raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")
@@ -122,7 +123,7 @@ def plan(args: argparse.Namespace) -> int:
 
 
 def _ledger_path(out: str) -> Path:
-    path = Path(out) / "ledger.sqlite"
+    path = output_folder(out) / "ledger.sqlite"
     if not path.is_file():
         raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
     return path
@@ -168,23 +169,23 @@ def _show(facts: Ledger, name: str | None) -> None:
     # Who looks at one trial mostly asks why it has no result: that first, details after it.
     first = {key: known.get(key) for key in ("trial_id", "status", "reason")}
     shown = first | known | {"evaluations": facts.evaluations(trial_id)}
-    print(json.dumps(shown, indent=1, default=str))
+    say(json.dumps(shown, indent=1, default=str))
 
 
 def _list(facts: Ledger) -> None:
     for row in facts.rows(
         "SELECT status, count(*) AS n, sum(seconds) AS s FROM trials GROUP BY status"
     ):
-        print(f"{row['status']}: {row['n']} trials, {row['s'] or 0:.0f} s of training")
+        say(f"{row['status']}: {row['n']} trials, {row['s'] or 0:.0f} s of training")
     for row in facts.rows(
         "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
         "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created"
     ):
-        print(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+        say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
     for row in facts.rows(
         "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
     ):
-        print(f"{row['status']} {row['trial_id']}: {row['reason']}")
+        say(f"{row['status']} {row['trial_id']}: {row['reason']}")
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
@@ -204,9 +205,9 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     for sweep_id in chosen:
         done = replay(path, store, sweep_id)
         refused |= done.refused
-        print(f"sweep {sweep_id}: {done.trials} trials are in {store}")
+        say(f"sweep {sweep_id}: {done.trials} trials are in {store}")
     for trial_id, reason in refused.items():
-        print(f"refused {trial_id}: {reason}", file=sys.stderr)
+        say(f"refused {trial_id}: {reason}", error=True)
     return 1 if refused else 0
 
 
@@ -220,7 +221,7 @@ def data(args: argparse.Namespace) -> int:
     cache = default_cache()
     name = args.name or ("folder" if args.data_root else None)
     if name is None:
-        print(f"data sets: {', '.join(DATASETS)}; cache: {cache}")
+        say(f"data sets: {', '.join(DATASETS)}; cache: {cache}")
         return 0
     try:
         config = DataConfig.model_validate({"name": name, "root": args.data_root})
@@ -229,11 +230,11 @@ def data(args: argparse.Namespace) -> int:
             "name", repr(name), f"one of {', '.join(DATASETS)}", "Choose one of those"
         ) from None
     with required(cache):
-        print(f"{name}: fingerprint {fingerprint(config, cache)[:16]}")
+        say(f"{name}: fingerprint {fingerprint(config, cache)[:16]}")
         splits = load_splits(config, cache)
     for split in ("train", "val", "test"):
         subset = getattr(splits, split)
-        print(f"{split}: {len(subset.index)} images, {len(subset.classes)} classes")
+        say(f"{split}: {len(subset.index)} images, {len(subset.classes)} classes")
     return 0
 
 
@@ -253,7 +254,7 @@ def report(args: argparse.Namespace) -> int:
 def doctor(args: argparse.Namespace) -> int:
     from ablate.doctor import examine
 
-    findings = examine(Path(args.out))
+    findings = examine(output_folder(args.out))
     for finding in findings:
-        print(finding)
+        say(finding)
     return 0 if all(finding.ok for finding in findings) else 1

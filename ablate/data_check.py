@@ -20,6 +20,7 @@ from ablate.objective_check import arounds
 from ablate.plan import Plan
 from ablate.progression import Progression
 from ablate.study import ENSEMBLE
+from ablate.terminal import say
 from trainables.config import DataConfig
 from trainables.data.cache import of_run, required
 from trainables.data.dataset import load_dataset
@@ -77,7 +78,7 @@ def _check(plan: Plan, progression: Progression, uses: list[Use], cache: Path) -
     use = uses[0]
     where = f" {use.data.root}" if use.data.root else ""
     told = threading.Timer(
-        PATIENCE_SECONDS, print,
+        PATIENCE_SECONDS, say,
         [f"data: bringing {use.data.name}{where} into the cache ({cache}), once for all trials"],
         {"flush": True},
     )  # fmt: skip

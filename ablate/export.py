@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.ledger import Ledger
 from ablate.nested import leaves
 from ablate.sweep_names import find_sweep
+from ablate.terminal import say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,4 +101,4 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
             "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
         ) from error
     if to is not None:
-        print(f"{len(found)} rows in {to}")
+        say(f"{len(found)} rows in {to}")

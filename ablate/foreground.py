@@ -13,6 +13,7 @@ from ablate.messages import listed, nearest, shown
 from ablate.owner import Owner
 from ablate.plan import Cell, Plan
 from ablate.progression import Progression
+from ablate.terminal import say
 from trainables.attempt import Attempt, limit_threads
 from trainables.errors import ConfigError
 
@@ -115,16 +116,16 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
         )
         cell = find_cell(progression, wanted)
         if cell.error is not None:
-            print(cell.error)
+            say(cell.error)
             return 1
         job = dispatch.job_of(cell.trial_id)
         if job is not None:
             job.pop("until", None)  # who asks for one cell wants its result
         if job is None:
             state = ledger.trial(cell.trial_id) or {}
-            print(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
+            say(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
             return 0
-        print(f"{wanted} is trial {cell.trial_id}, folder {settings.jobs(plan).trials}")
+        say(f"{wanted} is trial {cell.trial_id}, folder {settings.jobs(plan).trials}")
         try:
             return _attend(dispatch, job, settings)
         finally:
@@ -141,14 +142,14 @@ def _attend(dispatch: Dispatch, job: dict[str, object], settings: Settings) -> i
             for event in events:
                 if event["event"] == "epoch":
                     metrics = ", ".join(f"{k} {v:.4g}" for k, v in event["metrics"].items())
-                    print(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
+                    say(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
             last = events[-1]
             if last["event"] == "failed":
-                print(last["traceback"], end="")
+                say(last["traceback"], end="")
                 return 1
             if last["event"] == "final":
                 for split, metrics in last["evaluations"].items():
-                    print(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
+                    say(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
                 return 0
     finally:
         attempt.close()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ablate.dispatch import Dispatch
+from trainables.texts import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -152,6 +153,7 @@ class Board:
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
         """One line to the log file and to the stream."""
+        text = printable(text)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         self._log.write(f"{stamp} {text}\n")
         self._log.flush()
@@ -181,6 +183,7 @@ class Board:
 
     def table(self) -> Table:
         from rich.table import Table
+        from rich.text import Text  # as it stands: `[a]` in a name is no markup
 
         table = Table(box=None, pad_edge=False)
         table.add_column("study")
@@ -189,7 +192,8 @@ class Board:
         table.add_column("")
         for row in self._rows:
             table.add_row(
-                row.study, f"{row.done}/{row.size}", str(row.running), str(row.failed),
-                "-" if row.best is None else f"{row.best:.4f}", duration(row.eta), row.note,
+                Text(printable(row.study)), f"{row.done}/{row.size}", str(row.running),
+                str(row.failed), "-" if row.best is None else f"{row.best:.4f}", duration(row.eta),
+                Text(printable(row.note)),
             )  # fmt: skip
         return table

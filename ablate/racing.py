@@ -15,16 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from reports.stats import paired_difference
+from trainables.strict import Strict
 
 if TYPE_CHECKING:
     from ablate.plan import Cell, Plan
     from ablate.progression import Progression, StudyState
 
 
-class Race(BaseModel):
+class Race(Strict):
     """after: seeds that every cell gets. level: of the two-sided interval that decides."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

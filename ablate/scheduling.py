@@ -24,10 +24,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from trainables.strict import Strict
 
 
-class _Options(BaseModel):
+class _Options(Strict):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 

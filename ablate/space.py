@@ -4,17 +4,23 @@ and the values at its ends."""
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from ablate.levels import canonical
+from trainables.errors import ConfigError
+from trainables.strict import Strict
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
+MAX_LEVELS = 1_000_000  # of an axis with a step
+EXACT = 2**53  # up to which a float counts one by one
 
-class Axis(BaseModel):
+
+class Axis(Strict):
     """`{low, high}` with `log`, `int` or `step`, or `{choice: [...]}`.
 
     low, high: both included. log: uniform in the logarithm (needs low > 0). int: whole numbers.
@@ -45,6 +51,8 @@ class Axis(BaseModel):
             return self
         if self.low is None or self.high is None:
             raise ValueError("{low: …, high: …} or {choice: [...]}")
+        if not all(math.isfinite(v) for v in (self.low, self.high, self.step or 1)):
+            raise ValueError("finite numbers for low, high and step")
         if not self.low < self.high:
             raise ValueError(f"low < high, not {self.low} and {self.high}")
         if self.log and self.low <= 0:
@@ -55,7 +63,25 @@ class Axis(BaseModel):
             isinstance(v, float) and not v.is_integer() for v in (self.low, self.high, self.step)
         ):
             raise ValueError("whole numbers for low, high and step with int")
+        if self.whole and max(abs(self.low), abs(self.high)) > EXACT:
+            raise ValueError(f"whole numbers from {-EXACT} to {EXACT}")
+        self.countable()
         return self
+
+    def countable(self) -> None:
+        """That a step divides the axis into a number of values that can be told apart.
+
+        Raises:
+            ConfigError: into too many, or into one.
+        """
+        if self.low is None or self.high is None or self.step is None:
+            return
+        count = (self.high - self.low) / self.step + 1
+        if count > MAX_LEVELS:
+            raise ConfigError(
+                "step", f"{self.step!r}, which makes {count:.7g} values from {self.low} to "
+                f"{self.high}", f"at most {MAX_LEVELS}", "Take a larger step, or leave it out",
+            )  # fmt: skip
 
     def ends(self) -> list[Any]:
         """The values a plan checks: both ends, or every choice."""
@@ -142,7 +168,8 @@ class Axis(BaseModel):
             return IntDistribution(int(self.low), high, log=self.log, step=step)
         if count is None:
             return FloatDistribution(float(self.low), float(self.high), log=self.log)
-        last = float(self.low) + (count - 1) * float(self.step or 1)
+        # In decimals: 0.1 + 2 · 0.1 is 0.3, or Optuna drops the last level with a warning.
+        last = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(self.step or 1)))
         return FloatDistribution(float(self.low), last, step=float(self.step or 1))
 
     def value(self, drawn: Any) -> Any:

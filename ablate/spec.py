@@ -8,7 +8,9 @@ the cell's own values < `--set`. In a promote study, `trial` comes after what is
 from __future__ import annotations
 
 import graphlib
-from collections.abc import Mapping, Sequence
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +27,7 @@ from ablate.study import ENSEMBLE
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
+from trainables.texts import check_text, check_values
 
 _NAMES = (
         "map_at_r", "recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "recall_at_10",
@@ -32,6 +35,8 @@ _NAMES = (
 )  # fmt: skip
 METRICS = tuple(f"{split}/{name}" for split in ("val", "test") for name in _NAMES)
 REPORTED = METRICS + tuple(f"{ENSEMBLE}/{name}" for name in _NAMES)
+SMALLEST = 0.01  # share of a core or a GPU: a hundred trials are as many as any machine starts
+MAX_FILES = 100  # that one spec may extend, counting each time
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 
@@ -39,8 +44,17 @@ class Resources(SpecPart):
     """What one trial takes. cpus: also its threads (at least 1). gpus: a fraction lets several
     trials share one GPU, whose memory Ray does not divide; None: one if there is one."""
 
-    cpus: float = Field(1, gt=0)
+    cpus: float = Field(1, ge=SMALLEST)
     gpus: float | None = Field(None, ge=0)
+
+    @field_validator("gpus")
+    @classmethod
+    def some_of_it(cls, value: float | None) -> float | None:
+        if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
+            raise ConfigError(
+                "gpus", f"{value:g}", f"0, at least {SMALLEST}, or whole GPUs above 1", "Round it"
+            )
+        return value
 
 
 class Spec(SpecPart):
@@ -124,30 +138,46 @@ def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
         ConfigError: one line with file, line and path.
     """
     if isinstance(given, Mapping):
-        return check_spec(dict(given), Source("spec"))
-    data, lines = _extended(Path(given), ())
+        source = Source("spec")
+        try:
+            check_values(given, "")
+        except ConfigError as fault:
+            raise ConfigError(
+                source.locate(fault.path), fault.found, fault.expected, fault.remedy
+            ) from None
+        return check_spec(dict(given), source)
+    data, lines = _extended(Path(check_text(str(given), "SPEC")), ())
     return check_spec(data, Source(str(given), lines))
 
 
-def _extended(path: Path, trail: tuple[Path, ...]) -> tuple[Any, dict[str, tuple[str, int]]]:
-    """The file's mapping laid over those it extends."""
-    where = path.resolve()
+def _extended(
+    path: Path, trail: tuple[Path, ...], count: Iterator[int] | None = None
+) -> tuple[Any, dict[str, tuple[str, int]]]:
+    """The file's mapping laid over those it extends. count: of the files read so far."""
+    where = Path(os.path.realpath(path))  # of links in a circle too, which then cannot be read
     if where in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(where) :], where))
         raise ConfigError(
             f"{path}: extends", f"a cycle ({cycle})", "files that do not extend each other",
             "Remove one `extends`",
         )  # fmt: skip
+    count = itertools.count() if count is None else count
+    if next(count) >= MAX_FILES:
+        raise ConfigError(
+            f"{path}: extends", f"more than {MAX_FILES} files, each as often as it is extended",
+            "fewer", "Extend fewer files, or each once",
+        )  # fmt: skip
     document = load(path)
     if not isinstance(document.data, dict):
+        found = "a list" if isinstance(document.data, list) else shown(document.data)
         raise ConfigError(
-            str(path), f"a {type(document.data).__name__}", "a mapping: name, studies, …",
+            str(path), found, "a mapping: name, studies, …",
             "Start from one of search_spaces/",
         )  # fmt: skip
     data: dict[str, Any] = {}
     lines: dict[str, tuple[str, int]] = {}
     for base in _bases(document):
-        inner, inner_lines = _extended(path.parent / base, (*trail, where))
+        inner, inner_lines = _extended(path.parent / base, (*trail, where), count)
         data, lines = _spec_overlay(data, inner), lines | inner_lines
     own = {key: value for key, value in document.data.items() if key != "extends"}
     own_lines = {key: (document.name, line) for key, line in document.lines.items()}

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     field_validator,
@@ -21,6 +20,7 @@ from pydantic import (
 
 from ablate.racing import Race
 from ablate.seeds import MAX_SEED, MAX_SEEDS
+from trainables.strict import Strict
 
 MAX_CELLS = 10_000
 MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
@@ -31,7 +31,7 @@ ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the sp
 Arm = tuple[tuple[str, str], ...]
 
 
-class SpecPart(BaseModel):
+class SpecPart(Strict):
     """Strict about unknown keys; never changed after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
@@ -106,7 +106,7 @@ class StudyBase(SpecPart):
     """
 
     title: str = ""
-    trial: dict[str, Any] = {}
+    trial: dict[str, Any] = Field({})
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
     race: Race | None = None

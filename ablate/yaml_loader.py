@@ -8,6 +8,7 @@ memory. Every fault is one `ConfigError` with the line where YAML knows it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from yaml.reader import Reader
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
+from ablate.yaml_faults import described, place, unknown_character
 from trainables.errors import ConfigError
+from trainables.texts import LARGEST, check_text, too_long
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000
@@ -112,37 +115,13 @@ def load_text(text: str, name: str) -> Document:
         raise ConfigError(
             name, "nesting too deep to read", f"at most {MAX_DEPTH} levels", "Flatten it"
         ) from None
-    except yaml.MarkedYAMLError as error:
-        raise _syntax(name, text, error) from None
-    except yaml.YAMLError as error:  # characters that YAML forbids
-        found = str(error).splitlines()[0]
-        raise ConfigError(name, found, "a YAML text file", "Remove the character") from None
+    except yaml.YAMLError as error:
+        raise described(name, text, error) from None
+    except (ValueError, OverflowError):  # chr() of an escape
+        raise unknown_character(name, text) from None
     build = _Build(name)
     data = None if node is None else build.value(node, "", 0)
     return Document(name, data, build.lines)
-
-
-def _syntax(name: str, text: str, error: yaml.MarkedYAMLError) -> ConfigError:
-    mark = error.problem_mark or error.context_mark
-    if mark is None:
-        return ConfigError(name, str(error.problem), "YAML", "Correct it")
-    where = f"{name} line {mark.line + 1}"
-    lines = text.splitlines()
-    line = lines[mark.line] if mark.line < len(lines) else ""
-    if "\t" in line[: mark.column + 1] or "\\t" in str(error.problem):
-        return ConfigError(where, "a tab", "spaces for indentation", "Replace tabs by spaces")
-    problem = str(error.problem)
-    if "another document" in problem:
-        return ConfigError(where, "a second document (---)", "one document", "Make it two files")
-    if problem.startswith("found undefined alias"):
-        name = problem.removeprefix("found undefined alias ").strip("'")
-        return ConfigError(
-            where, f"*{name}, an undefined alias", f"an anchor &{name} above it",
-            "Define it, or quote the text if * is meant",
-        )  # fmt: skip
-    found = re.sub(r"^(?:but )?found ", "", problem)
-    context = f" {error.context}" if error.context else ""
-    return ConfigError(where, f"{found}{context}", "valid YAML", "Correct that line")
 
 
 class _Build:
@@ -155,7 +134,7 @@ class _Build:
         self.open: set[int] = set()
 
     def fault(self, node: Node, found: str, expected: str, remedy: str) -> ConfigError:
-        return ConfigError(f"{self.name} line {_line(node)}", found, expected, remedy)
+        return ConfigError(place(self.name, _line(node)), found, expected, remedy)
 
     def value(self, node: Node, path: str, depth: int) -> Any:
         self.count += 1
@@ -223,20 +202,25 @@ class _Build:
 
     def scalar(self, node: ScalarNode) -> Any:
         tag, text = node.tag.removeprefix(_TAG), node.value
-        try:
-            if tag == "null" and _NULL.match(text):
-                return None
-            if tag == "bool" and _BOOL.match(text):
-                return text.lower() == "true"
-            if tag == "int" and _INT.match(text):
-                return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
-            if tag == "float" and _FLOAT.match(text):
-                special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
-                return float(special)
-        except ValueError:  # Python bounds the digits of an integer
-            raise self.fault(node, "a number that is too long", "a shorter one", "") from None
+        if tag == "null" and _NULL.match(text):
+            return None
+        if tag == "bool" and _BOOL.match(text):
+            return text.lower() == "true"
+        if tag == "int" and _INT.match(text):
+            found = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 64 else None
+            if found is None or abs(found) > LARGEST:
+                raise too_long(place(self.name, _line(node)))
+            return found
+        if tag == "float" and _FLOAT.match(text):
+            special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
+            number = float(special)
+            if math.isinf(number) and "inf" not in special:
+                raise self.fault(
+                    node, "a number that is too large", "one below 1.8e308", "Lower it"
+                )
+            return number
         if tag in ("str", "merge"):
-            return text
+            return check_text(text, place(self.name, _line(node)))
         shown = node.tag.replace(_TAG, "!!")
         raise self.fault(node, f"the tag {shown}", "a plain value", "Remove the tag")
 

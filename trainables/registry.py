@@ -23,13 +23,15 @@ from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from typing import Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+from trainables.strict import Strict
 
 T = TypeVar("T")
 
 
-class ComponentConfig(BaseModel):
+class ComponentConfig(Strict):
     """Base of every configuration: no unknown keys, no silent coercion, immutable."""
 
     model_config = ConfigDict(

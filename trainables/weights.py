@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.errors import ConfigError
+from trainables.texts import user_path
 
 if TYPE_CHECKING:
     from trainables.config import BackboneConfig
@@ -73,7 +74,7 @@ def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[
         path = packaged_file()
         _check_packaged(config)
     else:
-        path, expected = Path(config.weights).expanduser(), config.weights_sha256
+        path, expected = user_path(config.weights, "backbone.weights"), config.weights_sha256
     tensors = _read(path, expected)
     if config.weights == "packaged":
         tensors = as_timm(tensors, _stages(model))
@@ -89,7 +90,7 @@ def check_weights(config: BackboneConfig) -> None:
     if config.weights == "packaged":
         _check_packaged(config)
     elif config.weights not in ("timm", "none"):
-        _bytes(Path(config.weights).expanduser(), config.weights_sha256)
+        _bytes(user_path(config.weights, "backbone.weights"), config.weights_sha256)
 
 
 def _check_packaged(config: BackboneConfig) -> None:

@@ -13,7 +13,9 @@ JUNK: tuple[Any, ...] = (
     [1], [None], [[]], [{}], {"a": 1}, {"": 1}, {"a.b": {"c": 1}}, {1: 2}, {None: None},
     {"name": 1}, {"name": "plain"}, {"low": 0, "high": 1}, {"choice": []}, {"best_of": "tune"},
     b"bytes", {"x": {"y": {}}}, [1, "a", None, {}], "x" * 500, list(range(50)),
-    -(10**20), 1.0, 2.0, "!!python/object", (1, 2),
+    -(10**20), 1.0, 2.0, "!!python/object", (1, 2), 16**4000, 2**63, 1e-300, 5e-324, "a\0b",
+    "\ud800", "\x1b[2J", "~nobody-of-that-name", "=1+1", [True],
+    {"low": 0, "high": 1, "step": 1e-12},
 )  # fmt: skip
 TEXTS = (
     "\t",
@@ -36,6 +38,12 @@ TEXTS = (
     "!t",
     "? ",
     "%",
+    '"\\0"',
+    '"\\ud800"',
+    '"\\e[2J"',
+    "0x" + "f" * 4000,
+    "1e400",
+    "~nobody-of-that-name",
 )
 
 

@@ -50,7 +50,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"objective": "test/map_at_r"}, ["objective", "val metric"]),
     ({"objective": "val/map_at_k"}, ["objective", "'val/map_at_r'?"]),
     ({"seeds": 10**9}, ["seeds", "10000"]),
-    ({"seeds": [10**20]}, ["seeds", "2147483647"]),
+    ({"seeds": [10**12]}, ["seeds", "2147483647"]),
     ({"trial": [1]}, ["trial: found [1]; expected a mapping (key: value)"]),
     ({"name": 1}, ["name: found 1; expected text"]),
     ({"name": "../etc"}, ["name:", "text of the form"]),
@@ -110,6 +110,27 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"studies__a/b": {"design": "grid", "grid": {"method.beta": [1]}}}, ["studies.a/b: found"]),
     ({"name": "x" * 101}, ["name:", "100"]),
     ({"seeds": 0}, ["seeds:", "0", "1"]),
+    ({"seeds": True}, ["seeds: found true; expected a number"]),
+    ({"seeds": [0, True]}, ["seeds: found true or false in it; expected a number"]),
+    ({"studies__grid__seeds": True}, ["studies.grid.seeds: found true"]),
+    ({"trial__training__epochs": True}, ["trial.training.epochs: found true"]),
+    ({"studies__grid__grid__method.beta": [0.1, True]}, ["method.beta: found true"]),
+    ({"studies__tune__trials": True}, ["studies.tune.trials: found true"]),
+    ({"resources": {"cpus": 1e-300}}, ["resources.cpus: found 1e-300", "0.01"]),
+    ({"resources": {"gpus": 1e-300}}, ["resources.gpus: found 1e-300", "0.01"]),
+    ({"resources": {"gpus": 1.5}}, ["resources.gpus: found 1.5", "whole GPUs"]),
+    ({"trial__training__epochs": 2**80}, ["trial.training.epochs: found an integer that is too"]),
+    ({"trial__data__root": "a\0b"}, [r"data.root: found a NUL character (\x00) in 'a\x00b'"]),
+    ({"title": "\ud800"}, [r"title: found half a character (\ud800)"]),
+    ({"studies__grid__title": "\x1b[2J"}, [r"grid.title: found a control character (\x1b)"]),
+    ({"studies__tune__space__optimizer.lr": {"low": 0.0, "high": 1.0, "step": 1e-12}},
+     ["optimizer.lr.step: found 1e-12, which makes 1e+12 values", "at most 1000000"]),
+    ({"studies__tune__space__optimizer.lr": {"low": 0.0, "high": 1.0, "step": 5e-324}},
+     ["optimizer.lr.step", "inf values"]),
+    ({"studies__tune__space__optimizer.lr": {"low": 0, "high": 1, "step": float("inf")}},
+     ["finite numbers"]),
+    ({"studies__tune__space__data.split.seed": {"low": 0, "high": 2**60, "int": True}},
+     ["whole numbers from", "9007199254740992"]),
     ({"seeds": [0, 0]}, ["seeds:", "once"]),
     ({"seeds": -3}, ["seeds:"]),
     ({"studies__parts__evaluate": ["vall"]}, ["studies.parts.evaluate.0", "'val'"]),
@@ -147,6 +168,14 @@ def test_extends_merges_and_names_the_file_at_fault(tmp_path: Path) -> None:
         read_spec(write(tmp_path / "bad.yaml", "extends: base.yaml\nname: x\nsedes: 1\n"))
 
 
+def test_files_that_extend_each_other_again_and_again_are_told_early(tmp_path: Path) -> None:
+    for i in range(30):
+        write(tmp_path / f"{i}.yaml", f"extends: [{i + 1}.yaml, {i + 1}.yaml]\n")
+    write(tmp_path / "30.yaml", json.dumps(spec()))
+    with pytest.raises(ConfigError, match="more than 100 files"):
+        read_spec(tmp_path / "0.yaml")
+
+
 def test_extends_cycles_and_missing_files(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", "extends: b.yaml\nname: a\n")
     write(tmp_path / "b.yaml", "extends: [a.yaml]\nname: b\n")
@@ -172,10 +201,25 @@ def test_extends_cycles_and_missing_files(tmp_path: Path) -> None:
         (None, ["--seeds", "99999999999"], "--seeds: found '99999999999'"),
         (None, ["--seeds", "9999999999,1"], "each ≤ 2147483647"),
         (None, ["--budget", "0"], "--budget: found '0'; expected more than no time"),
-        (None, ["--cell", ""], "--cell: found the unknown study ''"),
+        (None, ["--cell", ""], "--cell: found nothing"),
         (None, ["--tracking-uri", "bogus://x"], "--tracking-uri: found 'bogus://x'"),
         (None, ["--tracking-uri", "http://127.0.0.1:9"], "no answer from 127.0.0.1:9"),
         (None, ["--budget", "soon"], "--budget: found 'soon'"),
+        (None, ["--data-root", ""], "--data-root: found nothing ('')"),
+        (None, ["--dataset", ""], "--dataset: found nothing ('')"),
+        (None, ["--address", ""], "--address: found nothing ('')"),
+        (None, ["--checkpoint-seconds", ""], "--checkpoint-seconds: found nothing ('')"),
+        (None, ["--data-root", "~nobody-of-that-name/x"], "no home folder of nobody-of-that-name"),
+        (None, ["--data-root", "a\udc80b"], r"--data-root: found a byte that is not UTF-8 (\x80)"),
+        (None, ["--data-root", "a\0b"], r"--data-root: found a NUL character (\x00)"),
+        (None, ["--set", "data.root=", "--dataset", "folder"], "data.root: found nothing"),
+        (None, ["--set", "data.root=''", "--dataset", "folder"], "data.root: found ''"),
+        (None, ["--set", 'data.root="\\0"', "--dataset", "folder"], "--set data.root: found a NUL"),
+        (None, ["--set", 'backbone.weights="~nobody-of-that-name"'], "no home folder of nobody"),
+        (None, ["--set", 'backbone.weights="\\ud800"'], "--set backbone.weights: found half a"),
+        (None, ["--set", "training.epochs=0x" + "f" * 4000], "an integer that is too long"),
+        (None, ["--budget", "9" * 400 + "h"], "at most 100 years"),
+        (None, ["--study", "\x1b[31m"], r"--study: found a control character (\x1b) in '\x1b[31m'"),
         (None, ["--dataset", "birds"], "--dataset data.name: found \"birds\""),
         (None, ["--data-root", "/nonexistent"], "/nonexistent"),
         (None, ["--device", "tpu"], "--device: found 'tpu'"),

@@ -30,6 +30,7 @@ from trainables.digests import MANIFEST, damage, seal, sealed, unsealed
 from trainables.errors import ConfigError
 from trainables.files import write_atomically
 from trainables.processes import host_name
+from trainables.texts import user_path
 
 LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"
@@ -54,9 +55,11 @@ def default_cache() -> Path:
     """$ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
     named = os.environ.get("ABLATE_CACHE")
     if named:
-        return Path(named).expanduser()
+        return user_path(named, "ABLATE_CACHE")
     home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home).expanduser() if home else Path.home() / ".cache") / "ablate"
+    if home:
+        return user_path(home, "XDG_CACHE_HOME") / "ablate"
+    return user_path("~/.cache/ablate", "ABLATE_CACHE")
 
 
 def published(folder: Path, build: Callable[[Path], None]) -> Path:

@@ -36,6 +36,7 @@ from trainables.data.images import Images, mapped_bytes
 from trainables.data.official import refuse_official
 from trainables.digests import sealed, unsealed
 from trainables.errors import ConfigError
+from trainables.texts import user_path
 
 if TYPE_CHECKING:
     from trainables.config import DataConfig
@@ -146,7 +147,7 @@ def _root(config: DataConfig) -> Path:
         raise ConfigError(
             "data.root", "nothing", "a folder of class folders", "Give --data-root DIR"
         )
-    return Path(config.root).expanduser().resolve()
+    return Path(os.path.realpath(user_path(config.root, "data.root")))
 
 
 def _images(folder: Path) -> Iterator[str]:

@@ -1,0 +1,46 @@
+"""Where pydantic would be lenient and a sweep must not be: `seeds: true` is not one seed."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, get_args
+
+from pydantic import BaseModel, model_validator
+
+from trainables.errors import ConfigError
+
+
+class Strict(BaseModel):
+    """Base of what a spec is made of: no field of numbers takes true or false."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def no_truth_for_a_number(cls, data: Any) -> Any:
+        """`epochs: true` would be 1, which is nobody's intention."""
+        if isinstance(data, dict):
+            for key, value in data.items():
+                if _truth(value) and key in _numeric(cls):
+                    found = str(value).lower() if isinstance(value, bool) else "true or false in it"
+                    raise ConfigError(str(key), found, "a number", "Write it in digits")
+        return data
+
+
+def _truth(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(each, bool) for each in value)
+    return isinstance(value, bool)
+
+
+@cache
+def _numeric(model: type[BaseModel]) -> frozenset[str]:
+    """The fields that hold numbers, and nothing that a truth value could be meant as."""
+    found = {info.alias or name: set(_leaves(info)) for name, info in model.model_fields.items()}
+    return frozenset(
+        name for name, kinds in found.items() if kinds & {int, float} and not kinds & {bool, Any}
+    )
+
+
+def _leaves(info: Any) -> list[Any]:
+    annotation = getattr(info, "annotation", info)
+    inner = get_args(annotation)
+    return [leaf for arg in inner for leaf in _leaves(arg)] if inner else [annotation]

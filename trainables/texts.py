@@ -1,0 +1,121 @@
+"""Text from people: what a file name, a database or a terminal cannot hold, and paths of it.
+
+A NUL ends a file name for the operating system; half a character (a lone surrogate, which is also
+how Python shows a byte that is not UTF-8) has no bytes that could be hashed, stored or sent; an
+escape code moves the cursor of the terminal that shows it. None of them belongs into a name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import ConfigError
+
+LARGEST = 2**63 - 1  # of integers, which stores and tensors hold in 64 bits
+
+# Control characters but tab and line breaks, which a caption may hold; lone surrogates.
+_UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# For a terminal also what turns the direction of a line or breaks it.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+
+
+def unfit(text: str) -> str | None:
+    """What `text` holds that no name may, in words; None if it is fit."""
+    found = _UNFIT.search(text)
+    if found is None:
+        return None
+    code = ord(found[0])
+    if code == 0:
+        return "a NUL character (\\x00)"
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"a byte that is not UTF-8 (\\x{code - 0xDC00:02x})"
+    if code >= 0xD800:
+        return f"half a character (\\u{code:04x})"
+    return f"a control character (\\x{code:02x})"
+
+
+def check_text(text: str, where: str, *, show: bool = True) -> str:
+    """`text`, if it is fit. show: whether the message may hold some of it.
+
+    Raises:
+        ConfigError: it holds a control character or something that is no character.
+    """
+    found = unfit(text)
+    if found is not None:
+        inside = f" in '{printable(text[:60])}'" if show else ""
+        expected = "text of whole characters that can be seen"
+        raise ConfigError(where, f"{found}{inside}", expected, "Remove it")
+    return text
+
+
+def check_option(text: str, option: str, *, show: bool = True) -> str:
+    """What is given for an option, if it is fit and not empty: an empty one is most often a
+    variable of a script that was never set, and would mean the default.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not text:
+        raise ConfigError(option, "nothing ('')", "a value", "Give one, or leave the option out")
+    return check_text(text, option, show=show)
+
+
+def check_values(value: Any, where: str) -> None:
+    """Likewise every text of a tree of values, and every number of more than 64 bits.
+
+    Raises:
+        ConfigError: its path is the dotted place below `where`.
+    """
+    if isinstance(value, str):
+        check_text(value, where)
+    elif isinstance(value, int) and abs(value) > LARGEST:
+        raise too_long(where)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if isinstance(key, str):
+                check_text(key, where)
+            check_values(inner, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            check_values(inner, f"{where}.{i}" if where else str(i))
+
+
+def too_long(where: str) -> ConfigError:
+    return ConfigError(
+        where, "an integer that is too long", f"one from {-LARGEST} to {LARGEST}",
+        "Write fewer digits",
+    )  # fmt: skip
+
+
+def user_path(text: str | Path, where: str) -> Path:
+    """A path as a person gives it, `~` for the home folder and `~name` for somebody's.
+
+    Raises:
+        ConfigError: an empty one, one that no file can have, or the home of nobody.
+    """
+    given = check_text(str(text), where)
+    if not given.strip():
+        raise ConfigError(where, repr(given), "a path", "Name one; `.` is this folder")
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        user = given.split("/")[0]
+        raise ConfigError(
+            where, f"{given}, and no home folder of {user.removeprefix('~') or 'this user'}",
+            "a path that is there", f"Write the folder out; {user} written ./{user} is a name",
+        ) from None  # fmt: skip
+
+
+def printable(text: str) -> str:
+    """`text` with what would steer a terminal written out (`\\x1b`); line breaks and tabs stay."""
+    return _HIDDEN.sub(_written_out, text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
