@@ -16,6 +16,7 @@ from ablate.ledger import Ledger
 from ablate.nested import leaves
 from ablate.sweep_names import find_sweep
 from ablate.terminal import say
+from reports.csv_cells import guarded
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,6 +73,14 @@ def _scalar(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
+def _guarded(found: pd.DataFrame) -> pd.DataFrame:
+    """For a spreadsheet: names that look like formulas are text."""
+    texts = [name for name, column in found.items() if column.map(type).eq(str).any()]
+    safe = found.astype(dict.fromkeys(texts, object))
+    safe[texts] = safe[texts].map(guarded)
+    return safe.rename(columns=guarded)
+
+
 def export(path: Path, sweep: str | None, to: Path | None) -> None:
     """Write the table of a ledger to a file by its suffix, or print it as CSV.
 
@@ -84,9 +93,9 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
         found = table(ledger, sweep)
     try:
         if to is None:
-            found.to_csv(sys.stdout, index=False)
+            _guarded(found).to_csv(sys.stdout, index=False)
         elif to.suffix == ".csv":
-            found.to_csv(to, index=False)
+            _guarded(found).to_csv(to, index=False)
         elif to.suffix == ".jsonl":
             found.to_json(to, orient="records", lines=True)
         else:

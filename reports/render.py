@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import io
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
+from reports.csv_cells import guarded
 from reports.names import metric_label, metric_name, number, p_text, scale
 from reports.tables import EFFECT_SIZES, AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 
@@ -246,15 +247,19 @@ def to_csv(table: AnyTable) -> str:
     """Long form, unrounded: one line per row and metric; measured values on [0, 1]."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([guarded(value) for value in row] for row in _csv_rows(table))
+    return out.getvalue()
+
+
+def _csv_rows(table: AnyTable) -> Iterator[Sequence[object]]:
     if isinstance(table, Sheet):
-        writer.writerow(table.columns)
-        writer.writerows(table.numbers)
-        return out.getvalue()
-    writer.writerow(["cell", *table.headers, *CSV_HEADERS])
+        yield table.columns
+        yield from table.numbers
+        return
+    yield ["cell", *table.headers, *CSV_HEADERS]
     for row in table.rows:
         for metric, measured in row.measured.items():
-            writer.writerow([row.cell, *row.labels, metric, *_numbers(row, measured)])
-    return out.getvalue()
+            yield [row.cell, *row.labels, metric, *_numbers(row, measured)]
 
 
 def _numbers(row: TableRow, measured: Measured) -> list[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pandas as pd
@@ -117,3 +118,16 @@ def test_why_a_file_cannot_be_written_is_said(
     assert main(["ledger", "export", "--out", str(out), "--to", str(to)]) == 2
     told = capsys.readouterr().err
     assert "cannot be written" in told and "None" not in told
+
+
+def test_a_spreadsheet_runs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    levels = {"=1+1": {"embedding.dim": 64}, "@A1": {"embedding.dim": 128}}
+    study = {"design": "one_factor", "factors": {"=SUM(A1)": levels}}
+    plan = specs.plan({"name": "evil", "studies": {"-g": study}})
+    drain(dispatch(plan, tmp_path))
+    assert main(["ledger", "export", plan.sweep_id, "--out", str(tmp_path)]) == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out), dtype={"cell": str})
+    assert set(found["study"]) == {"'-g"}
+    assert set(found["cell"]) == {"centre", "'=SUM(A1)==1+1", "'=SUM(A1)=@A1"}
+    assert set(found["coords/=SUM(A1)"].dropna()) == {"'=1+1", "'@A1"}
+    assert found["val/map_at_r"].dtype == float
