@@ -37,6 +37,7 @@ class Options:
     """Options of a run, as the command line has them.
 
     out: output folder. budget: seconds. tracking_uri: any MLflow URI; default: SQLite in `out`.
+    same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
     runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
     """
@@ -52,6 +53,7 @@ class Options:
     budget: float | None = None
     retry_failed: bool = False
     force: bool = False
+    same_code: bool = False
     tracking_uri: str | None = None
     track: bool = True
     report: bool = True
@@ -155,6 +157,8 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
         budget=options.budget,
         retry_failed=options.retry_failed,
         force=options.force,
+        same_code=options.same_code,
+        sources=options.runner == RUNNER,
         tracking_uri=options.store if options.track else None,
         checkpoint_seconds=options.checkpoint_seconds,
         reads_data=options.runner == RUNNER,

@@ -173,6 +173,11 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
         help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
         "for the estimate of time and memory; it also finds what would end them at once",
     )  # fmt: skip
+    command.add_argument(
+        "--same-code", action="store_true",
+        help="the source of a component has changed and its numbers have not: take what is known "
+        "at its REVISION as made by it, from now on",
+    )  # fmt: skip
     command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
     command.add_argument("--tracking-uri", metavar="URI", help="MLflow; default: SQLite in --out")
     _out(command)
@@ -195,6 +200,7 @@ def options(args: argparse.Namespace) -> Options:
         budget=None if limit is None else budget(limit),
         retry_failed=getattr(args, "retry_failed", False),
         force=getattr(args, "force", False),
+        same_code=args.same_code,
         tracking_uri=args.tracking_uri,
         report=not getattr(args, "no_report", False),
         checkpoint_seconds=seconds("10" if interval is None else interval, "--checkpoint-seconds"),

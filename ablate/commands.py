@@ -28,9 +28,12 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
     chosen, settings = api.prepare(args.spec, options)
     if args.plan:
-        from ablate.preview import preview
+        from ablate.preview import examine
 
-        say(preview(chosen, settings, pilot=args.pilot))
+        text, refused = examine(chosen, settings, pilot=args.pilot)
+        say(text)
+        if refused is not None:
+            raise refused
         return 0
     if args.cell is not None:
         from ablate.foreground import run_cell
@@ -67,6 +70,7 @@ def _print_report(text: str, paths: dict[str, Path], store: str) -> None:
 def ending(outcome: Outcome, out: Path) -> str:
     """How a run ended, and how to go on."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
+    lines += [f"  taken as the same code: {text}" for text in outcome.same]
     for name, count in outcome.failed.items():
         lines.append(f"  {name}: {count} failed")
     if outcome.failed:

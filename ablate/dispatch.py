@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ablate.ledger import Ledger
+from ablate.ledger import Claim, Ledger
 from ablate.owner import Owner
 from ablate.plan import Cell
 from ablate.progression import Progression
 from ablate.scheduling import WAIT, Decision
+from ablate.sources import summary
 from ablate.study import ENSEMBLE
 from trainables.errors import ConfigError
 
@@ -77,6 +78,10 @@ class Dispatch:
         self._retried: set[str] = set()
         self._began: dict[str, float] = {}
         self.unfold()
+
+    def agree(self, *, same_code: bool) -> list[str]:
+        """What becomes of records that other code made (`Facts.agree`), of all cells known yet."""
+        return self.progression.facts.agree(self._cells, same_code=same_code)
 
     # -------------------------------------------------------------- handing out
 
@@ -139,13 +144,7 @@ class Dispatch:
                     self.ledger.release(trial_id, "interrupted")
                     claim = "done"
         else:
-            claim = self.ledger.claim(
-                trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
-                retry_failed=self.retry_failed and trial_id not in self._retried,
-                force=self.force and trial_id not in self._retried,
-            )  # fmt: skip
-            if claim == "mine" and self.force and trial_id not in self._retried:
-                shutil.rmtree(self.settings.trials / trial_id, ignore_errors=True)
+            claim = self._claim_training(cell)
         self._retried.add(trial_id)
         if claim == "busy":
             self._waiting[trial_id] = time.monotonic()
@@ -171,6 +170,9 @@ class Dispatch:
             "metrics": metrics,
             "mode": mode,
         }
+        sources = self.progression.facts.sources
+        if sources is not None:
+            job["source"] = sources.of_job(cell.config)
         if members is not None:
             job |= {"evaluate": [ENSEMBLE], "members": members}
         if until is not None:
@@ -179,6 +181,24 @@ class Dispatch:
         self.progression.leg(trial_id, begins=True)
         self._began[trial_id] = time.monotonic()
         return job
+
+    def _claim_training(self, cell: Cell) -> Claim:
+        trial_id, sources = cell.trial_id, self.progression.facts.sources
+        first = trial_id not in self._retried
+        before = None if sources is None else self.ledger.trial(trial_id)
+        claim = self.ledger.claim(
+            trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
+            retry_failed=self.retry_failed and first, force=self.force and first,
+            source=None if sources is None else sources.key(cell.config),
+        )  # fmt: skip
+        if claim != "mine":
+            return claim
+        if self.force and first:
+            shutil.rmtree(self.settings.trials / trial_id, ignore_errors=True)
+        if sources is not None and before is not None and sources.differing(before["source"], ()):
+            # A driver with other code was at it and is gone: the worker begins anew as well.
+            self.ledger.drop_epochs(trial_id)
+        return claim
 
     def _until(self, cells: Sequence[Cell]) -> Decision | None:
         """How far the cells of a trial want it to train now; None: to its end."""
@@ -217,7 +237,11 @@ class Dispatch:
             epochs += last.get("history", [])
         if last["event"] == "final":
             trained = self.running[trial_id]["mode"] == "train"
-            self.ledger.record_final(trial_id, last, epochs if trained else (), trained=trained)
+            sources = self.progression.facts.sources
+            self.ledger.record_final(
+                trial_id, last, epochs if trained else (), trained=trained,
+                evaluator=None if sources is None else sources.evaluator,
+            )  # fmt: skip
             self.trained += trained
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
@@ -321,12 +345,22 @@ class Dispatch:
                 continue
             if self.progression.until(cell) == WAIT:
                 continue
+            if self.progression.facts[trial_id].foreign:
+                self._refuse(trial_id)
+                continue
             if first:
                 ahead.append(trial_id)
             else:
                 self._queue[trial_id] = None
         for trial_id in reversed(ahead):
             self._put_first(trial_id)
+
+    def _refuse(self, trial_id: str) -> None:
+        """A record of other code that has come to light since the run began."""
+        found = summary({trial_id: self.progression.facts.differing[trial_id]})
+        self.lost[trial_id] = f"made by other code ({'; '.join(found)}): raise REVISION, or "
+        self.lost[trial_id] += "start again with --same-code"
+        self.told(trial_id, self.lost[trial_id])
 
     def _fail(self, cell: Cell) -> None:
         """A configuration that cannot be is a fact too."""

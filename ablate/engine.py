@@ -29,6 +29,7 @@ from ablate.progression import Progression
 from ablate.ray_session import ray_session
 from ablate.resources import Request
 from ablate.signals import stop_signals
+from ablate.sources import Sources
 
 RETRIES = 3
 TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
@@ -50,7 +51,9 @@ class Settings:
 
     budget: seconds after which no new trial starts. evaluator: name of the evaluation code
     whose results count; None: any. tracking_uri None: no MLflow. reads_data: whether the runner
-    reads the data that trials name, which is then looked at before the first of them.
+    reads the data that trials name, which is then looked at before the first of them. sources:
+    whether it runs the code of this package and of those that join it, whose source is then kept
+    with each trial. same_code: what other code made is taken as made by this.
     """
 
     out: Path
@@ -62,6 +65,8 @@ class Settings:
     budget: float | None = None
     retry_failed: bool = False
     force: bool = False
+    same_code: bool = False
+    sources: bool = False
     tracking_uri: str | None = None
     checkpoint_seconds: float = 10.0
     reads_data: bool = False
@@ -70,6 +75,12 @@ class Settings:
     @property
     def ledger(self) -> Path:
         return self.out / "ledger.sqlite"
+
+    def facts(self, ledger: Ledger) -> Facts:
+        return Facts(
+            ledger, self.evaluator, retry_failed=self.retry_failed, force=self.force,
+            sources=Sources(ledger) if self.sources else None,
+        )  # fmt: skip
 
     def jobs(self, plan: Plan) -> JobSettings:
         return JobSettings(
@@ -93,6 +104,7 @@ class Outcome:
     cannot go on.
     interrupted: the signal that stopped the run, if one did.
     tracked: whether MLflow has everything; if not, tables lack what the ledger has.
+    same: what was taken as the same code because somebody said so, a line per component.
     """
 
     sweep_id: str
@@ -104,6 +116,7 @@ class Outcome:
     interrupted: int | None
     out_of_time: bool
     tracked: bool = True
+    same: tuple[str, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -124,17 +137,11 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         dispatch = Dispatch(
-            Progression(
-                plan,
-                Facts(
-                    ledger, settings.evaluator,
-                    retry_failed=settings.retry_failed, force=settings.force,
-                ),
-                record=True,
-            ),
+            Progression(plan, settings.facts(ledger), record=True),
             ledger, owner, plan.sweep_id, settings.jobs(plan),
             deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
         )  # fmt: skip
+        same = dispatch.agree(same_code=settings.same_code)
         if settings.reads_data and not dispatch.exhausted:
             check_data(plan, dispatch.progression, settings.cache, dispatch.settings.run)
         tracker = _tracker(plan, settings)
@@ -153,7 +160,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         finally:
             if tracker is not None:
                 tracked = tracker.close(status)
-    return replace(outcome, tracked=tracked)
+    return replace(outcome, tracked=tracked, same=tuple(same))
 
 
 def _tracker(plan: Plan, settings: Settings) -> Tracking | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ablate.designs import Components
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, heartbeats
-from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.messages import listed, nearest, shown
 from ablate.owner import Owner
@@ -109,12 +109,14 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         # A failure is looked at again: this is what the option is for.
-        facts = Facts(ledger, settings.evaluator, retry_failed=True)
+        facts = replace(settings, retry_failed=True, force=False).facts(ledger)
         progression = Progression(plan, facts, record=True)
         dispatch = Dispatch(
             progression, ledger, owner, plan.sweep_id, settings.jobs(plan), retry_failed=True
         )
         cell = find_cell(progression, wanted)
+        for line in dispatch.agree(same_code=settings.same_code):
+            print(f"taken as the same code: {line}")
         if cell.error is not None:
             say(cell.error)
             return 1

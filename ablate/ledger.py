@@ -107,6 +107,14 @@ class Ledger:
         )
         return {row["split"]: row["metrics"] for row in found}
 
+    def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
+        """The sources of what evaluated it, each once; None: recorded before they were kept."""
+        found = self.rows(
+            "SELECT DISTINCT source FROM evaluations WHERE trial_id=? "
+            "AND (? IS NULL OR evaluator=?)", [trial_id, evaluator, evaluator],
+        )  # fmt: skip
+        return [row["source"] for row in found]
+
     def recorded(self, trial_id: str) -> dict[str, float]:
         """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
         whose evaluation is older than this column are left out."""
@@ -127,8 +135,11 @@ class Ledger:
         retry_failed: bool = False,
         force: bool = False,
         stale_after: float = STALE_SECONDS,
+        source: str | None = None,
     ) -> Claim:
         """Take a trial for this driver, unless it is finished or another live driver has it.
+
+        source: key of the code that it will run (`ablate/sources.py`).
 
         Returns "mine" (train it), "busy" (another driver has it: ask again later), "done" or
         "failed" (a fact already; nothing to do). With `force` what is known of it is forgotten,
@@ -140,8 +151,8 @@ class Ledger:
             if row is None:
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
-                    "heartbeat, created, started) VALUES (?,?,?,?,'running',?,?,?,?)",
-                    [trial_id, config_hash, seed, _json(config), str(owner), now, now, now],
+                    "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
+                    [trial_id, config_hash, seed, _json(config), str(owner), now, now, now, source],
                 )
                 return "mine"
             if (
@@ -161,8 +172,9 @@ class Ledger:
                 db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
             db.execute(
                 "UPDATE trials SET status='running', reason=NULL, owner=?, heartbeat=?, "
-                "started=coalesce(started, ?), ended=NULL WHERE trial_id=?",
-                [str(owner), now, now, trial_id],
+                "started=coalesce(started, ?), ended=NULL, source=coalesce(?, source) "
+                "WHERE trial_id=?",
+                [str(owner), now, now, source, trial_id],
             )
             return "mine"
 
@@ -193,6 +205,11 @@ class Ledger:
         with self.write() as db:
             _put_epochs(db, trial_id, reports)
 
+    def drop_epochs(self, trial_id: str) -> None:
+        """Forget the epochs of a trial that begins anew."""
+        with self.write() as db:
+            db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
+
     def record_final(
         self,
         trial_id: str,
@@ -200,15 +217,20 @@ class Ledger:
         epochs: Iterable[Mapping[str, Any]] = (),
         *,
         trained: bool = True,
+        evaluator: str | None = None,
     ) -> None:
         """The final event, its evaluations, `epochs` not yet recorded and status "done", in one
         transaction. What a further evaluation by the same evaluator adds stands beside what was
-        known, which stays as it was."""
+        known, which stays as it was.
+
+        evaluator: hash of the source that evaluated.
+        """
         now = time.time()
         with self.write() as db:
             _put_epochs(db, trial_id, epochs)
             for split, metrics in final["evaluations"].items():
-                _put_evaluation(db, (trial_id, split, final["evaluator"]), metrics, now, trained)
+                key = (trial_id, split, final["evaluator"])
+                _put_evaluation(db, key, metrics, (now, evaluator), trained=trained)
             if not trained:
                 db.execute("UPDATE trials SET owner=NULL WHERE trial_id=?", [trial_id])
                 return
@@ -390,19 +412,23 @@ def _put_evaluation(
     db: sqlite3.Connection,
     key: tuple[str, str, str],
     metrics: Mapping[str, Any],
-    now: float,
+    made: tuple[float, str | None],
+    *,
     trained: bool,
 ) -> None:
+    """made: now, and the hash of the source that evaluated."""
     row = db.execute(
-        "SELECT metrics_json, recorded FROM evaluations WHERE trial_id=? AND split=? "
+        "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND split=? "
         "AND evaluator=?", key,
     ).fetchone()  # fmt: skip
-    told, recorded = dict(metrics), now
+    told, (recorded, source) = dict(metrics), made
     if row is not None and not trained:
         told, recorded = told | json.loads(row["metrics_json"]), row["recorded"]
+        source = source or row["source"]
     db.execute(
-        "INSERT OR REPLACE INTO evaluations VALUES (?,?,?,?,?)", (*key, _json(told), recorded)
-    )
+        "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, recorded, "
+        "source) VALUES (?,?,?,?,?,?)", (*key, _json(told), recorded, source),
+    )  # fmt: skip
 
 
 def _forget(db: sqlite3.Connection, trial_id: str) -> None:
@@ -410,7 +436,7 @@ def _forget(db: sqlite3.Connection, trial_id: str) -> None:
     db.execute("DELETE FROM evaluations WHERE trial_id=?", [trial_id])
     db.execute(
         "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, best_epoch=NULL, "
-        "export=NULL, provenance_json=NULL WHERE trial_id=?",
+        "export=NULL, provenance_json=NULL, source=NULL WHERE trial_id=?",
         [trial_id],
     )
     db.execute("UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", [trial_id])

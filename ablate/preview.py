@@ -17,11 +17,21 @@ from ablate.plan import Plan
 from ablate.progress import duration
 from ablate.progression import Progression, StudyState
 from ablate.resources import cores, local_gpus
+from ablate.sources import refusal, summary
 from ablate.study import ENSEMBLE
+from trainables.errors import ConfigError
 
 
 def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
-    """A printable account; no trial is run, and no ledger is made where there is none.
+    """The printable account alone."""
+    return examine(plan, settings, pilot=pilot)[0]
+
+
+def examine(
+    plan: Plan, settings: Settings, *, pilot: bool = False
+) -> tuple[str, ConfigError | None]:
+    """A printable account, and why the plan would be refused; no trial is run, and no ledger is
+    made where there is none.
 
     pilot: time a few steps of each kind of trial of which the ledger has none.
     """
@@ -32,10 +42,10 @@ def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
         return _account(plan, settings, ledger, pilot=pilot)
 
 
-def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> str:
-    facts = Facts(
-        ledger, settings.evaluator, retry_failed=settings.retry_failed, force=settings.force
-    )
+def _account(
+    plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool
+) -> tuple[str, ConfigError | None]:
+    facts = settings.facts(ledger)
     progression = Progression(plan, facts, record=False)
     while progression.advance():
         pass
@@ -53,7 +63,19 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     more = f", {again} finished ones to be evaluated again" if again else ""
     lines.append(f"{len(account.todo)} trials to run now and {account.later} later{more}; {where}")
     lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
-    return "\n".join([*lines, *account.time(settings, parallel, piloted=pilot)])
+    lines += account.time(settings, parallel, piloted=pilot)
+    lines += source_lines(facts, same_code=settings.same_code)
+    return "\n".join(lines), None if settings.same_code else refusal(facts.differing)
+
+
+def source_lines(facts: Facts, *, same_code: bool) -> list[str]:
+    """What of the known trials was made by other code, or by nobody knows which."""
+    word = "taken as the same code" if same_code else "source"
+    lines = [f"{word}: {text}" for text in summary(facts.differing)]
+    if facts.unsourced:
+        n = len(facts.unsourced)
+        lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
+    return lines
 
 
 class Account:

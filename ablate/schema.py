@@ -18,7 +18,8 @@ from filelock import FileLock, Timeout
 from ablate.owner import Owner
 from trainables.errors import ConfigError
 
-VERSION = 5  # 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded
+VERSION = 6
+# 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded; 6: sources
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -29,14 +30,15 @@ CREATE TABLE IF NOT EXISTS trials(
         CHECK (status IN ('running', 'done', 'failed', 'partial', 'interrupted')),
     reason TEXT, owner TEXT, heartbeat REAL, created REAL NOT NULL, started REAL, ended REAL,
     epochs INTEGER, steps INTEGER, seconds REAL, best_epoch INTEGER, export TEXT,
-    provenance_json TEXT);
+    provenance_json TEXT, source TEXT);
 CREATE INDEX IF NOT EXISTS trials_by_config ON trials(config_hash);
 CREATE TABLE IF NOT EXISTS epochs(
     trial_id TEXT NOT NULL, epoch INTEGER NOT NULL, steps INTEGER, seconds REAL,
     metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, epoch)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS evaluations(
     trial_id TEXT NOT NULL, split TEXT NOT NULL, evaluator TEXT NOT NULL,
-    metrics_json TEXT NOT NULL, recorded REAL, PRIMARY KEY(trial_id, split, evaluator));
+    metrics_json TEXT NOT NULL, recorded REAL, source TEXT,
+    PRIMARY KEY(trial_id, split, evaluator));
 CREATE TABLE IF NOT EXISTS sweeps(
     sweep_id TEXT PRIMARY KEY, name TEXT NOT NULL, spec_json TEXT NOT NULL,
     created REAL NOT NULL, provenance_json TEXT);
@@ -59,10 +61,18 @@ CREATE TABLE IF NOT EXISTS stops(
 CREATE TABLE IF NOT EXISTS beside(
     study_key TEXT NOT NULL, idx INTEGER NOT NULL, beside_json TEXT NOT NULL,
     PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sources(source TEXT PRIMARY KEY, components_json TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS same_code(
+    component TEXT NOT NULL, revision TEXT NOT NULL, one TEXT NOT NULL, other TEXT NOT NULL,
+    PRIMARY KEY(component, revision, one, other)) WITHOUT ROWID;
 """
 
 # Columns that came later: table, column, declaration. Facts of before have NULL there.
-ADDED = (("evaluations", "recorded", "REAL"),)
+ADDED = (
+    ("evaluations", "recorded", "REAL"),
+    ("evaluations", "source", "TEXT"),
+    ("trials", "source", "TEXT"),
+)
 # Where cells is not as above. A key cannot be changed in place, and key columns stand first: SQLite
 # 3.40.0 and 3.40.1 read a table without rowids wrongly when they check one that is keyed otherwise.
 CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json", "idx")

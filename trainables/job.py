@@ -25,6 +25,7 @@ from trainables.export import read_weights
 from trainables.files import write_json
 from trainables.identity import config_hash
 from trainables.results import EpochReport, FinalReport, Runtime
+from trainables.source.folder import same_as_driver, take_over
 
 LOG = logging.getLogger(__name__)
 FINAL = "final.json"
@@ -48,7 +49,8 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "trial_dir", "checkpoint_seconds", "run"}, "evaluate": [split, …], "metrics": [name, …]
             besides `METRICS`, "mode": "train", "evaluate" or "ensemble", "until":
             epoch, if it is to pause, "members": [{"config", "seed", "export": path}, …] of an
-            ensemble}.
+            ensemble, "source": the code that the driver has (`trainables/source/folder.py`), if
+            it is to be the same here}.
 
     Raises:
         ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
@@ -77,8 +79,8 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
         "config_hash": config_hash(config, fingerprint(config.data, runtime.cache_dir)),
         "seed": seed,
     }
-    final = _finished(folder, key)
     mode = job.get("mode", "train")
+    final = _known(job, folder, key)
     if final is None and mode != "train":
         raise TrialFailure(f"{folder}: nothing to evaluate, for the trial has not finished here")
     if final is None:
@@ -131,6 +133,18 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
 def _member(given: dict[str, Any]) -> Member:
     config = TrialConfig.model_validate(given["config"])
     return Member(config, int(given["seed"]), Path(given["export"]))
+
+
+def _known(job: dict[str, Any], folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
+    """`_finished`, as far as the code that the job is for made it."""
+    source = job.get("source")
+    if source is not None:
+        same_as_driver(source["hashes"])
+    if source is None or folder is None:
+        return _finished(folder, key)
+    read_by_us = take_over(folder, source, trains=job.get("mode", "train") == "train")
+    final = _finished(folder, key)
+    return final if final is None or read_by_us else {**final, "evaluations": {}}
 
 
 def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:

@@ -107,14 +107,19 @@ def located(cls: type) -> Definition:
     return Definition(cls.__module__, WHOLE if "<locals>" in inner else name)
 
 
-@cache
-def component_hash(component: str) -> tuple[str | None, str]:
-    """(hash, ""), or (None, why there is no source to hash)."""
+def _registries() -> dict[str, Any]:
+    """By the kind that a component's name begins with."""
     from trainables.data import DATASETS
     from trainables.losses.base import LOSSES
     from trainables.methods.base import METHODS
 
-    registries: dict[str, Any] = {"loss": LOSSES, "method": METHODS, "data": DATASETS}
+    return {"loss": LOSSES, "method": METHODS, "data": DATASETS}
+
+
+@cache
+def component_hash(component: str) -> tuple[str | None, str]:
+    """(hash, ""), or (None, why there is no source to hash)."""
+    registries = _registries()
     kind, _, name = component.partition(".")
     try:
         if component in ROOTS:
@@ -122,6 +127,13 @@ def component_hash(component: str) -> tuple[str | None, str]:
         return class_hash(registries[kind][name]), ""
     except NoSource as reason:
         return None, str(reason)
+
+
+def is_known(component: str) -> bool:
+    """Whether it is a component of the code that is here."""
+    registries = _registries()
+    kind, _, name = component.partition(".")
+    return component in ROOTS or name in registries.get(kind, ())
 
 
 def components_of(config: Mapping[str, Any]) -> list[str]:
@@ -143,12 +155,10 @@ def trial_hashes(config: Mapping[str, Any]) -> dict[str, str | None]:
 def revision(component: str) -> str:
     """What is raised by hand when a component gives other numbers."""
     from trainables import backbones, folding, identity
-    from trainables.data import DATASETS, features
+    from trainables.data import features
     from trainables.evaluation import EVALUATOR as NAME
-    from trainables.losses.base import LOSSES
-    from trainables.methods.base import METHODS
 
-    registries: dict[str, Any] = {"loss": LOSSES, "method": METHODS, "data": DATASETS}
+    registries = _registries()
     kind, _, name = component.partition(".")
     if kind in registries:
         return str(registries[kind][name].REVISION)
