@@ -116,7 +116,7 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
         )
         cell = find_cell(progression, wanted)
         for line in dispatch.agree(same_code=settings.same_code):
-            print(f"taken as the same code: {line}")
+            say(f"taken as the same code: {line}")
         if cell.error is not None:
             say(cell.error)
             return 1
