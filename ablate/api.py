@@ -11,14 +11,14 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ablate.cli import typed
 from ablate.engine import Outcome, Settings, run_plan
 from ablate.ledger import Ledger
 from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
 from ablate.resources import request
 from ablate.spec import read_spec
-from ablate.stores import check_store
+from ablate.stores import Store
+from ablate.typed import typed
 from trainables.errors import ConfigError
 from trainables.texts import check_option, check_values
 
@@ -36,7 +36,8 @@ RUNNER = "trainables.core:run_job"
 class Options:
     """Options of a run, as the command line has them.
 
-    out: output folder. budget: seconds. tracking_uri: any MLflow URI; default: SQLite in `out`.
+    out: output folder. budget: seconds. tracking_uri: any MLflow URI, or `env:NAME`, the variable
+    that holds it; default: SQLite in `out`.
     same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
     runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
@@ -54,7 +55,7 @@ class Options:
     retry_failed: bool = False
     force: bool = False
     same_code: bool = False
-    tracking_uri: str | None = None
+    tracking_uri: str | None = field(default=None, repr=False)
     track: bool = True
     report: bool = True
     runner: str = RUNNER
@@ -78,8 +79,8 @@ class Options:
         return output_folder(self.out)
 
     @property
-    def store(self) -> str:
-        return self.tracking_uri or f"sqlite:///{(self.folder / 'mlflow.db').resolve()}"
+    def store(self) -> Store:
+        return Store(self.folder, self.tracking_uri)
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     overrides = Overrides(
         dataset, options.data_root, options.seeds, options.settings, tuple(options.studies)
     )
-    if options.track and options.tracking_uri is not None:
-        check_store(options.tracking_uri)
+    if options.track:
+        options.store.check()
     cache = default_cache()
     with required(cache):
         plan = Plan(loaded, overrides, cast(Fingerprint, _load(options.fingerprint)), cache)
@@ -159,7 +160,8 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
         force=options.force,
         same_code=options.same_code,
         sources=options.runner == RUNNER,
-        tracking_uri=options.store if options.track else None,
+        tracking_uri=options.store.uri if options.track else None,
+        replay=options.store.command("ledger replay"),
         checkpoint_seconds=options.checkpoint_seconds,
         reads_data=options.runner == RUNNER,
         provenance={**provenance(), "study_order": list(plan.spec.studies)},
@@ -184,18 +186,28 @@ def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
 
 
 def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -> Results:
-    """Compile the report of a run that was tracked."""
+    """Compile the report of a run that was tracked.
+
+    Raises:
+        ReportError: MLflow does not answer, or lacks what the report needs.
+    """
     if not (options.report and options.track):
         return Results(outcome, settings.ledger)
-    paths, text = compile_report(options.store, plan.sweep_id, options.folder)
+    paths, text = compile_report(options.store, plan.sweep_id)
     return Results(outcome, settings.ledger, paths, text)
 
 
-def compile_report(store: str, sweep_id: str, out: Path) -> tuple[dict[str, Path], str]:
+def compile_report(store: Store, sweep_id: str) -> tuple[dict[str, Path], str]:
     """Paths and text of a sweep's report, from MLflow."""
     import reports
+    from reports.errors import ReportError, StoreAway
 
-    report = reports.compile_report(store, sweep_id, out / "reports")
+    try:
+        report = reports.compile_report(store.uri, sweep_id, store.out / "reports")
+    except StoreAway as error:
+        raise ReportError(
+            f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
+        ) from error
     return {"page": report.html, **report.paths}, report.text
 
 

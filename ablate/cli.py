@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ablate.seeds import MAX_SEED, MAX_SEEDS
 from ablate.terminal import say, tolerant
+from ablate.typed import conceal
+from reports.uri import clean
 from trainables.errors import ConfigError
 from trainables.texts import check_option
 
@@ -82,7 +82,7 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="ablate",
         description="Tune, ablate and compare deep-metric-learning methods from a YAML file.",
         epilog="`python -m ablate.run SPEC …` is `ablate run SPEC …`.",
@@ -128,14 +128,18 @@ def parser() -> argparse.ArgumentParser:
         "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
     )
     ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep's id or name")
-    ledger.add_argument("--tracking-uri", help="replay: the MLflow store (default: in --out)")
+    ledger.add_argument(
+        "--rebuild", action="store_true",
+        help="replay: move a damaged SQLite store aside, and write every sweep into a fresh one",
+    )  # fmt: skip
+    _tracking(ledger)
     _out(ledger)
     data = commands.add_parser("data", help="list the data sets; fill the cache")
     data.add_argument("name", nargs="?", help="load this one and describe its splits")
     data.add_argument("--data-root", metavar="DIR", help="folder of class folders")
     report = commands.add_parser("report", help="compile a sweep's tables and figures again")
     report.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
-    report.add_argument("--tracking-uri", metavar="URI", help="MLflow; default: that of --out")
+    _tracking(report)
     _out(report)
     doctor = commands.add_parser("doctor", help="versions, GPU, disk, and what to repair")
     _out(doctor)
@@ -146,6 +150,14 @@ def _out(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", default="runs", metavar="DIR", help="output folder (default: ./runs)"
     )
+
+
+def _tracking(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tracking-uri", metavar="URI",
+        help="MLflow; env:NAME: the URI in this environment variable, where a password is not in "
+        "the process list (default: SQLite in --out)",
+    )  # fmt: skip
 
 
 def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -179,7 +191,7 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
         "at its REVISION as made by it, from now on",
     )  # fmt: skip
     command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
-    command.add_argument("--tracking-uri", metavar="URI", help="MLflow; default: SQLite in --out")
+    _tracking(command)
     _out(command)
 
 
@@ -207,12 +219,11 @@ def options(args: argparse.Namespace) -> Options:
     )
 
 
-def typed() -> str:
-    """The command line of this process as a user would type it again; empty from Python."""
-    program = Path(sys.argv[0])
-    if program.name == "run.py" and program.parent.name == "ablate":
-        return shlex.join(["python", "-m", "ablate.run", *sys.argv[1:]])
-    return shlex.join(["ablate", *sys.argv[1:]]) if program.name == "ablate" else ""
+class Parser(argparse.ArgumentParser):
+    """Tells what it does not understand without the passwords in it."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(clean(message))
 
 
 _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
@@ -229,6 +240,8 @@ def _check_texts(args: argparse.Namespace) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    if argv is None:
+        conceal()
     tolerant()
     args = parser().parse_args(argv)
     from ablate import commands

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ablate import cli
 from ablate.output import output_folder
 from ablate.terminal import say
+from ablate.typed import typed
 from trainables.errors import ConfigError
 
 REASONS = 5  # of failures, shown at the end of a run
@@ -46,11 +47,12 @@ def run(args: argparse.Namespace) -> int:
     if outcome.interrupted is not None:
         return 128 + outcome.interrupted
     results = api.finish(chosen, settings, options, outcome)
-    _print_report(results.text, results.paths, options.store)
+    _print_report(results.text, results.paths, options.store.shown)
     if not outcome.tracked:
+        store = options.store
         say(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
-            f"everything: `ablate ledger replay --out {settings.out}`, then `ablate report`",
+            f"everything: {store.remedy()}, then {store.command('report')}",
             error=True,
         )
     return 0 if outcome.finished and outcome.tracked else 1
@@ -91,7 +93,7 @@ def ending(outcome: Outcome, out: Path) -> str:
             why = "The budget is used up"
         else:
             why = "Not all of it could be run"
-        command = cli.typed() or "the same call"
+        command = typed() or "the same call"
         lines.append(
             f"{why}; everything finished is kept in {out}, what was running resumes from its "
             f"checkpoints. Go on with:\n  {command}"  # a line of its own, to be copied
@@ -196,20 +198,24 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     """Every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
     from ablate.ledger import Ledger
+    from ablate.replaying import rebuild, replay_all
     from ablate.sweep_names import find_sweep
-    from ablate.tracking import replay
 
+    store = Options(out=args.out, tracking_uri=args.tracking_uri).store
     with Ledger(path) as facts:
+        if args.rebuild:
+            if args.name is not None:
+                raise ConfigError(
+                    "SWEEP", repr(args.name), "none with --rebuild: it writes them all"
+                )
+            say(f"moved aside: {rebuild(facts, store) or 'nothing'}")
+        else:
+            store.check()
         if args.name is None:
             chosen = [row["sweep_id"] for row in facts.rows("SELECT sweep_id FROM sweeps")]
         else:
             chosen = [find_sweep(facts, args.name, "SWEEP")]
-    store = Options(out=args.out, tracking_uri=args.tracking_uri).store
-    refused: dict[str, str] = {}
-    for sweep_id in chosen:
-        done = replay(path, store, sweep_id)
-        refused |= done.refused
-        say(f"sweep {sweep_id}: {done.trials} trials are in {store}")
+    refused = replay_all(path, store, chosen)
     for trial_id, reason in refused.items():
         say(f"refused {trial_id}: {reason}", error=True)
     return 1 if refused else 0
@@ -250,8 +256,9 @@ def report(args: argparse.Namespace) -> int:
     options = Options(out=args.out, tracking_uri=args.tracking_uri)
     with Ledger(_ledger_path(args.out)) as facts:
         sweep_id = find_sweep(facts, args.sweep, "sweep")
-    paths, text = compile_report(options.store, sweep_id, options.folder)
-    _print_report(text, paths, options.store)
+    options.store.check()
+    paths, text = compile_report(options.store, sweep_id)
+    _print_report(text, paths, options.store.shown)
     return 0
 
 

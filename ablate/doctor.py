@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ablate import sqlite_files
 from ablate.ledger import Ledger
 from ablate.resources import cores
 from ablate.schema import LedgerError
+from ablate.stores import Store
 from trainables.errors import ConfigError
 
 PACKAGES = (
@@ -47,6 +49,7 @@ def examine(out: Path) -> list[Finding]:
         Finding(True, f"{cores()} cores"),
         *disk(out),
         ledger(out / "ledger.sqlite"),
+        mlflow(out),
     ]
 
 
@@ -131,6 +134,23 @@ def ledger(path: Path) -> Finding:
         more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
         return Finding(False, f"ledger {path}: {faults[0]}{more}: restore it from a copy")
     return Finding(True, f"ledger {path}: {trials} trials, intact")
+
+
+def mlflow(out: Path) -> Finding:
+    """The MLflow store of an output folder."""
+    store = Store(out)
+    path = out / "mlflow.db"
+    if not path.exists():
+        return Finding(True, f"no MLflow store at {path} yet")
+    try:
+        store.check()
+    except ConfigError as error:
+        return Finding(False, str(error))
+    fault = sqlite_files.damage(path)
+    if fault is not None:
+        remedy = f"{store.remedy()} moves it aside and writes it anew"
+        return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
+    return Finding(True, f"MLflow store {path}: intact")
 
 
 def damage(facts: Ledger, sqlite: tuple[int, ...] = sqlite3.sqlite_version_info) -> list[str]:

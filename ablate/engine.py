@@ -50,10 +50,11 @@ class Settings:
     """How a plan is run. None of it is part of a trial's identity.
 
     budget: seconds after which no new trial starts. evaluator: name of the evaluation code
-    whose results count; None: any. tracking_uri None: no MLflow. reads_data: whether the runner
-    reads the data that trials name, which is then looked at before the first of them. sources:
-    whether it runs the code of this package and of those that join it, whose source is then kept
-    with each trial. same_code: what other code made is taken as made by this.
+    whose results count; None: any. tracking_uri None: no MLflow. replay: the command that writes
+    to it what a run could not. reads_data: whether the runner reads the data that trials name,
+    which is then looked at before the first of them. sources: whether it runs the code of this
+    package and of those that join it, whose source is then kept with each trial. same_code: what
+    other code made is taken as made by this.
     """
 
     out: Path
@@ -67,7 +68,8 @@ class Settings:
     force: bool = False
     same_code: bool = False
     sources: bool = False
-    tracking_uri: str | None = None
+    tracking_uri: str | None = field(default=None, repr=False)
+    replay: str = "`ablate ledger replay`"
     checkpoint_seconds: float = 10.0
     reads_data: bool = False
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -169,8 +171,9 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
     from ablate.tracking import Tracker
 
     tracker: Tracking = Tracker(
-        settings.ledger, settings.tracking_uri, plan.sweep_id, plan.spec.name
-    )
+        settings.ledger, settings.tracking_uri, plan.sweep_id, plan.spec.name,
+        remedy=settings.replay,
+    )  # fmt: skip
     tracker.start(wait=False)  # it imports MLflow while Ray starts
     return tracker
 

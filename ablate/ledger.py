@@ -379,6 +379,14 @@ class Ledger:
             [store, sweep_id, sweep_id],
         )
 
+    def rename_store(self, before: str, after: str) -> None:
+        """A store's runs under another name; the one of before is wiped from the file."""
+        if not self.mlflow_runs(before):
+            return
+        self.rows("PRAGMA secure_delete=ON")
+        with self.write() as db:
+            db.execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", [after, before])
+
     def put_mlflow_run(
         self,
         store: str,

@@ -23,9 +23,10 @@ from filelock import Timeout
 
 from ablate.ledger import Ledger, LedgerError
 from ablate.mlflow_payload import STATUS
-from ablate.mlflow_store import quiet_environment, store_key
+from ablate.mlflow_store import is_damaged, quiet_environment
 from ablate.mlflow_writer import PARENT, Writer, first_line
 from ablate.owner import Owner
+from reports.uri import redacted, scrubbed
 
 LINGER_SECONDS = 0.25  # trials that end within this time are written together
 FIRST_RETRY, LAST_RETRY = 0.5, 30.0
@@ -78,9 +79,11 @@ class Replica:
 
     driver: whose sweep it is. live_seconds: how often a running trial is written, at most.
     drain_seconds: how long a store that is away is waited for at the end. opened: called when
-    the store's tables are there, or were tried in vain.
+    the store's tables are there, or were tried in vain. remedy: the command that writes later
+    what could not be written.
 
-    A store that is away costs one warning; any other error is raised.
+    A store that is away costs one warning, and so does one that is damaged, which is given up; any
+    other error is raised.
     """
 
     ledger_path: Path
@@ -91,8 +94,10 @@ class Replica:
     driver: Owner
     live_seconds: float
     drain_seconds: float
+    remedy: str = "`ablate ledger replay`"
     opened: Callable[[], None] = lambda: None
     refused: dict[str, str] = field(default_factory=dict)
+    damaged: bool = False  # the store's file is
     _away: bool = False
 
     def run(self) -> bool:
@@ -125,7 +130,7 @@ class Replica:
                     self._write(writer, writer.trial_ids())
                     writer.end(closing)
                 if self._away:
-                    log.warning("MLflow store %s is back; nothing was lost", self.tracking_uri)
+                    log.warning("MLflow store %s is back; nothing was lost", self.shown)
                 self._away, delay = False, FIRST_RETRY
                 if closing is not None:
                     return
@@ -133,13 +138,22 @@ class Replica:
                 if not is_away(error):
                     raise
                 self.opened()
+                if is_damaged(error):
+                    self._away = self.damaged = True
+                    again = self.remedy.replace("ledger replay", "ledger replay --rebuild", 1)
+                    log.warning(
+                        "MLflow store %s is damaged (%s); the sweep goes on, and the ledger has "
+                        "everything: %s moves the store aside and writes it anew",
+                        self.shown, self._said(error), again,
+                    )  # fmt: skip
+                    return
                 self._tell_away(error)
                 if closing is not None and time.monotonic() + delay > deadline:
                     log.warning(
                         "MLflow store %s is still away; the ledger has everything: "
-                        "`ablate ledger replay` writes it when the store is back",
-                        self.tracking_uri,
-                    )
+                        "%s writes it when the store is back",
+                        self.shown, self.remedy,
+                    )  # fmt: skip
                     return
                 time.sleep(min(delay, 1.0)) if closing else self.inbox.wait(delay)
                 delay = min(2 * delay, LAST_RETRY)
@@ -173,8 +187,15 @@ class Replica:
             return
         log.warning(
             "MLflow store %s is away (%s); the sweep goes on and will be written when it is back",
-            self.tracking_uri, first_line(error),
+            self.shown, self._said(error),
         )  # fmt: skip
+
+    @property
+    def shown(self) -> str:
+        return redacted(self.tracking_uri)
+
+    def _said(self, error: Exception) -> str:
+        return scrubbed(first_line(error), self.tracking_uri)
 
     def _write_moved(self, ledger: Ledger, writer: Writer) -> None:
         """Write the trials that ended, and those running ones whose turn has come."""
@@ -257,7 +278,7 @@ def replay(
     quiet_environment()
     with Ledger(ledger_path) as ledger:
         name = experiment or str(ledger.sweep(sweep_id)["name"])
-        writer = Writer(ledger, store_key(tracking_uri), sweep_id, name)
+        writer = Writer(ledger, tracking_uri, sweep_id, name)
         writer.reconcile(thorough=True)
         writer.begin()
         trial_ids = writer.trial_ids()

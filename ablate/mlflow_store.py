@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
+
+from reports.uri import redacted
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 FIRST_USE_TIMEOUT = 300.0
 PAGE = 1000
 SQLITE = "sqlite:///"
+_SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
 
 
 def quiet_environment() -> None:
@@ -45,15 +49,33 @@ def quiet_environment() -> None:
 
 def sqlite_file(tracking_uri: str) -> Path | None:
     """The file of a `sqlite:///` URI; None for every other store."""
-    if not tracking_uri.startswith(SQLITE):
+    found = _SQLITE.fullmatch(tracking_uri)
+    if found is None:
         return None
-    return Path(tracking_uri.removeprefix(SQLITE)).expanduser()
+    path = Path(found["path"] or "")
+    return path.expanduser() if path.parts[:1] == ("~",) else path
 
 
 def store_key(tracking_uri: str) -> str:
-    """The store's name in the ledger; relative and absolute paths to one file agree."""
+    """The store's name in the ledger, without a password; relative and absolute paths to one
+    file agree."""
     path = sqlite_file(tracking_uri)
-    return tracking_uri.rstrip("/") if path is None else SQLITE + str(path.resolve())
+    return redacted(tracking_uri).rstrip("/") if path is None else SQLITE + str(path.resolve())
+
+
+def client_uri(tracking_uri: str) -> str:
+    """The URI for MLflow's client: a file's path made absolute, its options kept."""
+    path = sqlite_file(tracking_uri)
+    if path is None:
+        return tracking_uri
+    _, mark, options = tracking_uri.partition("?")
+    return f"{SQLITE}{path.resolve()}{mark}{options}"
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether an error says that a SQLite store's file is broken, which waiting does not mend."""
+    text = str(error)
+    return "database disk image is malformed" in text or "file is not a database" in text
 
 
 def open_store(tracking_uri: str) -> MlflowClient:
@@ -66,7 +88,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
         return MlflowClient(tracking_uri=tracking_uri)
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
-        client = MlflowClient(tracking_uri=store_key(tracking_uri))
+        client = MlflowClient(tracking_uri=client_uri(tracking_uri))
         client.search_experiments(max_results=1)  # makes the tables
         # Readers (a running `mlflow ui`) and the writer then do not wait for each other.
         with sqlite3.connect(path, timeout=60) as connection:
@@ -109,6 +131,23 @@ def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any
         token = page.token
         if not token:
             return runs
+
+
+def set_aside(path: Path) -> Path:
+    """Move a SQLite store's files away, a journal's included; where the first of them went.
+
+    Raises:
+        OSError: they cannot be moved.
+    """
+    number = 1
+    while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
+        number += 1
+    with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            part = path.with_name(path.name + suffix)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + suffix))
+    return aside
 
 
 def settle(tracking_uri: str) -> None:

@@ -21,6 +21,7 @@ from ablate.ledger import Ledger
 from ablate.mlflow_news import News
 from ablate.mlflow_store import experiment_id, find_runs, open_store, store_key
 from ablate.owner import Owner, host_name
+from reports.uri import has_secret
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -58,6 +59,8 @@ class Writer:
         self.experiment = experiment
         self.driver = str(driver or Owner.me())
         self.store = store_key(tracking_uri)
+        if self.store != tracking_uri and has_secret(tracking_uri):
+            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # as it once was written
         self.sweep = ledger.sweep(sweep_id)
         self._client: MlflowClient | None = None
         self._experiment_id = ""

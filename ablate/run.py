@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ablate.cli import main
+from ablate.typed import conceal
 
 
 class _CallableModule(ModuleType):
@@ -23,4 +24,5 @@ class _CallableModule(ModuleType):
 sys.modules[__name__].__class__ = _CallableModule
 
 if __name__ == "__main__":
+    conceal()
     sys.exit(main(["run", *sys.argv[1:]]))

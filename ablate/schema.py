@@ -16,6 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ablate.owner import Owner
+from ablate.sqlite_files import NoDatabase, head
 from trainables.errors import ConfigError
 
 VERSION = 6
@@ -127,8 +128,7 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
             "a writable output folder",
             "Give another --out",
         ) from error
-    if path.is_dir():
-        raise ConfigError(str(path), "a folder", "a ledger file", "Give another --out")
+    _look(path)
     with explained(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
@@ -143,18 +143,41 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
+def _look(path: Path) -> None:
+    """That the file, if there is one, is a ledger or may become one, before it is opened."""
+    try:
+        known = head(path)
+    except NoDatabase as error:
+        raise ConfigError(
+            str(path), str(error), "a ledger",
+            "Move it away and start again, restore it from a copy, or give another --out",
+        ) from None  # fmt: skip
+    except OSError as error:
+        raise ConfigError(
+            str(path), f"a ledger that cannot be read ({error.strerror})", "a readable file",
+            "Give another --out",
+        ) from error  # fmt: skip
+    if known is None or not known.tables:
+        return
+    if known.application_id != APPLICATION_ID or known.user_version > VERSION:
+        raise _not_ours(path, known.user_version)
+
+
+def _not_ours(path: Path, version: int) -> ConfigError:
+    return ConfigError(
+        str(path), f"a database of version {version} that is no ledger of this ablate",
+        f"a ledger of at most version {VERSION}",
+        "It belongs to a newer ablate or to another program; give another --out",
+    )  # fmt: skip
+
+
 def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     try:
         with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if version > VERSION or (version == 0 and tables):
-                raise ConfigError(
-                    str(path),
-                    f"a database of version {version} with {tables} tables",
-                    f"a ledger of at most version {VERSION}",
-                    "It belongs to a newer ablate or to another program; give another --out",
-                )
+                raise _not_ours(path, version)
             if version == VERSION:
                 return
             if version:

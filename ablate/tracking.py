@@ -7,6 +7,7 @@ long as it needs to write what is left.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -41,6 +42,10 @@ class Tracker:
         experiment: the experiment's name (the spec's name).
         live_seconds: how often a running trial is written, at most.
         drain_seconds: how long `close` waits for a store that is away.
+        remedy: the command that writes later what could not be written.
+
+    The URI, which may hold a password, goes through a pipe: every user of a machine can read its
+    processes' command lines.
 
     A store that is away costs one warning; nothing is raised into the sweep. If the process
     fails by a bug, a warning says so at once and `close` raises it; if it is killed, `close`
@@ -56,13 +61,15 @@ class Tracker:
         *,
         live_seconds: float = LIVE_SECONDS,
         drain_seconds: float = DRAIN_SECONDS,
+        remedy: str = "`ablate ledger replay`",
     ) -> None:
         self.ledger_path = Path(ledger_path).absolute()
         self.log_path = self.ledger_path.parent / "logs" / f"mlflow-{sweep_id}.log"
+        self._sweep_id = sweep_id
         self._asked = {
             "ledger": str(self.ledger_path), "uri": tracking_uri, "sweep_id": sweep_id,
             "experiment": experiment, "driver": str(Owner.me()), "live_seconds": live_seconds,
-            "drain_seconds": drain_seconds,
+            "drain_seconds": drain_seconds, "remedy": remedy,
         }  # fmt: skip
         self._first_try = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -85,13 +92,15 @@ class Tracker:
         paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         with self.log_path.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "ablate.tracker_process", json.dumps(self._asked)],
+                [sys.executable, "-P", "-m", "ablate.tracker_process", self._sweep_id],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 start_new_session=True,  # Ctrl-C goes to the terminal's whole group
             )  # fmt: skip
         assert self._process.stdin is not None and self._process.stdout is not None
         self._pipe = self._process.stdin.fileno()
+        with contextlib.suppress(BrokenPipeError):  # it is dead already, as `close` will find
+            os.write(self._pipe, json.dumps(self._asked).encode() + b"\n")  # a fresh pipe has room
         os.set_blocking(self._pipe, False)
         self._last, self._closing = {}, False
         self._listener = threading.Thread(
@@ -130,7 +139,7 @@ class Tracker:
             told = self._last.get("error", "it was killed twice")
             raise TrackingError(
                 f"MLflow tracking stopped ({told}); the ledger has everything, and "
-                f"`ablate ledger replay` writes it. Details: {self.log_path}"
+                f"{self._asked['remedy']} writes it. Details: {self.log_path}"
             )
         return bool(self._last["closed"])
 

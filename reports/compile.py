@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from reports import factor_curves, figures, html, render, tables
 from reports.best import best_yaml
-from reports.errors import ReportError
+from reports.errors import ReportError, StoreAway
 from reports.frame import Frame, load, open_client
 from reports.names import slug
+from reports.uri import redacted, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
 
@@ -51,18 +52,18 @@ def compile_report(
     the time was up) has no table and no figure, and is named.
 
     Raises:
-        ReportError: no such sweep, a recipe that names what it does not have, or a store that
-            does not answer.
+        ReportError: no such sweep, or a recipe that names what it does not have.
+        StoreAway: a store that does not answer.
     """
     from mlflow.exceptions import MlflowException
 
     try:
         return _compile(tracking_uri, sweep_id, Path(out_dir), log_to_parent=log_to_parent)
     except MlflowException as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise ReportError(
-            f"{tracking_uri}: found a store that does not answer ({reason[:300]}); expected MLflow "
-            "with this sweep. When it is back: `ablate ledger replay`, then `ablate report`"
+        reason = scrubbed((str(error).splitlines() or [""])[0], tracking_uri)
+        raise StoreAway(
+            f"{redacted(tracking_uri)}: found a store that does not answer ({reason[:300]}); "
+            "expected MLflow with this sweep."
         ) from error
 
 
@@ -163,4 +164,4 @@ def _log(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:
     client.set_tag(run_id, CONTENT_TAG, digest)
 
 
-__all__ = ["Report", "ReportError", "compile_report"]
+__all__ = ["Report", "ReportError", "StoreAway", "compile_report"]

@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class ReportError(ValueError):
     """A report cannot be made; one line that says where, what was found and the remedy."""
+
+
+class StoreAway(ReportError):
+    """MLflow does not answer now."""

@@ -19,6 +19,7 @@ import pandas as pd
 
 from reports.errors import ReportError
 from reports.recipe import Recipe
+from reports.uri import redacted
 
 PAGE = 1000
 FINAL = "final/"
@@ -133,9 +134,9 @@ def open_client(tracking_uri: str) -> Any:
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    prefix = "sqlite:///"
-    if tracking_uri.startswith(prefix) and not Path(tracking_uri.removeprefix(prefix)).is_file():
-        raise ReportError(f"{tracking_uri}: found no such file; expected an MLflow store")
+    prefix, path = "sqlite:///", tracking_uri.partition("?")[0]
+    if path.startswith(prefix) and not Path(path.removeprefix(prefix)).is_file():
+        raise ReportError(f"{redacted(tracking_uri)}: found no such file; expected an MLflow store")
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=tracking_uri)
@@ -156,8 +157,8 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     found = {run.info.run_id: run for name in wanted for run in _parent_runs(client, name)}
     if not found:
         raise ReportError(
-            f"{tracking_uri}: found no sweep {', '.join(wanted)}; expected a sweep id or the id "
-            "of a parent run"
+            f"{redacted(tracking_uri)}: found no sweep {', '.join(wanted)}; expected a sweep id "
+            "or the id of a parent run"
         )
     runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
     parents = [

@@ -16,6 +16,7 @@ from reports.figures import Drawn
 from reports.frame import Frame
 from reports.names import number, scale, slug
 from reports.tables import AnyTable, TableData, protocol
+from reports.uri import link, redacted
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
@@ -38,7 +39,7 @@ def page(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    server = tracking_uri.rstrip("/") + "/" if tracking_uri.startswith("http") else ""
+    server = link(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
     known = protocol(frame)
     printed = any(table.published is not None for table in frame.recipe.tables)
@@ -62,7 +63,7 @@ def page(
         lost=lost.to_dict("records"),
         provenance=provenance(frame),
         rerun=rerun(frame),
-        ui=server or f"mlflow ui --backend-store-uri {tracking_uri}",
+        ui=server or f"mlflow ui --backend-store-uri {redacted(tracking_uri)}",
         server=server,
         experiment_id=frame.parents[0].experiment_id,
         objective=objective(frame),

@@ -241,7 +241,7 @@ def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
 def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.write_bytes(b"no database at all" * 100)
-    with pytest.raises(ConfigError, match="no intact SQLite database"):
+    with pytest.raises(ConfigError, match="no SQLite database"):
         Ledger(path)
     path.unlink()
     with sqlite3.connect(path) as other:

@@ -144,7 +144,7 @@ def test_a_second_run_changes_nothing(sweep: Any) -> None:
     sweep.finish(trials)
     sweep.track()
     before = {run.info.run_id: run.info.end_time for run in children(sweep).values()}
-    sweep.track()
+    sweep.track(f"{sweep.uri}?timeout=30")  # the same file, with an option for its driver
     assert_complete(sweep, trials)
     assert {run.info.run_id: run.info.end_time for run in children(sweep).values()} == before
     assert len(runs(sweep)) == 5
@@ -277,6 +277,46 @@ def test_ctrl_c_and_sigterm_do_not_end_the_writer(sweep: Any) -> None:
     sweep.finish(trials)
     assert tracker.close()
     assert_complete(sweep, trials)
+
+
+def test_a_password_goes_to_mlflow_alone(
+    sweep: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Nobody listens at this server: what libraries say of it is told and logged."""
+    uri, word = "http://me:s3cr3t-w0rd@127.0.0.1:9", "s3cr3t-w0rd"
+    trials = sweep.plan(seeds=1)[:2]
+    sweep.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:  # of the time when it was kept with the password
+        ledger.put_mlflow_run(uri, sweep.sweep_id, trials[0], "0" * 32)
+    tracker = sweep.tracker(uri, drain_seconds=0.5, remedy="`ablate ledger replay --out x`")
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        assert word not in " ".join(psutil.Process(tracker.process_id).cmdline())
+        assert not tracker.close()
+    assert "http://me:***@127.0.0.1:9 is away" in caplog.text and word not in caplog.text
+    assert "`ablate ledger replay --out x` writes it" in caplog.messages[-1]
+    with Ledger(sweep.ledger_path) as ledger:
+        assert [row["run_id"] for row in ledger.mlflow_runs(store_key(uri))] == ["0" * 32]
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert word.encode() not in path.read_bytes(), path
+
+
+def test_a_damaged_store_is_given_up_at_once_with_the_remedy(
+    sweep: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    trials = sweep.plan(seeds=1)[:2]
+    with (sweep.folder / "mlflow.db").open("r+b") as stream:
+        stream.seek(8192)
+        stream.write(b"\xff" * (1 << 17))
+    sweep.finish(trials)
+    tracker = sweep.tracker(remedy="`ablate ledger replay --out x`")
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        assert not tracker.close()
+    assert time.monotonic() - began < 50, "it waited for the store"
+    assert "is damaged" in caplog.text
+    assert "`ablate ledger replay --rebuild --out x` moves" in caplog.messages[-1]
 
 
 def test_a_killed_writer_is_replaced(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:

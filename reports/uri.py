@@ -1,0 +1,103 @@
+"""An MLflow URI as it may be shown: a password in it stays hidden.
+
+`postgresql://me:word@host/db?sslpassword=word` → `postgresql://me:***@host/db?sslpassword=***`.
+What is malformed is hidden rather too much than too little.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, unquote_plus
+
+HIDDEN = "***"
+_SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
+_PATH_FIRST = re.compile(r"[^/@:]*(:\d{1,5})?/")  # no user name before it: an @ is the path's
+_BARE = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db, its scheme forgotten
+_SHORT = 4  # letters: a shorter password is part of many words
+
+
+def redacted(uri: str) -> str:
+    """The URI without its secrets."""
+    return _anatomy(uri)[0]
+
+
+def has_secret(uri: str) -> bool:
+    return bool(_anatomy(uri)[1])
+
+
+def scrubbed(text: str, uri: str) -> str:
+    """A text, a library's message for example, without the URI's secrets."""
+    shown, secrets = _anatomy(uri)
+    text = text.replace(uri, shown)
+    for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
+        if len(secret) >= _SHORT:
+            text = text.replace(secret, HIDDEN)
+        else:
+            text = text.replace(f":{secret}@", f":{HIDDEN}@").replace(f"={secret}", f"={HIDDEN}")
+    return text
+
+
+def clean(text: str) -> str:
+    """A text without the secrets of whatever URIs are in it."""
+    return re.sub(r"\S+://\S+", lambda found: redacted(found.group()), text)
+
+
+def link(uri: str) -> str:
+    """The address of a server's pages, for a browser; empty for every other store."""
+    if not uri.startswith(("http://", "https://")):
+        return ""
+    scheme, _, rest = redacted(uri).partition("?")[0].partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
+
+
+def _anatomy(uri: str) -> tuple[str, list[str]]:
+    """The URI as it may be shown, and its secrets as they stand in it."""
+    head, sep, rest = uri.partition("://")
+    if not sep:
+        bare = _BARE.fullmatch(uri)
+        return (f"{bare[1]}:{HIDDEN}@{bare[3]}", [bare[2]]) if bare else (uri, [])
+    kind = head.lower()
+    secrets: list[str] = []
+    mark = rest.find("?")
+    end = _user_end(kind, rest, mark)
+    if end >= 0:
+        user, colon, word = rest[:end].partition(":")
+        if colon and word:
+            secrets.append(word)
+            head_shown = f"{user}:{HIDDEN}"
+        elif user and kind.endswith(("http", "https")):
+            secrets.append(user)
+            head_shown = HIDDEN
+        else:
+            head_shown = rest[:end]
+        mark = rest.find("?", end)
+    else:
+        head_shown = ""
+    start = max(end, 0)
+    if mark < 0:
+        return f"{head}://{head_shown}{rest[start:]}", secrets
+    return f"{head}://{head_shown}{rest[start:mark]}?{_query(rest[mark + 1 :], secrets)}", secrets
+
+
+def _user_end(kind: str, rest: str, mark: int) -> int:
+    """Where the @ after a user's name and password is; -1: nowhere."""
+    if kind.endswith(("sqlite", "file")) or "sqlite+" in kind:
+        return -1
+    before = rest if mark < 0 else rest[:mark]
+    end, last = before.rfind("@"), rest.rfind("@")
+    if last > end and "=" not in rest[mark:last]:
+        end = last  # an unquoted ? in the password
+    if end >= 0 and kind.endswith(("http", "https")) and _PATH_FIRST.match(rest[:end]):
+        return -1
+    return end
+
+
+def _query(query: str, secrets: list[str]) -> str:
+    parts = re.split("([&;])", query)
+    for i, part in enumerate(parts):
+        name, equals, value = part.partition("=")
+        if equals and value and _SECRET.search(name):
+            secrets.append(value)
+            parts[i] = f"{name}={HIDDEN}"
+    return "".join(parts)
