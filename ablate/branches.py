@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.levels import canonical
-from ablate.messages import listed, nearest, shown
+from ablate.messages import listed, shown
+from ablate.remedies import nearest
 from ablate.space import Space
 from trainables.errors import ConfigError
 

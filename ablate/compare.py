@@ -12,8 +12,9 @@ from pydantic import Field, field_validator, model_validator
 from ablate.exclusion import Rule, check_rules, kept
 from ablate.layers import Layer, merge
 from ablate.levels import cell_name
-from ablate.messages import listed, nearest
+from ablate.messages import listed
 from ablate.nested import leaves
+from ablate.remedies import nearest
 from ablate.study import MAX_CELLS, MAX_COMBINATIONS, Arm, Around, Point, SpecPart, StudyBase
 from trainables.errors import ConfigError
 

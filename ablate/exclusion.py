@@ -11,7 +11,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ablate.levels import canonical
-from ablate.messages import listed, nearest, shown
+from ablate.messages import listed, shown
+from ablate.remedies import nearest
 from trainables.errors import ConfigError
 
 Rule = Annotated[dict[str, Any], Field(min_length=1)]

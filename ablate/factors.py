@@ -17,7 +17,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from ablate import fractions
 from ablate.exclusion import Rule, check_rules, kept
 from ablate.levels import canonical, cell_name
-from ablate.messages import LISTED, NAMED, listed, nearest, shown
+from ablate.messages import LISTED, NAMED, listed, shown
+from ablate.remedies import nearest
 from ablate.scheduling import Scheduler
 from ablate.study import MAX_CELLS, MAX_COMBINATIONS, Point, StudyBase
 from trainables.errors import ConfigError

@@ -9,10 +9,11 @@ from ablate.designs import Components
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, heartbeats
 from ablate.ledger import Ledger
-from ablate.messages import listed, nearest, shown
+from ablate.messages import listed, shown
 from ablate.owner import Owner
 from ablate.plan import Cell, Plan
 from ablate.progression import Progression
+from ablate.remedies import nearest
 from ablate.terminal import say
 from trainables.attempt import Attempt, limit_threads
 from trainables.errors import ConfigError

@@ -13,7 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.messages import explain, fields_at, is_free, listed, nearest
+from ablate import paths
+from ablate.messages import explain, fields_at, is_free, listed
+from ablate.remedies import UNLIKE
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 from trainables.registry import FromRegistry
@@ -49,8 +51,8 @@ def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in values.items():
         if not isinstance(key, str):
-            raise ConfigError(f"{where}.{key}", f"the key {key!r}", "text", "Put it in quotes")
-        inner = expand(value, f"{where}.{key}") if isinstance(value, Mapping) else value
+            raise ConfigError(_at(where, key), f"the key {key!r}", "text", "Put it in quotes")
+        inner = expand(value, _at(where, key)) if isinstance(value, Mapping) else value
         for part in reversed(key.split(".")[1:]):
             inner = {part: inner}
         _put(nested, key.split(".")[0], inner, where)
@@ -62,9 +64,13 @@ def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
         nested[key] = value
     elif isinstance(nested[key], dict) and isinstance(value, dict):
         for inner, below in value.items():
-            _put(nested[key], inner, below, f"{where}.{key}")
+            _put(nested[key], inner, below, _at(where, key))
     else:
-        raise ConfigError(f"{where}.{key}", "it twice", "one value", "Remove one of the two")
+        raise ConfigError(_at(where, key), "it twice", "one value", "Remove one of the two")
+
+
+def _at(where: str, key: object) -> str:
+    return f"{where} {key}" if where == "--set" else f"{where}.{key}"
 
 
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,7 +131,10 @@ def resolve(layers: Sequence[Layer], locate: Locate) -> TrialConfig:
             place = locate(_breaking(layers, fault.expected))
             raise ConfigError(place, MISFIT, fault.expected, fault.remedy) from None
         place = locate(origin(layers, ".".join(path), fault.path))
-        raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
+        remedy = fault.remedy
+        if remedy == UNLIKE:  # nothing at that level: a key that belongs elsewhere
+            remedy = paths.meant(".".join(path), len(path) - 1, path[-1:], merged)
+        raise ConfigError(place, fault.found, fault.expected, remedy) from None
 
 
 def _breaking(layers: Sequence[Layer], rule: str) -> str:
@@ -174,7 +183,6 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
                 kind += f" ({named.get('name')})"
             expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
-            raise ConfigError(
-                place, f"the unknown path {path!r}", expected, nearest(parts[length], names)
-            )
+            meant = paths.meant(path, length, names, data)
+            raise ConfigError(place, f"the unknown path {path!r}", expected, meant)
         free = is_free(fields[parts[length]].annotation)

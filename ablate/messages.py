@@ -11,21 +11,13 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from ablate.remedies import expected, nearest, remedy
 from trainables.errors import ConfigError
 from trainables.registry import FromRegistry
 
 _TAGS = ("design", "name")  # the fields by which tagged unions are told
 LISTED, NAMED = "list of levels", "named levels"  # the members of a union told by their type
 _MEMBER = re.compile(r"(int|float|str|bool|(constrained-|function-|tuple\[|dict\[|list\[).*)")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A remedy: the closest known word, or what is known."""
-    words = list(known)
-    if not words:
-        return "Remove it"
-    close = difflib.get_close_matches(word, words, n=1, cutoff=0.6)
-    return f"Did you mean {close[0]!r}?" if close else "Choose one of those"
 
 
 def listed(words: Iterable[object]) -> str:
@@ -155,7 +147,7 @@ def explain(
     Unknown keys come first: a misspelt key often is why another one is missing.
     """
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
-    fault = faults[0]
+    fault = _told_best(faults, data)
     path = untagged(fault["loc"], data)
     kind, context = fault["type"], fault.get("ctx", {})
     dotted = ".".join(path)
@@ -166,16 +158,36 @@ def explain(
         return path, ConfigError(".".join(path), inner.found, inner.expected, inner.remedy)
     if kind == "extra_forbidden":
         names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
-        expected = f"one of {listed(names)}" if names else "no such key"
-        remedy = _owner(path, names) or nearest(path[-1], names)
-        return path, ConfigError(dotted, f"the unknown key {path[-1]!r}", expected, remedy)
+        known = f"one of {listed(names)}" if names else "no such key"
+        told = _owner(path, names) or nearest(path[-1], names)
+        return path, ConfigError(dotted, f"the unknown key {path[-1]!r}", known, told)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _untold(fault, path, model, data)
     if kind == "missing":
         return path, ConfigError(dotted, "nothing", "a value: it is required", "Add it")
-    more = f" ({len(faults) - 1} more to follow)" if len(faults) > 1 else ""
-    expected = _expected(kind, fault)
-    return path, ConfigError(dotted, shown(fault["input"]), expected, f"Correct it{more}")
+    places = {tuple(untagged(each["loc"], data)) for each in faults}
+    others = [p for p in places if any(a != b for a, b in zip(p, path, strict=False))]
+    more = f" ({len(others)} more to follow)" if others else ""
+    told = f"{remedy(fault)}{more}"
+    return path, ConfigError(dotted, shown(fault["input"]), expected(fault), told)
+
+
+def _told_best(faults: Sequence[Any], data: Any) -> Any:
+    """The first fault; of a value that several kinds were tried for, that of the likeliest kind:
+    of a list what is wrong in it, of a number that it is none."""
+    first = faults[0]
+    path = untagged(first["loc"], data)
+    for other in faults[1:]:
+        there = untagged(other["loc"], data)
+        if there[: len(path)] == path and (
+            (len(there) > len(path) and isinstance(first["input"], list))
+            or (there == path and (first["type"], other["type"]) in _EITHER)
+        ):
+            return other
+    return first
+
+
+_EITHER = (("int_parsing", "float_parsing"), ("int_type", "float_type"))
 
 
 def _untold(
@@ -188,13 +200,13 @@ def _untold(
         known = _tags(model, path, data, tag)
         given = fault["input"] if isinstance(fault["input"], Mapping) else {}
         close = difflib.get_close_matches(tag, [str(key) for key in given], n=1) if known else []
-        expected = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
+        wanted = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
         if close:
             return ConfigError(
-                f"{dotted}.{close[0]}", f"the unknown key {close[0]!r}", expected,
+                f"{dotted}.{close[0]}", f"the unknown key {close[0]!r}", wanted,
                 f"Did you mean {tag!r}?",
             )  # fmt: skip
-        return ConfigError(dotted, f"no {tag}", expected, f"Say which {path[-1]} is meant")
+        return ConfigError(dotted, f"no {tag}", wanted, f"Say which {path[-1]} is meant")
     known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
     name = str(context["tag"])
     return ConfigError(
@@ -215,38 +227,6 @@ def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:
             if owners:
                 return f"It is an option of {path[-2]} {listed(owners)}"
     return None
-
-
-_WORDS = {
-    "dict_type": "a mapping (key: value)",
-    "mapping_type": "a mapping (key: value)",
-    "invalid_key": "text for a key (a number or a word of YAML needs quotes)",
-    "model_type": "a mapping (key: value)",
-    "model_attributes_type": "a mapping (key: value)",
-    "string_type": "text (a number or a word of YAML needs quotes)",
-    "list_type": "a list ([a, b])",
-    "tuple_type": "a list ([a, b])",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "int_from_float": "a valid integer, without a fraction",
-    "int_parsing": "a valid integer",
-    "int_parsing_size": "a smaller integer",
-    "float_parsing": "a valid number",
-}
-
-
-def _expected(kind: str, fault: Mapping[str, Any]) -> str:
-    """What pydantic expected, in the words of YAML rather than Python's."""
-    context = fault.get("ctx", {})
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if kind in ("too_short", "too_long"):
-        bound = "least" if kind == "too_short" else "most"
-        length = context["min_length" if kind == "too_short" else "max_length"]
-        return f"at {bound} {length} of them"
-    if kind == "string_pattern_mismatch":
-        return f"text of the form {context['pattern']}"
-    return str(fault["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
 
 
 def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ablate.designs import Around, Compare, Promote, Search, Study
-from ablate.messages import listed, nearest
+from ablate.messages import listed
+from ablate.remedies import nearest_metric
 from trainables.errors import ConfigError
 
 
@@ -29,7 +30,8 @@ def check_objectives(
                 if around.by not in known:
                     raise ConfigError(
                         f"studies.{name}.{place}by", repr(around.by),
-                        f"a metric of {centre}: one of {listed(known)}", nearest(around.by, known),
+                        f"a metric of {centre}: one of {listed(known)}",
+                        nearest_metric(around.by, known),
                     )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[
 def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
     known = [*metrics, *(f"{split}/{more}" for split in ("val", "test") for more in study.metrics)]
     if metric not in known:
-        remedy = f"Write val/{metric}" if "/" not in metric else nearest(metric, known)
+        remedy = nearest_metric(metric, known)
         raise ConfigError(
             place, repr(metric), f"one of {listed(known)}",
             f"{remedy}; others must be listed in studies.{name}.metrics",

@@ -24,9 +24,10 @@ from ablate.designs import (
     seed_list,
 )
 from ablate.layers import Layer, merge, resolve
-from ablate.messages import listed, nearest
+from ablate.messages import listed
 from ablate.plan_checks import Checks
 from ablate.promote import cells
+from ablate.remedies import nearest
 from ablate.spec import LoadedSpec
 from ablate.study import ENSEMBLE
 from ablate.sweep_identity import canonical_hash, sweep_id

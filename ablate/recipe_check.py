@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablate.designs import Grid, Study
-from ablate.messages import listed, nearest
+from ablate.messages import listed
+from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
@@ -88,7 +89,7 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
                 raise ConfigError(
                     f"studies.{study}.metrics.{i}", repr(metric),
                     f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
-                    nearest(metric, names),
+                    nearest_metric(metric, names),
                 )  # fmt: skip
 
 
@@ -106,7 +107,9 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
             f"one of {listed(metrics)}, or one of its `metrics`",
             f"Add `metrics: [{last}]` to studies.{name}",
         )  # fmt: skip
-    raise ConfigError(place, repr(metric), f"one of {listed(metrics)}", nearest(metric, metrics))
+    raise ConfigError(
+        place, repr(metric), f"one of {listed(metrics)}", nearest_metric(metric, metrics)
+    )
 
 
 def _measures() -> set[str]:

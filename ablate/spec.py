@@ -19,10 +19,11 @@ from pydantic import Field, ValidationError, field_validator
 
 from ablate.designs import Seeds, SpecPart, Study, check_seeds
 from ablate.layers import overlay
-from ablate.messages import explain, listed, nearest, shown
+from ablate.messages import explain, listed, shown
 from ablate.objective_check import check_objectives
 from ablate.promote import check_ranks
 from ablate.recipe_check import check_metrics, check_recipe
+from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
@@ -97,7 +98,10 @@ class Spec(SpecPart):
     def known_metric(cls, value: str) -> str:
         if value not in METRICS:
             raise ConfigError(
-                "objective", repr(value), f"one of {listed(METRICS)}", nearest(value, METRICS)
+                "objective",
+                repr(value),
+                f"one of {listed(METRICS)}",
+                nearest_metric(value, METRICS),
             )
         return value
 

@@ -334,7 +334,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"share": 0}, ["studies.high.share", "greater than 0"]),
     ({"share": 1.5}, ["studies.high.share", "less than or equal to 1"]),
     ({"best": 1, "by": "val/map"}, ["studies.high.by", "'val/map'", "a metric of low"]),
-    ({"best": 1, "take": ["optimizer.l"]}, ["studies.high.take", "'lr'?"]),
+    ({"best": 1, "take": ["optimizer.l"]}, ["studies.high.take", "'optimizer.lr'?"]),
     ({"best": 1, "take": []}, ["studies.high.take", "at least 1"]),
     ({"best": 1, "take": ["method.omega"]}, ["studies.high.take", "method.omega"]),
     ({"best": 1, "trial": {"optimizer.lrr": 1}}, ["studies.high.trial", "'lrr'"]),
