@@ -10,11 +10,12 @@ export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = true
 
-.PHONY: help install demo test test-slow lint bench ui clean
+.PHONY: help install demo test test-slow test-plain lint bench ui clean
 help:
 	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
 	@echo "make test       the quick test suite (after lint)"
 	@echo "make test-slow  the tests marked slow"
+	@echo "make test-plain the numeric tests on the plainest x86 kernels"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
 	@echo "make ui         MLflow's pages on the demo's runs, on the loopback address"
@@ -36,6 +37,9 @@ test: lint
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-plain: install
+	$(BIN)/python -m tests.plain -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: install
 	$(BIN)/ruff check .

@@ -5,8 +5,9 @@
     final = trainer.finish(evaluate=("val", "test"))
 
 Numbers depend on (config, data, seed) alone: every draw has a named stream per step, the
-schedule is a function of the step, and a checkpoint holds the rest. On a CPU at a fixed number
-of threads two runs end in the same bytes, interrupted or not. No Ray, MLflow or Optuna in here.
+schedule is a function of the step, and a checkpoint holds the rest. On the CPU of one machine, at a
+fixed number of threads, two runs end in the same bytes, interrupted or not; another processor's
+kernels round elsewhere. No Ray, MLflow or Optuna in here.
 """
 
 from __future__ import annotations
@@ -263,6 +264,7 @@ class Trainer:
         return {
             "device": describe(self.device),
             "threads": torch.get_num_threads(),
+            "kernels": torch.backends.cpu.get_cpu_capability(),
             "torch": torch.__version__,
             "config_hash": self.hash,
             "data_fingerprint": self.splits.fingerprint,

@@ -5,7 +5,8 @@
 
 Canonical JSON: keys sorted, no spaces, ASCII. A REVISION is an integer in a component's source,
 raised by hand when a change to it alters numbers; it makes old results another trial's, so
-that nothing stale is reused. Device and threads are provenance, not identity.
+that nothing stale is reused. Device, threads and the processor's kernels are provenance, not
+identity: on another processor a trial agrees within rounding and what it grows to, not to the bit.
 """
 
 from __future__ import annotations
