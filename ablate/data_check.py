@@ -91,8 +91,11 @@ def _check(plan: Plan, progression: Progression, uses: list[Use], cache: Path) -
             parts = split(dataset, use.data.split, "")
             parts.require(sorted(use.splits | {parts.selection}))
     except ConfigError as error:
-        place = _place(plan, progression, use, error.path)
-        raise ConfigError(place, error.found, error.expected, error.remedy) from error
+        path, found = error.path, error.found
+        if Path(path).is_absolute():  # a file below data.root
+            path, found = "data.root", f"{path}: {found}"
+        place = _place(plan, progression, use, path)
+        raise ConfigError(place, found, error.expected, error.remedy) from error
     finally:
         told.cancel()
 
@@ -178,7 +181,7 @@ def _read(evaluate: tuple[str, ...]) -> frozenset[str]:
 
 
 def _place(plan: Plan, progression: Progression, use: Use, path: str) -> str:
-    """Where the spec has a field of a trial; a file's name is a place already."""
+    """Where the spec has a field of a trial."""
     study, locate = f"studies.{use.study}", plan.loaded.source.locate
     if path == "evaluate":
         return locate(f"{study}.evaluate")

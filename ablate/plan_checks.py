@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -115,7 +116,10 @@ class Checks:
         self._objective(config, place)
         self._read(config, place)
         self._scheduler(config, place)
-        self.plan.fingerprint(config)
+        try:
+            self.plan.fingerprint(config)
+        except ConfigError as fault:
+            raise self._folder(fault, layers) from None
         if config.backbone not in self._weighed:
             self._weights(config, layers)
             self._weighed.append(config.backbone)
@@ -177,6 +181,16 @@ class Checks:
             bad = fault.found if own else f"{value!r}, with which {fault.path} is {fault.found}"
             raise ConfigError(self.locate(where), bad, fault.expected, remedy) from None
 
+    def _folder(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
+        """The fault of a folder of images, with the line or the option that gave the folder."""
+        place = self.locate(origin(layers, "data.root", "data.root"))
+        if Path(fault.path).is_absolute():  # a file below data.root
+            return ConfigError(place, f"{fault.path}: {fault.found}", fault.expected, fault.remedy)
+        if not fault.path.startswith("data"):
+            return fault
+        place = self.locate(origin(layers, fault.path, fault.path))
+        return ConfigError(place, fault.found, fault.expected, fault.remedy)
+
     def _weights(self, config: TrialConfig, layers: Sequence[Layer]) -> None:
         try:
             check_weights(config.backbone)
@@ -200,13 +214,16 @@ class Checks:
         asked = {f"{place}.objectives.{i}": found.metric for i, found in enumerate(own)}
         for where, metric in asked.items() or [("objective", self.spec.objective)]:
             if paper != (metric.split("/")[0] == "test"):
-                expected = "a test metric under" if paper else "a val metric unless"
+                split, expected = ("test", "a test metric under") if paper else (
+                    "val", "a val metric unless")  # fmt: skip
+                key = "objective" if where == "objective" else "metric"
+                default = key == "objective" and "objective" not in self.spec.model_fields_set
+                given = " (the default)" if default else ""
                 raise ConfigError(
-                    self.locate(where),
-                    f"{metric!r} for {place}",
+                    self.locate(where), f"{metric!r}{given} for {place}",
                     f"{expected} data.split.protocol: paper",
-                    "Change the objective or the protocol",
-                )
+                    f"Write `{key}: {split}/{metric.partition('/')[2]}`, or change the protocol",
+                )  # fmt: skip
 
     def _read(self, config: TrialConfig, place: str) -> None:
         """Without validation classes nothing is read of them."""
@@ -217,7 +234,9 @@ class Checks:
                 self.locate(f"{place}.evaluate" if listed else "objective"),
                 "'val'" if listed else f"{self.spec.objective!r}, which is read of {place} too",
                 "test alone under data.split.protocol: paper, which trains on the validation "
-                "classes", "Remove it, or change the protocol",
+                "classes", "Write `evaluate: [test]`, or change the protocol" if listed else
+                f"Write `objective: test/{self.spec.objective.partition('/')[2]}`, or change the "
+                "protocol",
             )  # fmt: skip
 
     def _scheduler(self, config: TrialConfig, study: str) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from ablate.plan import Overrides, Plan
 from ablate.spec import json_schema, read_spec
 from tests.ablate.specs import plan, spec
+from trainables.data import fingerprint
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,8 +51,10 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"trial__optimzer": {"lr": 1}}, ["trial.optimzer", "'optimizer'?"]),
     ({"trial__training__per_class": 3}, ["training", "128", "multiple"]),
     ({"trial__method.alpha": 1, "trial__method__alpha": 2}, ["method.alpha", "twice"]),
-    ({"trial__data": {"split": {"protocol": "paper"}}}, ["objective", "test metric"]),
-    ({"objective": "test/map_at_r"}, ["objective", "val metric"]),
+    ({"trial__data": {"split": {"protocol": "paper"}}},
+     ["objective", "test metric", "Write `objective: test/map_at_r`"]),
+    ({"objective": "test/map_at_r"},
+     ["objective", "val metric", "Write `objective: val/map_at_r`"]),
     ({"objective": "val/map_at_k"}, ["objective", "'val/map_at_r'?"]),
     ({"seeds": 10**9}, ["seeds", "10000"]),
     ({"seeds": [10**12]}, ["seeds", "2147483647"]),
@@ -209,12 +213,35 @@ def test_extends_cycles_and_missing_files(tmp_path: Path) -> None:
         read_spec(write(tmp_path / "c.yaml", "extends: nobody.yaml\nname: c\n"))
 
 
+FOLDER = (
+    "name: x\ntrial:\n  data:\n    name: folder\n    root: {}\n"
+    "studies: {{g: {{design: grid, grid: {{optimizer.lr: [0.1]}}}}}}\n"
+)
+
+
+def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+    loaded = read_spec(write(tmp_path / "s.yaml", FOLDER.format(tmp_path / "images")))
+    told = rf"s\.yaml line 5: trial\.data\.root: found {tmp_path}/images/a: no images"
+    with pytest.raises(ConfigError, match=told):
+        Plan(loaded, Overrides(), fingerprint, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "args", "words"),
     [
         ("name: x\nsedes: 1\n", [], "line 2: sedes: found the unknown key"),
         ("", [], "an empty file"),
         ("- a\n", [], "expected a mapping"),
+        (FOLDER.format("/nonexistent"), [], "line 5: trial.data.root: found /nonexistent: No such"),
+        (FOLDER.format("~nobody-of-that-name"), [], "line 5: trial.data.root: found ~nobody-of-th"),
+        (FOLDER.format("''"), [], "line 5: trial.data.root: found ''; expected a path"),
+        (FOLDER.format("null"), [], "line 5: trial.data.root: found nothing; expected a folder"),
+        (FOLDER.format("/dev"), ["--data-root", "/nowhere"], "--data-root data.root: found /now"),
+        ("name: x\ntrial: {data: {split: {protocol: paper}}}\nstudies: {g: {design: grid, grid: "
+         "{optimizer.lr: [1]}}}", [], "found 'val/map_at_r' (the default) for studies.g; expected "
+         "a test metric under data.split.protocol: paper. Write `objective: test/map_at_r`"),
         (None, ["--seeds", "x"], "--seeds: found 'x'"),
         (None, ["--set", "optimizer.lr"], "--set: found 'optimizer.lr'; expected key=value"),
         (None, ["--set", "optimizer.lrr=1"], "--set optimizer.lrr: found the unknown path"),
