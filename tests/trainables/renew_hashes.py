@@ -1,0 +1,186 @@
+"""The only writer of `trainables/source/hashes.json`: `make hashes`.
+
+    python -m tests.trainables.renew_hashes [--before COMMIT]
+
+The file lists for each component its REVISION and the hashes of source that gave the same numbers
+at it, the newest last. Where the source differs and the REVISION does not, the new hash is added
+only if everything that tells (golden values, ten steps of a trial of each loss and method, pixels,
+metrics: `ten_steps.py`) is bit-equal before and after, both computed now on this machine: before is
+COMMIT (default HEAD), unpacked into a temporary folder. Where it is not, nothing is written, and
+the REVISION of what changed is to be raised.
+
+A new component, or one whose REVISION was raised, starts a list of its own; so does every one whose
+REVISION is part of all trials (`EVERYWHERE`) and all others with it, for then no result of before
+is looked for again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+LISTED = ROOT / "trainables" / "source" / "hashes.json"
+NUMBERS = Path(__file__).with_name("ten_steps.json")
+EVERYWHERE = ("core", "backbones", "features")
+Measured = dict[str, Any]  # what `ten_steps.py` prints
+Listed = dict[str, dict[str, Any]]
+
+
+class Refused(Exception):
+    """The file cannot be renewed; the text says why and what to do."""
+
+
+def measured(root: Path) -> Measured:
+    """All proofs and hashes of the code in a folder."""
+    with tempfile.TemporaryDirectory() as cache:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.trainables.ten_steps"], cwd=root, text=True,
+            capture_output=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(root), "ABLATE_CACHE": cache},
+        )  # fmt: skip
+    if done.returncode:
+        raise Refused(f"{root}: the proofs cannot be computed:\n{done.stderr}")
+    found: Measured = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def unpacked(commit: str, folder: Path) -> Path:
+    packed = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=False
+    )
+    if packed.returncode:
+        raise Refused(f"{commit}: {packed.stderr.decode().strip()}")
+    with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+def changed(listed: Listed, now: Measured) -> list[str]:
+    """Components whose source differs from what is listed at their REVISION: these need a proof."""
+    raised = [
+        name for name in EVERYWHERE
+        if name in listed and listed[name]["revision"] != now["components"][name][0]
+    ]  # fmt: skip
+    return [
+        name
+        for name, (revision, value) in now["components"].items()
+        if not raised
+        and name in listed
+        and listed[name]["revision"] == revision
+        and listed[name]["hashes"][-1] != value
+    ]
+
+
+def unproven(names: list[str], before: Measured, now: Measured) -> dict[str, list[str]]:
+    """Component → the proofs that differ, or that one side lacks."""
+    same_revision = {
+        name
+        for name, (revision, _) in now["components"].items()
+        if before["components"].get(name, [None])[0] == revision
+    }
+    found = {}
+    for name in names:
+        own = name in now["proofs"]
+        # A part of the core is in every trial but in those that another REVISION tells apart.
+        wanted = [name] if own else [
+            proof for proof in now["proofs"]
+            if proof in same_revision or proof not in now["components"]
+        ]  # fmt: skip
+        differs = [p for p in wanted if before["proofs"].get(p) != now["proofs"][p]]
+        if differs:
+            found[name] = differs
+    return found
+
+
+def renewed(listed: Listed, now: Measured) -> Listed:
+    """The lists with today's hashes at their ends; call it when the changed ones are proven."""
+    added = set(changed(listed, now))
+    found: Listed = {}
+    for name, (revision, value) in sorted(now["components"].items()):
+        known = listed.get(name)
+        if known is not None and known["revision"] == revision and known["hashes"][-1] == value:
+            found[name] = known
+        elif known is not None and name in added:
+            older = [each for each in known["hashes"] if each != value]
+            found[name] = {"revision": revision, "hashes": [*older, value]}
+        else:
+            found[name] = {"revision": revision, "hashes": [value]}
+    return found
+
+
+def renew(commit: str) -> str:
+    """Check and write; returns what was done.
+
+    Raises:
+        Refused: something differs at its REVISION and is not proven to give the same numbers.
+    """
+    listed: Listed = json.loads(LISTED.read_text()) if LISTED.exists() else {}
+    now = measured(ROOT)
+    unread = [name for name, (_, value) in now["components"].items() if value is None]
+    if unread:
+        raise Refused(f"no source of {', '.join(unread)}")
+    names = changed(listed, now)
+    if names:
+        with tempfile.TemporaryDirectory() as folder:
+            before = measured(unpacked(commit, Path(folder)))
+        other = [n for n in names if before["components"].get(n, [0, 0])[1]
+                 != listed[n]["hashes"][-1]]  # fmt: skip
+        if other:
+            raise Refused(
+                f"{commit} has other source of {', '.join(other)} than the newest listed; give "
+                "--before the commit in which the file was right"
+            )
+        differs = unproven(names, before, now)
+        if differs:
+            lines = [f"  {name}: {', '.join(proofs)}" for name, proofs in differs.items()]
+            raise Refused(
+                "other numbers at the same REVISION; raise it, or mend the code. By component, "
+                "what differs:\n" + "\n".join(lines)
+            )
+    LISTED.write_text(json.dumps(renewed(listed, now), indent=1) + "\n")
+    _write_numbers(now)
+    gone = sorted(listed.keys() - now["components"].keys())
+    return (
+        f"{len(names)} proven equal ({', '.join(names) or 'none'}), "
+        f"{len(now['components'])} listed" + (f", gone: {', '.join(gone)}" if gone else "")
+    )
+
+
+def _write_numbers(now: Measured) -> None:
+    """Some numbers of the trials, for other machines. What is there stays while it is right to
+    rounding: it is of one machine, and the next one's last digits are no news."""
+    known = json.loads(NUMBERS.read_text()) if NUMBERS.exists() else {}
+    found = {}
+    for name, proof in now["proofs"].items():
+        if "losses" in proof:
+            fresh = [*proof["losses"], proof["moved"]]
+            old = known.get(name, [])
+            near = len(old) == len(fresh) and all(
+                abs(x - y) <= 1e-3 * abs(y) for x, y in zip(old, fresh, strict=True)
+            )
+            found[name] = old if near else fresh
+    NUMBERS.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--before", default="HEAD", metavar="COMMIT")
+    try:
+        print(renew(parser.parse_args().before))
+    except Refused as reason:
+        print(f"nothing written: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

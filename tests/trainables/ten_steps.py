@@ -1,0 +1,160 @@
+"""Ten steps of a small trial of every loss and every method, and what else tells whether code gives
+the same numbers as before.
+
+    python -m tests.trainables.ten_steps [NAME …]     prints one JSON object
+
+of what each proof gives, with the hash and the REVISION of every component. Two of them, made on
+one machine, are equal to the bit where the code computes the same (`renew_hashes.py` compares
+them). `ten_steps.json` holds a few of the numbers, for other machines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from tests.trainables import core_trials, test_golden
+from tests.trainables.components import loss_options
+from trainables import export
+from trainables.config import DataConfig
+from trainables.core import Runtime, Trainer
+from trainables.data import DATASETS
+from trainables.data.dataset import load_dataset
+from trainables.ensemble import Member, evaluate_ensemble
+from trainables.evaluation import ALL, evaluate
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+from trainables.source import components
+
+Proof = dict[str, Any]
+NUMBERS = Path(__file__).with_name("ten_steps.json")
+STEPS = 10
+SIZES = {"epochs": 2, "batch_size": 10, "per_class": 2}  # five steps an epoch
+
+
+@cache
+def images(folder: Path) -> Path:
+    return core_trials.draw(folder / "images")
+
+
+def trial(folder: Path, **changes: Any) -> Proof:
+    """The losses of its ten steps, how far its parameters moved, and a digest of all that it ends
+    with."""
+    given = core_trials.merged({"training": SIZES, "embedding": {"dim": 8}}, changes)
+    config = core_trials.config(images(folder), **given)
+    trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache"))
+    start = [parameter.detach().clone() for parameter in trainer.parameters]
+    reports = list(trainer.epochs())
+    moved = sum(
+        float((now.detach() - before).double().square().sum())
+        for now, before in zip(trainer.parameters, start, strict=True)
+    )
+    final = trainer.finish(("val", "test"))
+    assert final.steps == STEPS
+    told = [core_trials.timeless(report.metrics) for report in reports]
+    digest = hashlib.sha256(json.dumps([told, final.evaluations], sort_keys=True).encode())
+    for name, weight in sorted(trainer.network.state_dict().items()):
+        digest.update(name.encode() + weight.contiguous().numpy().tobytes())
+    losses = [metrics["train/loss"] for metrics in told]
+    return {"losses": losses, "moved": moved**0.5, "digest": digest.hexdigest()}
+
+
+def of_component(kind: str, name: str, folder: Path) -> Proof:
+    options = {"loss": {"loss": loss_options(name)}, "method": {"method": {"name": name}}}[kind]
+    golden = {
+        f"{method} on {loss}": test_golden.measured(method, loss)
+        for each, own, _, trials in test_golden.components()
+        if (each, own) == (kind, name)
+        for method, loss in trials
+    }
+    try:
+        made = trial(folder, **options)
+    except ValidationError:  # it wants images, for mixing them, say
+        made = trial(folder, **options, backbone={"mode": "finetune"})
+    return {**made, "golden": golden}
+
+
+def finetuned(folder: Path) -> Proof:
+    """Through pixels, augmentation, a folded backbone and the start from data."""
+    return trial(
+        folder, backbone={"mode": "finetune"}, embedding={"dim": 8, "init": "pca"},
+        optimizer={"name": "adam"}, schedule={"name": "cosine", "warmup_epochs": 1},
+    )  # fmt: skip
+
+
+def evaluation(folder: Path) -> Proof:
+    """Every metric by every plain score, and an ensemble of two folds."""
+    wave = torch.sin(1.7 * torch.arange(60 * 8)).view(60, 8)
+    labels = torch.arange(60) % 6
+    logits = wave @ wave[:6].T
+    found: Proof = {
+        score: evaluate(wave, labels, score=score, metrics=ALL, logits=logits)
+        for score in ("cosine", "dot", "euclidean")
+    }
+    members = []
+    for fold in range(2):
+        split = {"split": {"folds": 2, "fold": fold}}
+        config = core_trials.config(images(folder), data=split, training={**SIZES, "epochs": 1})
+        own = folder / f"fold{fold}"
+        trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache", own))
+        list(trainer.epochs())
+        trainer.finish(("val",))
+        members.append(Member(config, 0, own / export.EXPORT))
+    runtime = Runtime("cpu", 1, folder / "cache")
+    return {**found, "ensemble": evaluate_ensemble(members, runtime)}
+
+
+def dataset(name: str, folder: Path) -> Proof:
+    """Every pixel and label, decoded anew."""
+    root = str(images(folder)) if name == "folder" else None
+    config = DataConfig.model_validate({"name": name, "root": root, "image_size": 32})
+    found = load_dataset(config, folder / "cache")
+    digest = hashlib.sha256(found.images.flat.numpy().tobytes())
+    for table in (found.labels, found.images.heights, found.images.widths):
+        digest.update(table.numpy().tobytes())
+    return {"digest": digest.hexdigest(), "classes": list(found.classes)}
+
+
+def trials() -> dict[str, Callable[[Path], Proof]]:
+    """Of every loss and method, and one through pixels: name → its proof, made in a folder."""
+    found: dict[str, Callable[[Path], Proof]] = {"finetuned": finetuned}
+    for kind, registry in (("loss", LOSSES), ("method", METHODS)):
+        found |= {f"{kind}.{name}": partial(of_component, kind, name) for name in registry}
+    return found
+
+
+def proofs() -> dict[str, Callable[[Path], Proof]]:
+    sets = {f"data.{name}": partial(dataset, name) for name in DATASETS}
+    return {**trials(), **sets, "evaluation": evaluation}
+
+
+def every_component() -> list[str]:
+    found = [*components.ROOTS]
+    for kind, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
+        found += [f"{kind}.{name}" for name in registry]
+    return found
+
+
+def main(names: list[str]) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        made = {name: proof(Path(folder)) for name, proof in proofs().items()
+                if not names or name in names}  # fmt: skip
+    hashes = {
+        name: [components.revision(name), components.component_hash(name)[0]]
+        for name in every_component()
+    }
+    print(json.dumps({"proofs": made, "components": hashes}, sort_keys=True))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
