@@ -146,7 +146,7 @@ def renew(commit: str) -> str:
                 "other numbers at the same REVISION; raise it, or mend the code. By component, "
                 "what differs:\n" + "\n".join(lines)
             )
-    LISTED.write_text(json.dumps(renewed(listed, now), indent=1) + "\n")
+    LISTED.write_text(_by_line(renewed(listed, now)))
     _write_numbers(now)
     gone = sorted(listed.keys() - now["components"].keys())
     return (
@@ -168,7 +168,13 @@ def _write_numbers(now: Measured) -> None:
                 abs(x - y) <= 1e-3 * abs(y) for x, y in zip(old, fresh, strict=True)
             )
             found[name] = old if near else fresh
-    NUMBERS.write_text(json.dumps(found, indent=1) + "\n")
+    NUMBERS.write_text(_by_line(found))
+
+
+def _by_line(found: dict[str, Any]) -> str:
+    """A line an entry, so that a change of one is a line of a diff."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def main() -> int:
