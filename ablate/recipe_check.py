@@ -55,6 +55,7 @@ def check_recipe(
                 raise ConfigError(
                     f"{place}.{side}", repr(axis), f"one of {listed(axes)}", nearest(axis, axes)
                 )
+    _of_epochs(recipe)
     for i, part in enumerate(recipe.factor_curves):
         for j, name in enumerate(part.studies):
             place, study = f"report.factor_curves.{i}", studies[name]
@@ -91,6 +92,23 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
                     f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
                     nearest_metric(metric, names),
                 )  # fmt: skip
+
+
+def _of_epochs(recipe: Recipe) -> None:
+    """A curve shows what is logged at every epoch: a few metrics, `train/…`, what methods observe
+    (`observed/…`)."""
+    from trainables.evaluation import PER_EPOCH
+
+    known = [f"{split}/{name}" for split in ("val", "test") for name in PER_EPOCH]
+    for i, curves in enumerate(recipe.curves):
+        split, slash, last = curves.metric.partition("/")
+        logged = slash and (split not in ("val", "test") or last in _measures())
+        if curves.metric not in known and not logged:
+            raise ConfigError(
+                f"report.curves.{i}.metric", repr(curves.metric),
+                f"one of every epoch: {listed(known)}, train/…, observed/…",
+                nearest_metric(curves.metric, known),
+            )  # fmt: skip
 
 
 def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:

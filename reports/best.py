@@ -61,7 +61,7 @@ def best_yaml(frame: Frame, study: str) -> str | None:
     rows = frame.cells[(frame.cells["study"] == study) & (frame.cells["cell"] == cell)]
     done = rows[rows["status"] == "done"].iloc[0]
     trial = frame.trials[frame.trials["trial_id"] == done["trial_id"]].iloc[0]
-    name = slug(f"best_{study}")
+    name = slug(f"best_{study}")[:100]  # as long as a spec's may be
     spec = {
         "name": name,
         "seeds": 3,

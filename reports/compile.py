@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +18,7 @@ from reports.names import slug
 from reports.uri import redacted, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
+LONGEST = 150  # characters of a file's name without its ending; a file system allows 255 bytes
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     for table in made:
         texts[f"{table.key}.csv"] = render.to_csv(table)
         texts[f"{table.key}.tex"] = render.latex(table)
+    names = distinct([f"best_{slug(study)}" for study in recipe.best])
     best = {
-        f"best_{slug(study)}.yaml": text
-        for study in recipe.best
+        f"{name}.yaml": text
+        for name, study in zip(names, recipe.best, strict=True)
         if (text := best_yaml(frame, study)) is not None
     }
     texts |= best
@@ -111,12 +115,18 @@ Keyed = TypeVar("Keyed", bound="tables.TableData | tables.Sheet | figures.Drawn"
 
 def _distinct(parts: list[Keyed]) -> list[Keyed]:
     """The parts with keys made distinct: one study may stand in several tables or figures."""
-    seen: dict[str, int] = {}
-    found = []
-    for part in parts:
-        seen[part.key] = seen.get(part.key, 0) + 1
-        again = seen[part.key] > 1
-        found.append(replace(part, key=f"{part.key}_{seen[part.key]}") if again else part)
+    keys = distinct([part.key for part in parts])
+    return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
+
+
+def distinct(keys: Sequence[str]) -> list[str]:
+    """The keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
+    found: list[str] = []
+    for key in keys:
+        digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+        fit = key if len(key) <= LONGEST else f"{key[: LONGEST - 9]}_{digest}"
+        numbered = (f"{fit}_{number}" for number in itertools.count(2))
+        found.append(next(name for name in itertools.chain([fit], numbered) if name not in found))
     return found
 
 

@@ -1,4 +1,4 @@
-"""No cell of a CSV file is a formula, and every number is still one."""
+"""No cell of a CSV file is a formula, every number is still one, and no file hides another."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reports import render
+from reports.compile import distinct
 from reports.csv_cells import guarded
 from reports.recipe import Table
 from reports.tables import build
@@ -37,3 +38,9 @@ def test_a_table_of_hostile_names() -> None:
     assert [row["cell"] for row in rows] == [f"'{name}" for name in EVIL]
     assert not [cell for row in rows for cell in row.values() if cell and cell[0] in "=@+\t"]
     assert {row["metric"] for row in rows} == {METRIC} and float(rows[0]["mean"]) == -0.5
+
+
+def test_names_that_would_be_one_file_are_two() -> None:
+    assert distinct(["a", "b", "a", "a_2", "a"]) == ["a", "b", "a_2", "a_2_2", "a_3"]
+    long = distinct(["x" * 400, "x" * 400, "x" * 399 + "y"])
+    assert len(set(long)) == 3 and max(map(len, long)) < 160
