@@ -1,7 +1,7 @@
 """The command line. Nothing heavy is imported before a command runs: `--help` is immediate.
 
-Exit codes: 0 every cell has its result, a recorded failure being one; 1 something is missing, or
-the ledger cannot be written; 2 wrong input, nothing was started; 130 stopped by Ctrl-C; 143 by
+Exit codes: 0 all is done; 1 something failed or is missing, the ledger cannot be written, or a
+pilot finds nothing that can run; 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by
 SIGTERM, 129 by SIGHUP (the terminal was closed).
 """
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from ablate.api import Options
 
 LONGEST = 100 * 366 * 86400.0  # seconds
+EXIT_CODES = (
+    "Exit codes: 0 all is done; 1 something failed or is missing (the same command goes on); "
+    "2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by SIGTERM."
+)
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
@@ -85,13 +89,14 @@ def parser() -> argparse.ArgumentParser:
     top = Parser(
         prog="ablate",
         description="Tune, ablate and compare deep-metric-learning methods from a YAML file.",
-        epilog="`python -m ablate.run SPEC …` is `ablate run SPEC …`.",
+        epilog=f"`python -m ablate.run SPEC …` is `ablate run SPEC …`. {EXIT_CODES}",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",
         help="run a sweep; what is known already is not run again",
         description="Run a sweep. Stop it with Ctrl-C; the same command goes on.",
+        epilog=EXIT_CODES,
     )
     _spec_options(run)
     run.add_argument("--plan", action="store_true", help="show what would run; run nothing")

@@ -31,11 +31,11 @@ def run(args: argparse.Namespace) -> int:
     if args.plan:
         from ablate.preview import examine
 
-        text, refused = examine(chosen, settings, pilot=args.pilot)
-        say(text)
-        if refused is not None:
-            raise refused
-        return 0
+        told = examine(chosen, settings, pilot=args.pilot)
+        say(told.text)
+        if told.refused is not None:
+            raise told.refused
+        return 0 if told.runnable else 1
     if args.cell is not None:
         from ablate.foreground import run_cell
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = run_plan(chosen, settings)
     say(ending(outcome, settings.out))
     if outcome.interrupted is not None:
-        return 128 + outcome.interrupted
+        return outcome.code
     results = api.finish(chosen, settings, options, outcome)
     _print_report(results.text, results.paths, options.store.shown)
     if not outcome.tracked:
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             f"everything: {store.remedy()}, then {store.command('report')}",
             error=True,
         )
-    return 0 if outcome.finished and outcome.tracked else 1
+    return outcome.code
 
 
 def _print_report(text: str, paths: dict[str, Path], store: str) -> None:

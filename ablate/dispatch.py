@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from ablate.study import ENSEMBLE
 from trainables.errors import ConfigError
 
 WAIT_SECONDS = 1.0
+EQUAL_ERRORS = 3  # of configuration, without a success between them: the study stops
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class Dispatch:
         self._queue: OrderedDict[str, None] = OrderedDict()  # asked of far more than read
         self._waiting: dict[str, float] = {}
         self._retried: set[str] = set()
+        self._errors: dict[str, Counter[str]] = {}  # study → reason
+        self._halted: set[str] = set()
         self._began: dict[str, float] = {}
         self.unfold()
 
@@ -260,7 +263,35 @@ class Dispatch:
                 # A leg counts as a trial does: only a first look at the time that is left.
                 self.walls.setdefault(study, []).append(wall)
             self._lose_what_was_not_told(trial_id, job, last)
+            self._count(trial_id, last)
             self.settle(trial_id)
+
+    def _count(self, trial_id: str, last: Mapping[str, Any]) -> None:
+        """A study whose trials fail one after the other, each by the same fault of configuration,
+        ends here: what it has left would too. It is missing, and the next run goes on with it."""
+        for study in {cell.study for cell in self._cells[trial_id]}:
+            errors = self._errors.setdefault(study, Counter())
+            if last["event"] == "final":
+                errors.clear()
+            elif last["event"] == "failed" and last["reason"].startswith(ConfigError.__name__):
+                errors[last["reason"]] += 1
+                if errors[last["reason"]] == EQUAL_ERRORS:
+                    self._halt(study, last["reason"])
+
+    def _halt(self, study: str, reason: str) -> None:
+        state = self.progression.studies[study]
+        if sum(map(self.progression.settled, state.cells)) == state.size:
+            return  # those were its last
+        self._halted.add(study)
+        state.blocked = f"stopped after {EQUAL_ERRORS} equal configuration errors: {reason}"
+        for trial_id in [*self._queue, *self._waiting]:
+            if not any(map(self._open, self._cells[trial_id])):
+                self._queue.pop(trial_id, None)
+                self._waiting.pop(trial_id, None)
+
+    def _open(self, cell: Cell) -> bool:
+        """Whether a cell's trial is to be handed out for it."""
+        return cell.study not in self._halted and not self.progression.settled(cell)
 
     def _lose_what_was_not_told(
         self, trial_id: str, job: Mapping[str, Any], last: Mapping[str, Any]
@@ -341,7 +372,7 @@ class Dispatch:
         for cell in cells:
             trial_id = cell.trial_id
             known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
-            if known or trial_id in self._waiting or self.progression.settled(cell):
+            if known or trial_id in self._waiting or not self._open(cell):
                 continue
             if self.progression.until(cell) == WAIT:
                 continue

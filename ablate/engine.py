@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from ablate.before import as_it_is, check_inputs
 from ablate.data_check import check_data
 from ablate.dispatch import Dispatch, JobSettings
 from ablate.facts import Facts
@@ -124,17 +125,32 @@ class Outcome:
     def finished(self) -> bool:
         return not self.missing
 
+    @property
+    def code(self) -> int:
+        """As an exit code: 0, all done; 1, something failed or is missing, if only in MLflow;
+        128 + n, stopped by signal n."""
+        if self.interrupted is not None:
+            return 128 + self.interrupted
+        return 0 if self.finished and not self.failed and self.tracked else 1
+
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """Run everything of a plan that the ledger lacks.
 
     Raises:
-        ConfigError: the ledger is none, the data cannot be read or divided, or the cluster is too
-            small.
+        ConfigError: the ledger is none, the data cannot be read or divided, weights cannot be
+            had, or the cluster is too small.
         LedgerError: the ledger cannot be written; everything recorded is kept.
     """
     owner = Owner.me()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
+    fresh = not settings.ledger.is_file()
+    if settings.reads_data and fresh:
+        with as_it_is(settings.ledger) as none:
+            progression = Progression(plan, settings.facts(none), record=False)
+            while progression.advance():
+                pass
+            check_inputs(plan, progression, settings.cache, settings.request.device)
     with Ledger(settings.ledger) as ledger:
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
@@ -145,6 +161,8 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         )  # fmt: skip
         same = dispatch.agree(same_code=settings.same_code)
         if settings.reads_data and not dispatch.exhausted:
+            if not fresh:
+                check_inputs(plan, dispatch.progression, settings.cache, settings.request.device)
             check_data(plan, dispatch.progression, settings.cache, dispatch.settings.run)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None

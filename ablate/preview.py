@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
+from ablate.before import as_it_is
+from ablate.data_check import check_classes
 from ablate.engine import Settings
-from ablate.estimate import Rate, Total, kind, known_rates, pilot_rates, side_by_side
+from ablate.estimate import Kind, Rate, Total, kind, known_rates, pilot_rates, side_by_side
 from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.plan import Plan
@@ -19,43 +20,58 @@ from ablate.progression import Progression, StudyState
 from ablate.resources import cores, local_gpus
 from ablate.sources import refusal, summary
 from ablate.study import ENSEMBLE
+from ablate.weights_check import Absent, absent_weights
 from trainables.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A printable account, and why the plan would be refused, if it would.
+
+    runnable: False where a pilot was tried of every kind of trial, and none could run.
+    """
+
+    text: str
+    refused: ConfigError | None
+    runnable: bool
 
 
 def preview(plan: Plan, settings: Settings, *, pilot: bool = False) -> str:
     """The printable account alone."""
-    return examine(plan, settings, pilot=pilot)[0]
+    return examine(plan, settings, pilot=pilot).text
 
 
-def examine(
-    plan: Plan, settings: Settings, *, pilot: bool = False
-) -> tuple[str, ConfigError | None]:
-    """A printable account, and why the plan would be refused; no trial is run, and no ledger is
-    made where there is none.
+def examine(plan: Plan, settings: Settings, *, pilot: bool = False) -> Preview:
+    """What a plan would do; no trial is run, and no ledger is made where there is none.
 
     pilot: time a few steps of each kind of trial of which the ledger has none.
+
+    Raises:
+        ConfigError: too few classes for the splits or the batches of a trial that is left to do.
     """
-    if settings.ledger.is_file():
-        with Ledger(settings.ledger) as ledger:
-            return _account(plan, settings, ledger, pilot=pilot)
-    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "none.sqlite") as ledger:
+    with as_it_is(settings.ledger) as ledger:
         return _account(plan, settings, ledger, pilot=pilot)
 
 
-def _account(
-    plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool
-) -> tuple[str, ConfigError | None]:
+def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> Preview:
     facts = settings.facts(ledger)
     progression = Progression(plan, facts, record=False)
     while progression.advance():
         pass
+    warnings, absent = plan.warnings(), list[Absent]()
+    if settings.reads_data:
+        warnings += check_classes(plan, progression, settings.cache)
+        absent = absent_weights(plan, progression, settings.cache, settings.request.device)
     rates = known_rates(ledger)
-    piloted, failed = _piloted(plan, settings, progression, rates) if pilot else ({}, {})
+    wanted = _kinds(plan, progression) if pilot else {}
+    unknown = [config for key, config in wanted.items() if key not in rates]
+    piloted, failed = pilot_rates(unknown, settings)
     account = Account(plan, progression, rates | piloted)
     lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
     for name in plan.order:
         lines += account.study(name)
-    lines += [f"warning: {text}" for text in plan.warnings()]
+    lines += [f"warning: {text}" for text in warnings]
+    lines += [f"weights: {each}" for each in absent]
     lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
     parallel = at_once(settings)
     where = f"{parallel} at once, {settings.request.threads} thread(s) each"
@@ -65,7 +81,11 @@ def _account(
     lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
     lines += account.time(settings, parallel, piloted=pilot)
     lines += source_lines(facts, same_code=settings.same_code)
-    return "\n".join(lines), None if settings.same_code else refusal(facts.differing)
+    return Preview(
+        "\n".join(lines),
+        refused=None if settings.same_code else refusal(facts.differing),
+        runnable=not failed or not failed.keys() >= wanted.keys(),
+    )
 
 
 def source_lines(facts: Facts, *, same_code: bool) -> list[str]:
@@ -158,22 +178,23 @@ def at_once(settings: Settings) -> int:
     return max(1, min(cpus, int(local_gpus() / settings.request.gpus)))
 
 
-def _piloted(
-    plan: Plan, settings: Settings, progression: Progression, rates: Mapping[str, Rate]
-) -> tuple[dict[str, Rate], dict[str, str]]:
-    """Pilots of the kinds of trials that are to run and of which nothing is known."""
-    wanted = [
+def _kinds(plan: Plan, progression: Progression) -> dict[Kind, dict[str, Any]]:
+    """A trial of each kind that is left to do."""
+    configs = [
         cell.config
         for state in progression.studies.values()
         for cell in state.cells
         if cell.error is None and not progression.settled(cell)
     ]
-    wanted += [
+    configs += [
         _typical(plan, state)
         for state in progression.studies.values()
         if len(state.cells) < state.size and not state.blocked
     ]
-    return pilot_rates((c for c in wanted if kind(c) not in rates), settings)
+    found: dict[Kind, dict[str, Any]] = {}
+    for config in configs:
+        found.setdefault(kind(config), config)
+    return found
 
 
 def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:

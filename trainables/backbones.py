@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -98,14 +98,14 @@ def build_backbone(
             fit, a `hold` prefix that names nothing, a broken torch/torchvision pair.
     """
     timm = import_timm()
-    _check_name(timm, config.name)
+    check_name(timm, config.name)
     sized = _size_argument(timm, config.name, image_size)
     with _explained(config, image_size):
         model: nn.Module = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
     if config.weights == "timm":
-        model = _downloaded(timm, config.name, sized)
+        model = downloaded(config.name, sized)
     elif config.weights != "none":
         load_weights(model, config, _classifier(model))
     if config.weights == "packaged":
@@ -171,7 +171,8 @@ def _version(package: str) -> str:
         return "missing"
 
 
-def _check_name(timm: Any, name: str) -> None:
+def check_name(timm: Any, name: str) -> None:
+    """Raise ConfigError where timm has no such model."""
     if timm.is_model(name.split(".", 1)[0]):
         return
     near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
@@ -203,7 +204,15 @@ def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
         ) from error
 
 
-def _downloaded(timm: Any, name: str, sized: dict[str, int]) -> nn.Module:
+def downloaded(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
+    """A model with timm's own weights, which it downloads where its cache lacks them.
+
+    Raises:
+        ConfigError: unknown model, or they cannot be had.
+    """
+    timm = import_timm()
+    check_name(timm, name)
+    sized = sized or {}
     try:
         model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **sized)
     except Exception as error:

@@ -226,6 +226,12 @@ class TrialConfig(ComponentConfig):
     @model_validator(mode="after")
     def parts_fit(self) -> TrialConfig:
         """Ask loss and method whether they can be part of this trial."""
+        least = LOSSES[self.loss.name].batch.per_class  # type: ignore[attr-defined]
+        if self.training.per_class < least:
+            raise ValueError(
+                f"training.per_class of at least {least} with loss {self.loss.name}, "  # type: ignore[attr-defined]
+                f"not {self.training.per_class}"
+            )
         LOSSES[self.loss.name].check(self)  # type: ignore[attr-defined]
         METHODS[self.method.name].check(self)  # type: ignore[attr-defined]
         return self

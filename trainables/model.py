@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from trainables import streams
 from trainables.backbones import Backbone, build_backbone
 from trainables.config import TrialConfig
-from trainables.errors import ConfigError
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.methods.base import METHODS, Method
@@ -74,20 +73,9 @@ class Network(nn.Module):
 
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
-    """Loss and method on the CPU, each drawn from its own stream.
-
-    Raises:
-        ConfigError: the sampler's `per_class` does not give what the loss needs.
-    """
+    """Loss and method on the CPU, each drawn from its own stream."""
     loss_class = LOSSES[config.loss.name]  # type: ignore[attr-defined]
     method_class = METHODS[config.method.name]  # type: ignore[attr-defined]
-    needs = loss_class.batch.per_class
-    if config.training.per_class < needs:
-        raise ConfigError(
-            "training.per_class",
-            str(config.training.per_class),
-            f"at least {needs}, which loss {config.loss.name} needs",  # type: ignore[attr-defined]
-        )
     with streams.seeded(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
     with streams.seeded(seed, "init", "method"):

@@ -74,7 +74,7 @@ def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[
         path = packaged_file()
         _check_packaged(config)
     else:
-        path, expected = user_path(config.weights, "backbone.weights"), config.weights_sha256
+        path, expected = _file(config), config.weights_sha256
     tensors = _read(path, expected)
     if config.weights == "packaged":
         tensors = as_timm(tensors, _stages(model))
@@ -82,15 +82,16 @@ def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[
 
 
 def check_weights(config: BackboneConfig) -> None:
-    """What can be told of `config.weights` before a model is built: no import of timm, no network.
+    """What is wrong with `config.weights`, told before a model is built: no import of timm, no
+    network. What is not here is `trainables/absent.py`'s to tell: it may be there for the run.
 
     Raises:
-        ConfigError: packaged weights for another model; a file that is missing or another one.
+        ConfigError: packaged weights for another model; a file that is another one.
     """
     if config.weights == "packaged":
         _check_packaged(config)
-    elif config.weights not in ("timm", "none"):
-        _bytes(user_path(config.weights, "backbone.weights"), config.weights_sha256)
+    elif config.weights not in ("timm", "none") and has_file(config):
+        check_file(config)
 
 
 def _check_packaged(config: BackboneConfig) -> None:
@@ -137,8 +138,34 @@ def _stages(model: nn.Module) -> list[int]:
     return [len(list(stage.children())) for stage in model.get_submodule("blocks").children()]
 
 
+def check_file(config: BackboneConfig) -> None:
+    """That the configured file is there and is the one meant.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    _bytes(_file(config), config.weights_sha256)
+
+
+def has_file(config: BackboneConfig) -> bool:
+    """Whether there is anything at the configured path.
+
+    Raises:
+        ConfigError: no file can have it.
+    """
+    path = _file(config)
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
+def _file(config: BackboneConfig) -> Path:
+    return user_path(config.weights, "backbone.weights")
+
+
 def _bytes(path: Path, expected: str | None) -> None:
-    """That the file is there and is the one meant."""
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:

@@ -82,7 +82,7 @@ def test_a_pilot_tells_what_would_end_every_trial(
 ) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text((SPEC % "").replace("dim: 16", "dim: 4096, init: pca"))
-    assert main(["run", str(spec), "--plan", "--pilot", "--out", str(tmp_path / "runs")]) == 0
+    assert main(["run", str(spec), "--plan", "--pilot", "--out", str(tmp_path / "runs")]) == 1
     text = capsys.readouterr().out
     assert "no trial like this can run: embedding.dim: found 4096 with init pca" in text
 

@@ -65,9 +65,7 @@ def main(out: str, more: dict[str, Any]) -> int:
     plan, settings = api.prepare(given, options(out, **more))
     outcome = run_plan(plan, settings)
     print(ending(outcome, settings.out), flush=True)
-    if outcome.interrupted is not None:
-        return 128 + outcome.interrupted
-    return 0 if outcome.finished else 1
+    return outcome.code
 
 
 if __name__ == "__main__":

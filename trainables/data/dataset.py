@@ -55,6 +55,11 @@ class DataSource(Protocol):
         """SHA-256 (hex) of everything in the files that can change a trial's numbers."""
 
     @staticmethod
+    def class_count(config: DataConfig, cache: Path) -> int | None:
+        """How many classes there are, told without decoding an image; None: only `load` tells, or
+        the division of them is the data set's own."""
+
+    @staticmethod
     def load(config: DataConfig, cache: Path) -> Dataset:
         """Decoded images and labels; decodes into `cache` on the first call."""
 
@@ -66,6 +71,15 @@ def fingerprint(config: DataConfig, cache: Path) -> str:
         ConfigError: the data folder is missing, unreadable or no folder of class folders.
     """
     return DATASETS[config.name].fingerprint(config, cache)
+
+
+def class_count(config: DataConfig, cache: Path) -> int | None:
+    """Classes of the configured data set that `data.split` is to deal; None: not known yet.
+
+    Raises:
+        ConfigError: as `fingerprint`.
+    """
+    return DATASETS[config.name].class_count(config, cache)
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:

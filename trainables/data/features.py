@@ -50,6 +50,11 @@ def cached_features(
     return features
 
 
+def has_features(config: TrialConfig, cache: Path, device: torch.device | str = "cpu") -> bool:
+    """Whether they are in the cache, so that neither backbone nor weights are needed."""
+    return (Path(cache) / "features" / features_key(config, cache, device)).is_dir()
+
+
 def features_key(config: TrialConfig, cache: Path, device: torch.device | str = "cpu") -> str:
     """Name of the features in the cache: everything that changes them.
 

@@ -67,6 +67,10 @@ class Folder:
         return digest.hexdigest()
 
     @classmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int:  # noqa: ARG003
+        return len({file.parts[0] for file in listing(_root(config))})
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         root = _root(config)
         short = round(config.image_size * 256 / 224)

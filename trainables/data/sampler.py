@@ -19,6 +19,34 @@ def steps_per_epoch(images: int, batch_size: int) -> int:
     return max(1, -(-images // batch_size))
 
 
+def check_batch(batch_size: int, per_class: int, classes: int) -> None:
+    """That batches can be drawn from so many training classes.
+
+    Nothing is shrunk to what there is: with another batch it is another trial, for users to name.
+
+    Raises:
+        ConfigError: batch_size is no multiple of per_class, or asks for more classes than there
+            are; the remedy has the settings that would do.
+    """
+    if batch_size % per_class:
+        raise ConfigError(
+            "training.batch_size", str(batch_size), f"a multiple of per_class {per_class}"
+        )
+    wanted = batch_size // per_class
+    if per_class == 1 or wanted <= classes:
+        return
+    # The least that divides the batch; at most the batch itself, which is then of one class.
+    more = next(m for m in range(per_class, batch_size + 1) if batch_size % m == 0
+                and batch_size // m <= classes)  # fmt: skip
+    raise ConfigError(
+        "training.batch_size",
+        f"{batch_size}, which at per_class {per_class} takes {wanted} classes a batch",
+        f"at most the {classes} training classes that data.split leaves",
+        f"Give --set training.batch_size={classes * per_class} or --set training.per_class={more}; "
+        "with another batch it is another trial",
+    )
+
+
 def epoch_batches(  # noqa: PLR0917
     labels: Tensor,
     batch_size: int,
@@ -45,25 +73,15 @@ def epoch_batches(  # noqa: PLR0917
     """
     if len(labels) == 0:
         raise ConfigError("data", "no training images", "at least one", "Look at data.split")
-    if batch_size % per_class:
-        raise ConfigError(
-            "training.batch_size", str(batch_size), f"a multiple of per_class {per_class}"
-        )
+    sizes = torch.bincount(labels)
+    check_batch(batch_size, per_class, len(sizes))
     generator = streams.generator(seed, "sampler", epoch)
     steps = steps_per_epoch(len(labels), batch_size)
     if per_class == 1:
         order = torch.randperm(len(labels), generator=generator)
         return order[torch.arange(steps * batch_size) % len(labels)].view(steps, batch_size)
 
-    sizes = torch.bincount(labels)
     wanted = batch_size // per_class
-    if wanted > len(sizes):
-        raise ConfigError(
-            "training.batch_size",
-            f"{batch_size}, which at per_class {per_class} takes {wanted} classes a batch",
-            f"at most the {len(sizes)} training classes",
-            f"Lower batch_size to {len(sizes) * per_class} or raise per_class",
-        )
     classes = _turns(len(sizes), steps, wanted, generator)
     visit = torch.arange(steps * wanted) // len(sizes)
     by_class, starts = _shuffled_within(labels, sizes, generator)

@@ -108,12 +108,7 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     """Deal the classes of `dataset`; its official test classes win over `config.test`."""
     train, test = _train_and_test(dataset, config)
-    val: list[str] = []
-    if config.folds is not None:
-        train, val = _fold(train, config)
-    elif config.protocol == "held_out":
-        held = _share(config.validation, len(train), "data.split.validation")
-        train, val = train[:-held], train[-held:]
+    train, val = _train_and_val(train, config)
     return Splits(
         train=_subset(dataset, train),
         val=_subset(dataset, val) if val else None,
@@ -122,11 +117,36 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     )
 
 
+def class_counts(classes: int, config: SplitConfig) -> tuple[int, int, int]:
+    """Of so many classes those for training, validation (0: none) and test, where the division
+    is not the data set's own; nothing is loaded.
+
+    Raises:
+        ConfigError: too few classes for the splits.
+    """
+    rest, test = _tested([str(number) for number in range(classes)], config)
+    train, val = _train_and_val(rest, config)
+    return len(train), len(val), len(test)
+
+
+def _train_and_val(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+    if config.folds is not None:
+        return _fold(names, config)
+    if config.protocol == "paper":
+        return names, []
+    held = _share(config.validation, len(names), "data.split.validation")
+    return names[:-held], names[-held:]
+
+
+def _tested(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+    names = _dealt(names, config)
+    tested = _share(config.test, len(names), "data.split.test", keep=2)
+    return names[:-tested], names[-tested:]
+
+
 def _train_and_test(dataset: Dataset, config: SplitConfig) -> tuple[list[str], list[str]]:
     if dataset.official is None:
-        names = _dealt(sorted(dataset.classes), config)
-        tested = _share(config.test, len(names), "data.split.test", keep=2)
-        return names[:-tested], names[-tested:]
+        return _tested(sorted(dataset.classes), config)
     train, test = (
         {dataset.classes[label] for label in set(dataset.labels[rows].tolist())}
         for rows in (dataset.official.train, dataset.official.test)

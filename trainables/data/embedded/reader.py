@@ -58,6 +58,10 @@ class _Embedded:
         return hashlib.sha256(pinned.encode()).hexdigest()
 
     @classmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int:  # noqa: ARG003
+        return cls.entry()["classes"]
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:  # noqa: ARG003
         pinned = cls.entry()["content_sha256"]
         folder = published(Path(cache) / "embedded" / f"{cls.NAME}-{pinned[:16]}", cls.decode)
