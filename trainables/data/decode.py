@@ -15,7 +15,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
 from trainables.errors import ConfigError
 
@@ -44,7 +44,7 @@ def decoded(path: Path, short: int) -> np.ndarray:
         # Beyond twice Pillow's own limit, it does not tell the size.
         most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
         raise _too_large(str(path), f"an image of more than {most:,} pixels") from None
-    except UnidentifiedImageError:
+    except Image.UnidentifiedImageError:  # type: ignore[attr-defined]
         raise ConfigError(
             str(path), "an image that cannot be read (of none of the known formats)",
             f"a whole image file: {', '.join(FORMATS)}", "Replace or remove the file",
