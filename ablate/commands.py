@@ -41,8 +41,12 @@ def run(args: argparse.Namespace) -> int:
 
         return run_cell(chosen, settings, args.cell)
     from ablate.engine import run_plan
+    from ablate.schema import LedgerError
 
-    outcome = run_plan(chosen, settings)
+    try:
+        outcome = run_plan(chosen, settings)
+    except LedgerError as error:
+        raise LedgerError(f"{error}. {go_on()}") from error
     say(ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return outcome.code
@@ -91,14 +95,20 @@ def ending(outcome: Outcome, out: Path) -> str:
             why = f"Stopped by signal {outcome.interrupted}"
         elif outcome.out_of_time:
             why = "The budget is used up"
+        elif outcome.broken:
+            why = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
         else:
             why = "Not all of it could be run"
-        command = typed() or "the same call"
         lines.append(
             f"{why}; everything finished is kept in {out}, what was running resumes from its "
-            f"checkpoints. Go on with:\n  {command}"  # a line of its own, to be copied
+            f"checkpoints. {go_on()}"
         )
     return "\n".join(lines)
+
+
+def go_on() -> str:
+    """The command on a line of its own, to be copied."""
+    return f"Go on with:\n  {typed() or 'the same call'}"
 
 
 def _reasons(out: Path, sweep_id: str) -> list[str]:

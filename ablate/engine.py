@@ -1,7 +1,7 @@
 """Plan → facts: one `Tuner.fit()` for the whole sweep, around the ledger.
 
-The driver owns the ledger and the tracker; workers know neither. If the ledger has everything,
-Ray is not even started.
+The driver owns the ledger and the tracker; workers know neither, nor does the process that has Ray
+(`ablate.supervisor`). If the ledger has everything, Ray is not even started.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ablate.before import as_it_is, check_inputs
 from ablate.data_check import check_data
 from ablate.dispatch import Dispatch, JobSettings
 from ablate.facts import Facts
+from ablate.full_disk import room
 from ablate.ledger import Ledger
 from ablate.owner import HEARTBEAT_SECONDS, Owner
 from ablate.plan import Plan
 from ablate.progress import Board
 from ablate.progression import Progression
-from ablate.ray_session import ray_session
 from ablate.resources import Request
 from ablate.signals import stop_signals
 from ablate.sources import Sources
+from ablate.supervisor import Supervisor
 
-RETRIES = 3
 TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
 log = logging.getLogger("ablate.engine")
 
@@ -106,6 +106,7 @@ class Outcome:
     their fact. lost: trial → why the machine could not finish it. blocked: study → why it
     cannot go on.
     interrupted: the signal that stopped the run, if one did.
+    broken: why Ray could not go on; empty: it could.
     tracked: whether MLflow has everything; if not, tables lack what the ledger has.
     same: what was taken as the same code because somebody said so, a line per component.
     """
@@ -120,6 +121,7 @@ class Outcome:
     out_of_time: bool
     tracked: bool = True
     same: tuple[str, ...] = ()
+    broken: str = ""
 
     @property
     def finished(self) -> bool:
@@ -140,7 +142,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     Raises:
         ConfigError: the ledger is none, the data cannot be read or divided, weights cannot be
             had, or the cluster is too small.
-        LedgerError: the ledger cannot be written; everything recorded is kept.
+        LedgerError: the ledger cannot be written, or the disk is full; everything recorded is kept.
     """
     owner = Owner.me()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
@@ -166,13 +168,15 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             check_data(plan, dispatch.progression, settings.cache, dispatch.settings.run)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
+        broken = ""
         status, tracked = "FAILED", True
         try:
             if tracker is not None:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
-                interrupted = _fit(plan, settings, dispatch, owner, tracker)
-            outcome = _outcome(plan, dispatch, interrupted)
+                with room(settings.out):
+                    interrupted, broken = _fit(plan, settings, dispatch, owner, tracker)
+            outcome = _outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:
             status = "KILLED"
@@ -196,7 +200,7 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
     return tracker
 
 
-def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None) -> Outcome:
+def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: str) -> Outcome:
     missing, failed, blocked = {}, {}, {}
     for name in plan.order:
         state = dispatch.progression.studies[name]
@@ -214,59 +218,38 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None) -> Outcome
     return Outcome(
         plan.sweep_id, dispatch.trained, missing, failed, dict(dispatch.lost), blocked,
         interrupted,
-        dispatch.out_of_time and bool(missing),
+        dispatch.out_of_time and bool(missing), broken=broken,
     )  # fmt: skip
 
 
 def _fit(
     plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner, tracker: Tracking | None
-) -> int | None:
-    """The Tune run; returns the signal that stopped it, if one did."""
+) -> tuple[int | None, str]:
+    """The Tune run; returns the signal that stopped it, if one did, and why Ray could not go on."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
+    logs = settings.out.resolve() / "logs"
     scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
+
+    def begun(parallel: float) -> Board:
+        if tracker is not None:
+            tracker.ready(TRACKER_SECONDS)
+        return Board(dispatch, parallel, logs / f"{name}.log")
+
+    supervisor = Supervisor(
+        dispatch, settings.address, settings.request, scratch, logs / f"{name}-ray.log", begun
+    )
     with stop_signals(dispatch.stop) as caught, heartbeats(settings.ledger, owner):
         try:
-            with ray_session(settings.address, settings.request) as parallel:
-                board = Board(dispatch, parallel, settings.out / "logs" / f"{name}.log")
-                try:
-                    if tracker is not None:
-                        tracker.ready(TRACKER_SECONDS)
-                    _tune(settings, dispatch, owner, board, scratch)
-                finally:
-                    board.close()
+            broken = supervisor.run()
         finally:
-            # After Ray is down: no worker writes any more.
-            dispatch.interrupt("interrupted" if caught else "its driver stopped")
-            shutil.rmtree(scratch, ignore_errors=True)
-    return caught[0] if caught else None
-
-
-def _tune(
-    settings: Settings, dispatch: Dispatch, owner: Owner, board: Board, scratch: Path
-) -> None:
-    from ray import tune
-
-    from ablate.feeder import Feeder, KeepWorkers, Recorder, StopWhenAsked
-    from trainables.trainable import JobTrainable
-
-    workers = KeepWorkers(RETRIES)
-    feeder = Feeder(dispatch, owner, workers)
-    resources = {"cpu": settings.request.cpus, "gpu": settings.request.gpus}
-    tuner = tune.Tuner(
-        tune.with_resources(JobTrainable, resources),
-        tune_config=tune.TuneConfig(
-            search_alg=feeder, scheduler=workers, num_samples=-1, reuse_actors=True
-        ),
-        run_config=tune.RunConfig(
-            name=scratch.name,
-            storage_path=str(scratch.parent),
-            stop=StopWhenAsked(dispatch),
-            failure_config=tune.FailureConfig(max_failures=0),  # `Recorder` retries
-            callbacks=[Recorder(feeder, RETRIES, board.tick)],
-            verbose=0,
-        ),
-    )
-    tuner.fit()
+            try:
+                if supervisor.board is not None:
+                    supervisor.board.close()
+            finally:
+                # After Ray is down: no worker writes any more.
+                dispatch.interrupt("interrupted" if caught else "its driver stopped")
+                shutil.rmtree(scratch, ignore_errors=True)
+    return (caught[0] if caught else None), broken
 
 
 @contextmanager

@@ -1,21 +1,47 @@
-"""Ray Tune's searcher, scheduler and callback, all thin: they pass between Tune and `Dispatch`."""
+"""One `Tuner.fit()` for the whole sweep. Ray Tune's searcher, scheduler and callback are thin: they
+pass between Tune and the driver, which has `Dispatch` (`ablate/ray_process.py` tells how)."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+import ray.tune
 from ray.tune import Callback, Stopper
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
-from ablate.dispatch import Dispatch
-from ablate.owner import Owner
+from ablate.resources import Request
+from trainables.trainable import JobTrainable
 
-ENVELOPE = "job.json"
+if TYPE_CHECKING:
+    from ablate.ray_process import Driver
+
+
+def tune(driver: Driver, request: Request, storage: Path, name: str, keep: int) -> None:
+    """Run what the driver hands out until it has nothing more, or says stop.
+
+    storage: folder for Tune's own files, in it `name`. keep: free workers that are kept.
+    """
+    workers = KeepWorkers(keep)
+    feeder = Feeder(driver, workers)
+    tuner = ray.tune.Tuner(
+        ray.tune.with_resources(JobTrainable, {"cpu": request.cpus, "gpu": request.gpus}),
+        tune_config=ray.tune.TuneConfig(
+            search_alg=feeder, scheduler=workers, num_samples=-1, reuse_actors=True
+        ),
+        run_config=ray.tune.RunConfig(
+            name=name,
+            storage_path=str(storage),
+            stop=StopWhenAsked(driver),
+            failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
+            callbacks=[Recorder(feeder)],
+            verbose=0,
+        ),
+    )
+    tuner.fit()
 
 
 class DriverOnly:
@@ -91,34 +117,22 @@ class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(self, dispatch: Dispatch, owner: Owner, workers: KeepWorkers) -> None:
+    def __init__(self, driver: Driver, workers: KeepWorkers) -> None:
         super().__init__()
-        self.dispatch, self.workers = dispatch, workers
+        self.driver, self.workers = driver, workers
         self.trials: dict[str, str] = {}  # Tune's id → ours
-        self.driver = {"host": owner.host, "pid": owner.pid, "start": owner.start}
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        job = self.dispatch.next_job()
-        if job is None:
-            over = self.dispatch.exhausted
-            if over:
+        job = self.driver.ask("next")
+        if job["envelope"] is None:
+            if job["over"]:
                 self.workers.end()
-            elif self.dispatch.waits:
-                self.workers.release(wait=not self.dispatch.running)
-            return cast(Any, Searcher.FINISHED) if over else None
+            elif job["waits"]:
+                self.workers.release(wait=job["idle"])
+            return cast(Any, Searcher.FINISHED) if job["over"] else None
         self.trials[trial_id] = job["trial_id"]
-        settings = self.dispatch.settings
-        envelope = {
-            "job": job,
-            "runner": settings.runner,
-            "clean": settings.clean,
-            "driver": self.driver,
-        }
-        # By way of a file: Tune keeps several copies of what it is given, of every trial.
-        path = settings.trials / job["trial_id"] / ENVELOPE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(envelope), encoding="utf-8")
-        return {"envelope": str(path)}
+        # A file's name: Tune keeps several copies of what it is given, of every trial.
+        return {"envelope": job["envelope"]}
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -136,14 +150,13 @@ class Feeder(DriverOnly, Searcher):
 
 
 class Recorder(DriverOnly, Callback):
-    """Results into the ledger as they arrive."""
+    """Results to the driver as they arrive."""
 
-    def __init__(self, feeder: Feeder, retries: int, tick: Callable[[], None]) -> None:
-        self.feeder, self.retries, self.tick = feeder, retries, tick
-        self.attempts: dict[str, int] = {}
+    def __init__(self, feeder: Feeder) -> None:
+        self.feeder, self.driver = feeder, feeder.driver
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        self.tick()
+        self.driver.ask("tick")
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
@@ -152,36 +165,29 @@ class Recorder(DriverOnly, Callback):
         # Tune keeps every trial's last result and configuration to its end: not that bulk.
         events = result.pop("events", None)
         if ours is not None and events is not None:
-            self.feeder.dispatch.record(ours, json.loads(events))
+            self.driver.tell("record", trial_id=ours, events=events)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        ours = self.feeder.trials.pop(trial.trial_id, None)
-        self.attempts.pop(ours or "", None)
+        self.feeder.trials.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        """The machine ended it. Retries are counted here: Tune counts a worker that died while it
+        """The machine ended it. The driver counts retries: Tune counts a worker that died while it
         was free twice, and gives up the trial that is given to it."""
         ours = self.feeder.trials.pop(trial.trial_id, None)
-        if ours is None:
-            return
-        last = (trial.get_pickled_error() or "its process ended") if trial else ""
-        reason = f"the machine: {str(last).strip().splitlines()[-1][:300]}"
-        self.attempts[ours] = self.attempts.get(ours, 0) + 1
-        if self.attempts[ours] <= self.retries:
-            self.feeder.dispatch.again(ours, reason)
-        else:
-            tries = f"given up after {self.attempts.pop(ours)} attempts"
-            self.feeder.dispatch.lose(ours, f"{reason} ({tries})")
+        if ours is not None:
+            last = (trial.get_pickled_error() or "its process ended") if trial else ""
+            reason = str(last).strip().splitlines()[-1][:300]
+            self.driver.tell("ended", trial_id=ours, reason=reason)
 
 
 class StopWhenAsked(DriverOnly, Stopper):
     """Ends the whole run after a signal; a budget ends it by handing out nothing more."""
 
-    def __init__(self, dispatch: Dispatch) -> None:
-        self.dispatch = dispatch
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
-        return self.dispatch.stopping
+        return self.driver.stop

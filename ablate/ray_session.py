@@ -1,7 +1,8 @@
 """Starting and ending Ray without its surprises.
 
 No usage statistics, no dashboard, no log stream, no token file in the home folder (a cluster of
-our own gets its token through the environment), and no stale cluster address.
+our own gets its token through the environment), no stale cluster address, and on one machine no
+port that another machine could reach.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import psutil
 
 from ablate.resources import Request, check_nodes, cores
 from trainables.errors import ConfigError
@@ -35,14 +38,17 @@ _QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
 }
+NEEDED = ("gcs_server", "raylet")
 
 
 @contextmanager
 def ray_session(address: str | None, asked: Request) -> Iterator[float]:
-    """Ray started or joined; yields how many trials fit at once.
+    """Ray started or joined; yields how many trials fit at once. For a process that has not yet
+    imported Ray, which reads some of its settings when it is loaded.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
+        Exception: Ray does not start on this machine.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -53,45 +59,67 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        # What Ray does on a Mac, lest a firewall ask: its only node is 127.0.0.1, and every
+        # process of it listens there alone.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     import ray
 
-    if ray.is_initialized():
-        yield check_nodes(asked, _alive())
-        return
     handler = signal.getsignal(signal.SIGTERM)
-    try:
-        if local:
-            ray.init(
-                address="local",
-                num_cpus=cores(),
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=100 * 2**20,
-            )
-        else:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(
-            "--address", f"{address or 'local'} ({str(error).splitlines()[0]})",
-            "a running Ray cluster" if not local else "a machine on which Ray can start",
-            "Start it with `ray start --head`, or drop --address" if not local
-            else "See ablate doctor",
-        ) from error  # fmt: skip
+    if local:
+        ray.init(
+            address="local",
+            num_cpus=cores(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=100 * 2**20,
+        )
+    else:
+        _join(address)
     if threading.current_thread() is threading.main_thread():
         # Ray took SIGTERM for itself, with an abort: the caller's handler stops the sweep cleanly.
         signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        yield check_nodes(asked, _alive())
+        yield check_nodes(asked, [node["Resources"] for node in _nodes()])
     finally:
         ray.shutdown()
 
 
-def _alive() -> list[dict[str, float]]:
-    """What each living node has."""
+def _join(address: str | None) -> None:
     import ray
 
-    nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node["Resources"] for node in nodes if node["Alive"]]
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            "--address", f"{address} ({str(error).splitlines()[0]})", "a running Ray cluster",
+            "Start it with `ray start --head`, or drop --address",
+        ) from error  # fmt: skip
+
+
+def _nodes() -> list[dict[str, Any]]:
+    import ray
+
+    found: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in found if node["Alive"]]
+
+
+def node_lives() -> bool:
+    """Whether Ray answers and says that the node of this process is alive; if its head is gone,
+    it may not answer at all."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == here for node in _nodes())
+
+
+def started_here() -> list[tuple[int, float, str]]:
+    """The processes of Ray that this one has started and without which it waits for ever:
+    (process id, start in seconds since the epoch, name)."""
+    return [
+        (child.pid, child.create_time(), child.name())
+        for child in psutil.Process().children()
+        if child.name() in NEEDED
+    ]

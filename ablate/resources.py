@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ablate.spec import Resources
 from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.spec import Resources
 
 
 @dataclass(frozen=True)

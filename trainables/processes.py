@@ -1,8 +1,12 @@
-"""Telling one process from another: on which host it is, and whether it still is that one."""
+"""Telling one process from another, and ending all that one of them has started."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import socket
+import time
 from pathlib import Path
 
 import psutil
@@ -35,3 +39,31 @@ def runs(pid: int, start: float) -> bool:
         return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def session(leader: int) -> list[int]:
+    """The processes of the session that `leader` leads or led, on this host, except those that
+    have ended and wait for their parent to ask how."""
+    found = []
+    for pid in psutil.pids():
+        try:
+            if os.getsid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+        except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+def end_session(leader: int, seconds: float = 10.0) -> None:
+    """Kill all processes of a session, wherever their parents are; returns when they are gone, or
+    after `seconds`. The calling process, if it is one of them, goes last."""
+    end = time.monotonic() + seconds
+    while left := [pid for pid in session(leader) if pid != os.getpid()]:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= end:
+            break
+        time.sleep(0.02)
+    if os.getsid(0) == leader:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -15,6 +15,7 @@ from typing import Any
 from ablate import api
 from ablate.commands import ending
 from ablate.engine import run_plan
+from ablate.schema import LedgerError
 
 SPEC: dict[str, Any] = {
     "name": "faults",
@@ -63,7 +64,11 @@ def main(out: str, more: dict[str, Any]) -> int:
     given |= more.pop("spec", {})
     given["studies"] = {**given["studies"], **more.pop("studies", {})}
     plan, settings = api.prepare(given, options(out, **more))
-    outcome = run_plan(plan, settings)
+    try:
+        outcome = run_plan(plan, settings)
+    except LedgerError as error:  # as `ablate.cli.main` has it
+        print(error, flush=True)
+        return 1
     print(ending(outcome, settings.out), flush=True)
     return outcome.code
 

@@ -59,7 +59,7 @@ class Sweep:
 
     def wait_for_starts(self, count: int, driver: subprocess.Popen[str]) -> None:
         """Until so many trials have started, or the driver has ended with everything done."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while len(self.started()) < count:
             if driver.poll() is not None:
                 assert driver.returncode == 0, driver.communicate()[0]

@@ -1,0 +1,82 @@
+"""Stands in for `ablate.ray_process`, without Ray: says what that one says, and fails as told.
+
+The environment variable LIVES has one word for each of its lives, in order:
+
+    work     run all trials here, one after the other
+    raylet   what it must have dies; itself it goes on and on, as Tune does
+    abort    it dies itself, as Ray has it when its head is gone
+    silent   it says nothing any more
+    full     it finds the disk full
+    broken   the machine ends every trial, for the reason in WHY
+    deaf     it does not stop when it is asked
+
+Each life appends its process id to the file PIDS, and leaves a process behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from trainables.attempt import Attempt
+
+
+def tell(do: str, **more: Any) -> None:
+    print(json.dumps({"do": do, **more}), flush=True)
+
+
+def ask(do: str) -> dict[str, Any]:
+    tell(do)
+    answer: dict[str, Any] = json.loads(sys.stdin.readline())
+    return answer
+
+
+def work() -> None:
+    while (job := ask("next"))["envelope"] is not None:
+        envelope = json.loads(Path(job["envelope"]).read_text())
+        attempt = Attempt(envelope["job"], envelope["runner"], clean=envelope["clean"])
+        events = attempt.events(60.0)
+        attempt.close()
+        tell("record", trial_id=job["trial_id"], events=json.dumps(events))
+    tell("done")
+
+
+def main() -> None:
+    asked = json.loads(sys.stdin.readline())
+    word = os.environ["LIVES"].split()[int(asked["name"]) - 1]
+    needed = subprocess.Popen(["sleep", "1000"])
+    with Path(os.environ["PIDS"]).open("a") as stream:
+        stream.write(f"{os.getpid()}\n")
+    start = psutil.Process(needed.pid).create_time()
+    tell("begun", parallel=1.0, watch=[[needed.pid, start, "raylet"]])
+    if word == "work":
+        work()
+        return
+    if word == "broken":
+        while (job := ask("next"))["envelope"] is not None:
+            tell("ended", trial_id=job["trial_id"], reason=os.environ["WHY"])
+        tell("done")
+        return
+    ask("next")
+    if word == "raylet":
+        needed.kill()
+    elif word == "abort":
+        os.abort()
+    elif word == "full":
+        tell("failed", error="OSError: [Errno 28] No space left on device", full=True)
+        return
+    while True:
+        if word != "silent":
+            ask("tick")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()

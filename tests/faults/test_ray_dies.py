@@ -1,0 +1,124 @@
+"""What may happen to Ray itself: its processes are killed, or those of a cluster are."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import subprocess
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.faults.test_cluster import cluster
+from tests.faults.test_driver import Sweep, assert_whole, descendants, runs, sweep, whole
+from trainables.processes import session
+
+__all__ = ["cluster", "sweep", "whole"]  # fixtures
+
+# What Ray, or C++, would say.
+FOREIGN = ("Traceback", "***", "[state-dump]", "core_worker", "C  [", "(raylet)", "StackTrace")
+
+
+def kill(driver: subprocess.Popen[str], name: str) -> int:
+    """Kill a process of the driver's Ray as soon as there is one; returns Ray's session."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and driver.poll() is None:
+        for child in descendants(driver.pid):
+            try:
+                if child.name() == name and child.status() != psutil.STATUS_ZOMBIE:
+                    leader = os.getsid(child.pid)
+                    child.kill()
+                    return leader
+            except (psutil.NoSuchProcess, ProcessLookupError):
+                continue
+        time.sleep(0.05)
+    raise AssertionError(f"no {name} to kill")
+
+
+def open_to_others(driver: subprocess.Popen[str]) -> list[str]:
+    """Ports of a driver and of all that it has started which another machine may reach."""
+    found = []
+    for process in [psutil.Process(driver.pid), *descendants(driver.pid)]:
+        for each in process.net_connections("inet"):
+            if each.status != psutil.CONN_LISTEN or not each.laddr:
+                continue
+            address = ipaddress.ip_address(each.laddr.ip)
+            mapped = getattr(address, "ipv4_mapped", None) or address
+            if not mapped.is_loopback:
+                found.append(f"{process.name()} {each.laddr.ip}:{each.laddr.port}")
+    return found
+
+
+def listening(driver: subprocess.Popen[str]) -> set[str]:
+    """The names of those that listen at all."""
+    return {
+        process.name()
+        for process in descendants(driver.pid)
+        if any(each.status == psutil.CONN_LISTEN for each in process.net_connections("inet"))
+    }
+
+
+def assert_said_in_our_words(text: str) -> None:
+    assert not [word for word in FOREIGN if word in text], text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ray_dies_and_is_started_again_and_dies_once_more(
+    sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    driver = sweep.start({"track": True}, SYN_SLEEP="0.4")
+    sweep.wait_for_starts(2, driver)
+    assert {"raylet", "gcs_server"} <= listening(driver)
+    assert open_to_others(driver) == []
+    gone = [kill(driver, "raylet")]
+    already = len(sweep.started())
+    sweep.wait_for_starts(already + 4, driver)
+    assert open_to_others(driver) == []
+    gone.append(kill(driver, "gcs_server"))
+    killed = time.monotonic()
+    text, _ = driver.communicate(timeout=120)
+    assert driver.returncode == 1 and time.monotonic() - killed < 60, text
+    assert "Ray is gone (its raylet ended) and is started again; trials go on from" in text
+    assert "Ray is gone (its gcs_server ended; its log is in" in text and "Go on with:\n" in text
+    assert_said_in_our_words(text)
+    assert [session(leader) for leader in gone] == [[], []] and gone[0] != gone[1]
+    states = {(row["status"], row["owner"]) for row in sweep.trials().values()}
+    assert states <= {("done", None), ("interrupted", None)} and len(states) == 2
+    assert "RUNNING" not in runs(sweep)
+    code, text = sweep.finish({"track": True})
+    assert code == 0, text
+    assert_whole(sweep, whole)
+    assert set(runs(sweep)) == {"FINISHED"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ray_dies_while_it_starts(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    driver = sweep.start()
+    gone = kill(driver, "gcs_server")
+    text, _ = driver.communicate(timeout=300)
+    assert driver.returncode == 0, text
+    assert_said_in_our_words(text)
+    assert session(gone) == []
+    assert_whole(sweep, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_cluster_that_is_gone_ends_the_run_in_one_line(
+    cluster: Any, sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    driver = sweep.start({"address": cluster.address}, RAY_gcs_rpc_server_reconnect_timeout_s="5")
+    sweep.wait_for_starts(1, driver)
+    cluster.head_node.kill_gcs_server()
+    text, _ = driver.communicate(timeout=200)
+    assert driver.returncode == 1, text
+    assert "Ray is gone (" in text and "started again" not in text and "Go on with:\n" in text
+    assert_said_in_our_words(text)
+    assert all(row["owner"] is None for row in sweep.trials().values())
+    code, text = sweep.finish()
+    assert code == 0, text
+    assert_whole(sweep, whole)
