@@ -198,6 +198,23 @@ def test_float32_near_zero_is_the_oracle_in_float64(
         torch.testing.assert_close(mine.double(), theirs, rtol=1e-6, atol=1e-7 * scale)
 
 
+@pytest.mark.parametrize("few", [True, False])
+def test_retrieval_takes_a_product_and_is_as_exact(
+    few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    q = torch.randn(60, 6, generator=streams.generator(0, "q"))
+    near = q[:20] * (1 + 1e-6 * torch.randn(20, 6, generator=streams.generator(0, "n")))
+    r = torch.cat([torch.randn(20, 6, generator=streams.generator(0, "r")), q[:20], near])
+    r = r if few else q[:1] + 1e-5 * r  # a collapsed network's
+    whole = Geometry("hyperbolic", False, 0.1, 2.3)
+    expected = geometry.score(q if few else r[:30], r, whole)
+    with monkeypatch.context() as patch, torch.inference_mode():
+        if few:
+            patch.setattr(geometry, "subtracted", lambda *_: pytest.fail("all were subtracted"))
+        found = geometry.score(q if few else r[:30], r, whole)
+    torch.testing.assert_close(found, expected, rtol=2**-23, atol=0)
+
+
 def test_equal_points_have_no_gradient() -> None:
     q = torch.randn(4, 6, generator=streams.generator(0, "q"))
     x, y = q.clone().requires_grad_(), q.clone().requires_grad_()
