@@ -63,7 +63,8 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
         assert set(made.ledger.evaluations(second["trial_id"])) == {"val", "test"}
     trial = made.ledger.trial(rows[0]["trial_id"])
     assert trial is not None
-    told = {k: v for k, v, _, _ in final_metrics(trial, made.ledger.evaluations(trial["trial_id"]))}
+    evaluations = made.ledger.evaluations(trial["trial_id"])
+    told = {key: value for key, value, _, _ in final_metrics(trial, evaluations, {})}
     assert told["final/ensemble/map_at_r"] == rows[0]["ensemble/map_at_r"]
 
     monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on

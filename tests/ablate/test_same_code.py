@@ -126,9 +126,9 @@ def test_what_is_older_than_sources_is_taken_and_shown(tmp_path: Path, edit: Edi
     edit("method.ddml", "a")
     assert ran(tmp_path) == []
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
-    text, refused = examine(specs.plan(specs.spec(studies=GRID)), settings)
-    assert refused is None
-    assert "source: unknown of 4 known trials" in text
+    told = examine(specs.plan(specs.spec(studies=GRID)), settings)
+    assert told.refused is None
+    assert "source: unknown of 4 known trials" in told.text
 
 
 def test_the_plan_says_what_a_run_would(tmp_path: Path, edit: Edit) -> None:
@@ -136,12 +136,12 @@ def test_the_plan_says_what_a_run_would(tmp_path: Path, edit: Edit) -> None:
     edit("optimizer", "a")
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
     plan = specs.plan(specs.spec(studies=GRID))
-    text, refused = examine(plan, settings)
-    assert "source: optimizer: source differs at REVISION 1; 4 trials" in text
-    assert refused is not None and "4 known trials" in str(refused)
-    text, refused = examine(plan, Settings(**{**vars(settings), "same_code": True}))
-    assert "taken as the same code: optimizer" in text and refused is None
-    assert examine(plan, settings)[1] is not None  # a plan writes nothing down
+    told = examine(plan, settings)
+    assert "source: optimizer: source differs at REVISION 1; 4 trials" in told.text
+    assert told.refused is not None and "4 known trials" in str(told.refused)
+    told = examine(plan, Settings(**{**vars(settings), "same_code": True}))
+    assert "taken as the same code: optimizer" in told.text and told.refused is None
+    assert examine(plan, settings).refused is not None  # a plan writes nothing down
 
 
 def test_another_evaluator_of_the_same_name(tmp_path: Path, edit: Edit) -> None:

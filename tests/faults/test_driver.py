@@ -330,14 +330,14 @@ def test_an_oserror_is_the_machines_fault(sweep: Sweep, whole: list[dict[str, An
 @pytest.mark.slow
 def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
     code, text = sweep.finish(SYN_FAIL="1e-3")
-    assert code == 0, text
+    assert code == 1, text
     failed = {t: row for t, row in sweep.trials().items() if row["status"] == "failed"}
     assert failed and "failed" in text
     for row in failed.values():
         assert row["reason"] == "TrialFailure: metric: the loss is not finite at step 3"
     starts = collections.Counter(t for t, _, _ in sweep.started())
     assert all(starts[t] == 1 for t in failed), "a deterministic failure was retried"
-    assert sweep.finish()[0] == 0
+    assert sweep.finish()[0] == 1
     assert collections.Counter(t for t, _, _ in sweep.started()) == starts
     assert sweep.finish({"retry_failed": True})[0] == 0
     assert not [row for row in sweep.trials().values() if row["status"] == "failed"]
