@@ -113,7 +113,7 @@ def separation(x: Tensor, y: Tensor) -> Tensor:
     if len(near) > FEW * squared.numel():
         return subtracted(x, y)
     apart = squared.sqrt()
-    for rows, columns in (part.unbind(1) for part in near.split(2**16)):
+    for rows, columns in (part.unbind(1) for part in torch.split(near, 2**16)):
         apart[rows, columns] = torch.linalg.vector_norm(x[rows] - y[columns], dim=-1)
     return apart
 
