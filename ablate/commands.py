@@ -184,7 +184,8 @@ def _show(facts: Ledger, name: str | None) -> None:
     known = facts.trial(trial_id) or {}
     # Who looks at one trial mostly asks why it has no result: that first, details after it.
     first = {key: known.get(key) for key in ("trial_id", "status", "reason")}
-    shown = first | known | {"evaluations": facts.evaluations(trial_id)}
+    source = facts.source(known.get("source")) or "unknown: older than sources are kept"
+    shown = first | known | {"source": source, "evaluations": facts.evaluations(trial_id)}
     say(json.dumps(shown, indent=1, default=str))
 
 

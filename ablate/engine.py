@@ -176,6 +176,8 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             if not dispatch.exhausted:
                 with room(settings.out):
                     interrupted, broken = _fit(plan, settings, dispatch, owner, tracker)
+            if settings.same_code:  # of cells that have become known since
+                same += dispatch.agree(same_code=True)
             outcome = _outcome(plan, dispatch, interrupted, broken)
             status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
         except KeyboardInterrupt:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FACTS = (
     "trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps",
-    "seconds", "export",
+    "seconds", "export", "source",
 )  # fmt: skip
 WRITERS = (".csv", ".jsonl", ".parquet")
 

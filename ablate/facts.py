@@ -128,7 +128,7 @@ class Facts:
         """Whether other code made a record, be it a result or the beginning of one."""
         trial_id, status, key = row["trial_id"], row["status"], row["source"]
         if status == "running" or (
-            status in ("partial", "interrupted") and not self.ledger.epochs(trial_id)
+            status in ("partial", "interrupted") and not self.ledger.has_epochs(trial_id)
         ):
             return
         evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))

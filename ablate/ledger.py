@@ -98,6 +98,9 @@ class Ledger:
             "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
         )
 
+    def has_epochs(self, trial_id: str) -> bool:
+        return bool(self.rows("SELECT 1 FROM epochs WHERE trial_id=? LIMIT 1", [trial_id]))
+
     def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
         """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
         found = self.rows(
@@ -106,6 +109,12 @@ class Ledger:
             [trial_id, evaluator, evaluator],
         )
         return {row["split"]: row["metrics"] for row in found}
+
+    def source(self, key: str | None) -> dict[str, str | None] | None:
+        """Component → hash of the source that a trial ran, by the key that stands with the trial;
+        None: it was recorded before sources were kept."""
+        found = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
+        return found[0]["components"] if found else None
 
     def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
         """The sources of what evaluated it, each once; None: recorded before they were kept."""

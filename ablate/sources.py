@@ -21,8 +21,6 @@ from trainables.errors import ConfigError
 from trainables.source import components
 from trainables.source.components import EVALUATOR
 
-Hashes = dict[str, str | None]
-
 
 @dataclass(frozen=True)
 class Differing:
@@ -69,6 +67,7 @@ class Sources:
         names = [*components.components_of(config), EVALUATOR]
         return {
             "hashes": {name: components.component_hash(name)[0] for name in names},
+            "revisions": {name: components.revision(name) for name in names},
             "same": {name: sorted(self._one_code(name)) for name in names},
         }
 
@@ -82,11 +81,9 @@ class Sources:
             evaluators: hashes of what evaluated it.
         """
         if key is not None and key not in self._seen:
-            rows = self.ledger.rows("SELECT * FROM sources WHERE source=?", [key])
-            recorded: Hashes = rows[0]["components"] if rows else {}
             self._seen[key] = tuple(
                 name
-                for name, value in recorded.items()
+                for name, value in (self.ledger.source(key) or {}).items()
                 if components.is_known(name) and not self._is_mine(name, value)
             )
         found = self._seen.get(key or "", ())
@@ -112,10 +109,8 @@ class Sources:
         """The sources of these trials are the code as it is: from now on, not this once."""
         pairs: set[tuple[str, str, str, str]] = set()
         for found in differing.values():
-            rows = self.ledger.rows("SELECT * FROM sources WHERE source=?", [found.key])
-            recorded: dict[str, set[str | None]] = {
-                name: {value} for row in rows for name, value in row["components"].items()
-            }
+            kept = self.ledger.source(found.key) or {}
+            recorded = {name: {value} for name, value in kept.items()}
             recorded[EVALUATOR] = set(found.evaluators)
             for name in found.components:
                 now = components.component_hash(name)[0]
@@ -158,7 +153,7 @@ def _by_count(entry: tuple[str, int]) -> tuple[int, str]:
 def _line(name: str, count: int) -> str:
     trials = f"{count} trial" + ("" if count == 1 else "s")
     at = components.revision(name)
-    word = f"EVALUATOR {at}" if name == EVALUATOR else f"REVISION {at}"
+    word = f"{components.revision_name(name)} {at}"
     hashed, reason = components.component_hash(name)
     if hashed is None:
         return f"{name}: its source cannot be read ({reason}), so that nothing tells; {trials}"

@@ -139,7 +139,7 @@ def _known(job: dict[str, Any], folder: Path | None, key: dict[str, Any]) -> dic
     """`_finished`, as far as the code that the job is for made it."""
     source = job.get("source")
     if source is not None:
-        same_as_driver(source["hashes"])
+        same_as_driver(source)
     if source is None or folder is None:
         return _finished(folder, key)
     read_by_us = take_over(folder, source, trains=job.get("mode", "train") == "train")

@@ -90,7 +90,7 @@ def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
     assert ran(tmp_path, same_code=True) == []
     assert ran(tmp_path) == []  # it need not be said again
     edit("core", "b")
-    with pytest.raises(ConfigError, match="core: source differs at REVISION 1; 4 trials"):
+    with pytest.raises(ConfigError, match="core: source differs at CORE_REVISION 1; 4 trials"):
         ran(tmp_path)
     edit("method.ddml", "c")
     with pytest.raises(ConfigError, match=r"core: .*method.ddml: .*--same-code"):
@@ -137,10 +137,10 @@ def test_the_plan_says_what_a_run_would(tmp_path: Path, edit: Edit) -> None:
     settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
     plan = specs.plan(specs.spec(studies=GRID))
     told = examine(plan, settings)
-    assert "source: optimizer: source differs at REVISION 1; 4 trials" in told.text
+    assert "source: optimizer: source differs at CORE_REVISION 1; 4 trials" in told.text
     assert told.refused is not None and "4 known trials" in str(told.refused)
-    told = examine(plan, Settings(**{**vars(settings), "same_code": True}))
-    assert "taken as the same code: optimizer" in told.text and told.refused is None
+    said = examine(plan, Settings(**{**vars(settings), "same_code": True}))
+    assert "taken as the same code: optimizer" in said.text and said.refused is None
     assert examine(plan, settings).refused is not None  # a plan writes nothing down
 
 
@@ -228,6 +228,10 @@ def test_a_worker_of_other_code_refuses_the_job(folder: Path, edit: Edit) -> Non
     source = source_of(folder)
     edit("method.plain", "a")
     with pytest.raises(OtherSource, match=r"found other source of method\.plain"):
+        next(run_job(job_of(folder, source)))
+    edit("method.plain", source["hashes"]["method.plain"])
+    source["revisions"]["method.plain"] = "2"  # raised in a file that the driver has not read
+    with pytest.raises(OtherSource, match=r"method\.plain"):
         next(run_job(job_of(folder, source)))
     assert issubclass(OtherSource, OSError)  # the machine's fault: no failure of the trial
 

@@ -80,25 +80,21 @@ def changed(listed: Listed, now: Measured) -> list[str]:
     ]
 
 
-def unproven(names: list[str], before: Measured, now: Measured) -> dict[str, list[str]]:
-    """Component → the proofs that differ, or that one side lacks."""
+def unproven(before: Measured, now: Measured) -> list[str]:
+    """The proofs that differ, or that one side lacks."""
     same_revision = {
         name
         for name, (revision, _) in now["components"].items()
         if before["components"].get(name, [None])[0] == revision
     }
-    found = {}
-    for name in names:
-        own = name in now["proofs"]
-        # A part of the core is in every trial but in those that another REVISION tells apart.
-        wanted = [name] if own else [
-            proof for proof in now["proofs"]
-            if proof in same_revision or proof not in now["components"]
-        ]  # fmt: skip
-        differs = [p for p in wanted if before["proofs"].get(p) != now["proofs"][p]]
-        if differs:
-            found[name] = differs
-    return found
+    # All of them: a method is part of every loss's trial, and much is shared. But not those that
+    # another REVISION tells apart.
+    return [
+        proof
+        for proof, numbers in now["proofs"].items()
+        if (proof in same_revision or proof not in now["components"])
+        and before["proofs"].get(proof) != numbers
+    ]
 
 
 def renewed(listed: Listed, now: Measured) -> Listed:
@@ -139,12 +135,12 @@ def renew(commit: str) -> str:
                 f"{commit} has other source of {', '.join(other)} than the newest listed; give "
                 "--before the commit in which the file was right"
             )
-        differs = unproven(names, before, now)
+        differs = unproven(before, now)
         if differs:
-            lines = [f"  {name}: {', '.join(proofs)}" for name, proofs in differs.items()]
             raise Refused(
-                "other numbers at the same REVISION; raise it, or mend the code. By component, "
-                "what differs:\n" + "\n".join(lines)
+                f"the source of {', '.join(names)} differs at the same REVISION, and so do the "
+                f"numbers of {', '.join(differs)}. Raise the REVISION of what gives other numbers, "
+                "or mend the code"
             )
     LISTED.write_text(_by_line(renewed(listed, now)))
     _write_numbers(now)

@@ -18,10 +18,12 @@ from trainables.data import DATASETS
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.source.components import (
+    APART,
     HERE,
     ROOTS,
     class_hash,
     component_hash,
+    definition,
     hashes_of,
     located,
 )
@@ -356,6 +358,7 @@ def test_every_component_has_a_hash_of_its_own() -> None:
     found = {name: component_hash(name) for name in names}
     assert all(value is not None for value, _ in found.values()), found
     assert len({value for value, _ in found.values()}) == len(found)
+    assert all(hashes_of(HERE).reach.statement(definition(place)) for place in APART)
     reached = hashes_of(HERE).reached(Definition(LOSSES["proxy_anchor"].__module__, "ProxyAnchor"))
     assert {"gathered", "log_sum", "NOTHING", "Loss", "start"} <= {each.name for each in reached}
 

@@ -25,6 +25,7 @@ from trainables.source.modules import Definition, NoSource, read
 from trainables.source.reach import WHOLE, Reach
 
 HERE = "trainables"
+OWN_REVISION = ("backbones", "folding", "features")  # other parts of the core share one
 PROVEN = Path(__file__).with_name("hashes.json")
 EVALUATOR = "evaluator"  # how a trained network is read; its name stands in place of a REVISION
 
@@ -52,6 +53,13 @@ ROOTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+# What the core calls that decides no number: it stands by name, and has no hash.
+APART = (
+    "trainables.identity:config_hash", "trainables.export:write_export",
+    "trainables.devices:describe", "trainables.memory:keep_freed_memory",
+)  # fmt: skip
+
+
 def definition(place: str) -> Definition:
     module, _, name = place.partition(":")
     return Definition(module, name)
@@ -61,7 +69,7 @@ CUTS = {
     definition(place): f"{component} {number}"
     for component, places in ROOTS.items()
     for number, place in enumerate(places)
-}
+} | {definition(place): f"apart {number}" for number, place in enumerate(APART)}
 
 
 @cache
@@ -102,7 +110,8 @@ def located(cls: type) -> Definition:
         for each in vars(cls).values()
         if inspect.isfunction(each)
     ]
-    if made and file not in made:
+    generated = "__dataclass_fields__" in vars(cls)
+    if made and file not in made and not generated:
         raise NoSource(f"{cls.__module__}.{cls.__qualname__} comes from {made[0]}, not from {file}")
     return Definition(cls.__module__, WHOLE if "<locals>" in inner else name)
 
@@ -167,6 +176,12 @@ def revision(component: str) -> str:
         "features": features.REVISION,
     }  # fmt: skip
     return str(own.get(component, identity.CORE_REVISION))
+
+
+def revision_name(component: str) -> str:
+    """What it is called in the source."""
+    own = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
+    return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else "CORE_REVISION"
 
 
 @cache

@@ -1,6 +1,10 @@
 """Which code made what lies in a trial's folder: `source.json`, a hash per component.
 
-A job says what the driver found, `{"hashes": {component: hash}, "same": {component: [hash, …]}}`.
+A job says what the driver found:
+
+    {"hashes": {component: hash}, "revisions": {component: REVISION},
+     "same": {component: [hash, …]}}
+
 A worker runs it only with the same code. What other code left in the folder is not gone on from,
 unless its hash is one of those that are the same.
 """
@@ -28,10 +32,13 @@ class OtherSource(OSError):
     """This worker has other code than the driver: the machine's fault, not the trial's."""
 
 
-def same_as_driver(expected: Mapping[str, str | None]) -> None:
-    """Raises OtherSource where a component's source here is not the driver's."""
+def same_as_driver(source: Mapping[str, Any]) -> None:
+    """Raises OtherSource where a component's source or REVISION here is not the driver's."""
     differs = [
-        name for name, value in expected.items() if components.component_hash(name)[0] != value
+        name
+        for name, value in source["hashes"].items()
+        if components.component_hash(name)[0] != value
+        or components.revision(name) != source["revisions"][name]
     ]
     if differs:
         raise OtherSource(
