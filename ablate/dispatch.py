@@ -249,7 +249,8 @@ class Dispatch:
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
-            self.ledger.release(trial_id, "failed", last["reason"])
+            status = "interrupted" if self._behind(trial_id, last) else "failed"
+            self.ledger.release(trial_id, status, last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
             reason = f"halted by its scheduler after epoch {last['epoch']}"
@@ -273,7 +274,7 @@ class Dispatch:
             errors = self._errors.setdefault(study, Counter())
             if last["event"] == "final":
                 errors.clear()
-            elif last["event"] == "failed" and last["reason"].startswith(ConfigError.__name__):
+            elif _misconfigured(last):
                 errors[last["reason"]] += 1
                 if errors[last["reason"]] == EQUAL_ERRORS:
                     self._halt(study, last["reason"])
@@ -288,6 +289,11 @@ class Dispatch:
             if not any(map(self._open, self._cells[trial_id])):
                 self._queue.pop(trial_id, None)
                 self._waiting.pop(trial_id, None)
+
+    def _behind(self, trial_id: str, last: Mapping[str, Any]) -> bool:
+        """Whether a trial was under way when its studies stopped, and ends as they did: it is one
+        of those that the next run goes on with."""
+        return _misconfigured(last) and {c.study for c in self._cells[trial_id]} <= self._halted
 
     def _open(self, cell: Cell) -> bool:
         """Whether a cell's trial is to be handed out for it."""
@@ -402,6 +408,12 @@ class Dispatch:
             self.ledger.release(cell.trial_id, "failed", cell.error)
             self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)
+
+
+def _misconfigured(last: Mapping[str, Any]) -> bool:
+    """Whether a job's last event tells of an error of configuration."""
+    failed = last["event"] == "failed"
+    return failed and str(last["reason"]).startswith(ConfigError.__name__)
 
 
 def trained_before(progression: Progression, trial_id: str) -> bool:

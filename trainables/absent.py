@@ -42,9 +42,16 @@ def fetch(config: BackboneConfig) -> None:
         ConfigError: it cannot be had.
     """
     if config.weights == "timm":
+        from huggingface_hub.utils import logging
+
         from trainables.backbones import downloaded
 
-        downloaded(config.name)
+        level = logging.get_verbosity()
+        logging.set_verbosity_error()  # each of its many tries would be told
+        try:
+            downloaded(config.name)
+        finally:
+            logging.set_verbosity(level)
     elif config.weights == "packaged":
         packaged_file()
     elif config.weights != "none":

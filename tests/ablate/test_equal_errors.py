@@ -48,7 +48,7 @@ def run(made: Dispatch, event: Callable[[dict[str, Any]], dict[str, Any]]) -> in
 
 
 def outcome(made: Dispatch) -> Outcome:
-    return _outcome(made.progression.plan, made, None)
+    return _outcome(made.progression.plan, made, None, "")
 
 
 def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> None:
@@ -69,6 +69,20 @@ def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> N
     )
     assert run(last, lambda job: FINAL) == 3
     assert outcome(last).code == 0
+
+
+def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
+    sweep = made(tmp_path, rates=GRID)
+    jobs = [sweep.next_job() for _ in range(5)]
+    for job in jobs:
+        assert job is not None
+        sweep.record(job["trial_id"], [NOT_HERE])
+    assert sweep.exhausted
+    assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
+    assert jobs[4] is not None
+    left = sweep.ledger.trial(jobs[4]["trial_id"])
+    assert left is not None and left["status"] == "interrupted" and "a file" in left["reason"]
+    assert run(made(tmp_path, rates=GRID), lambda job: FINAL) == 3
 
 
 @pytest.mark.parametrize(
