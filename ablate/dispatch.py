@@ -249,8 +249,8 @@ class Dispatch:
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
-            status = "interrupted" if self._behind(trial_id, last) else "failed"
-            self.ledger.release(trial_id, status, last["reason"])
+            left = self._behind(trial_id, last)
+            self.ledger.release(trial_id, "interrupted" if left else "failed", last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
             reason = f"halted by its scheduler after epoch {last['epoch']}"

@@ -6,6 +6,7 @@ Hugging Face hub or of torch.hub.
 
 from __future__ import annotations
 
+import logging
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,16 +43,16 @@ def fetch(config: BackboneConfig) -> None:
         ConfigError: it cannot be had.
     """
     if config.weights == "timm":
-        from huggingface_hub.utils import logging
+        from huggingface_hub.utils import logging as hub
 
         from trainables.backbones import downloaded
 
-        level = logging.get_verbosity()
-        logging.set_verbosity_error()  # each of its many tries would be told
+        level = hub.get_verbosity()
+        hub.set_verbosity(logging.ERROR)  # each of its many tries would be told
         try:
             downloaded(config.name)
         finally:
-            logging.set_verbosity(level)
+            hub.set_verbosity(level)
     elif config.weights == "packaged":
         packaged_file()
     elif config.weights != "none":
