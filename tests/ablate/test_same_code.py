@@ -43,9 +43,9 @@ def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
     return changed.__setitem__
 
 
-def made(folder: Path, **more: Any) -> Dispatch:
-    """A sweep of two cells at two seeds, with sources."""
-    found = dispatch(specs.plan(specs.spec(studies=GRID)), folder, **more)
+def made(folder: Path, spec: dict[str, Any] | None = None, **more: Any) -> Dispatch:
+    """A sweep, by default of two cells at two seeds, with sources."""
+    found = dispatch(specs.plan(spec or specs.spec(studies=GRID)), folder, **more)
     old = found.progression.facts
     facts = Facts(
         found.ledger, None, retry_failed=old.retry_failed, force=old.force,
@@ -97,6 +97,19 @@ def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
         ran(tmp_path)
     assert len(ran(tmp_path, force=True)) == 4
     assert ran(tmp_path) == []
+
+
+def test_what_another_sweep_trained_is_asked_as_well(tmp_path: Path, edit: Edit) -> None:
+    """The best of a grid, promoted with more epochs, in a sweep of another name."""
+    ran(tmp_path)
+    best = {"design": "promote", "of": "grid", "best": 1, "trial": {"training": {"epochs": 5}}}
+    other = specs.spec(name="other", studies={**GRID, "best": best})
+    assert len(drain(made(tmp_path, other))) == 2  # shares the grid's four
+    edit("method.ddml", "a")
+    with pytest.raises(ConfigError, match=r"method\.ddml: .*; 6 trials"):
+        made(tmp_path, other).agree(same_code=False)
+    made(tmp_path, other).agree(same_code=True)
+    assert ran(tmp_path) == []  # what was said holds for the ledger
 
 
 def test_a_raised_revision_is_another_trial(
