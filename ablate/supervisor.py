@@ -51,12 +51,11 @@ class RayLostError(RuntimeError):
 class RayProcess:
     """One process that has Ray, and all that it has started.
 
-    Args:
-        asked: its first line of input, see `ablate/ray_process.py`.
-        log: file that gets what is printed there.
+    Its first answer is what is asked for, see `ablate/ray_process.py`. log: file that gets what is
+    printed there. begun: whether it has Ray by now.
     """
 
-    def __init__(self, asked: Mapping[str, Any], log: Path) -> None:
+    def __init__(self, log: Path) -> None:
         paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -67,9 +66,9 @@ class RayProcess:
             )  # fmt: skip
         self.pid = self._process.pid
         self.start = psutil.Process(self.pid).create_time()
+        self.begun = False
         self._watched: list[tuple[int, float, str]] = []
         self._silent_after = time.monotonic() + START_SECONDS
-        self.answer(asked)
 
     def answer(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -113,6 +112,7 @@ class RayProcess:
 
     def _hear(self, message: Message) -> None:
         if message["do"] == "begun":
+            self.begun = True
             self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
         if message["do"] in ("begun", "alive"):
             self._silent_after = time.monotonic() + SILENT_SECONDS
@@ -187,26 +187,26 @@ class Supervisor:
     def _live(self, address: str | None) -> None:
         """One life of Ray, or of what joins a cluster."""
         self.lives += 1
-        process = RayProcess(
-            {
-                "address": address,
-                "cpus": self.request.cpus,
-                "gpus": self.request.gpus,
-                "storage": str(self.storage),
-                "name": str(self.lives),
-                "keep": RETRIES,
-                "script": script(),
-            },
-            self.log,
-        )
+        process = RayProcess(self.log)
         patience, stop_by = 0.0, float("inf")
         try:
+            process.answer(
+                {
+                    "address": address,
+                    "cpus": self.request.cpus,
+                    "gpus": self.request.gpus,
+                    "storage": str(self.storage),
+                    "name": str(self.lives),
+                    "keep": RETRIES,
+                    "script": script(),
+                }
+            )
             for message in process.messages():
                 if self.board is not None:
                     self.board.tick()
                 if self.dispatch.stopping:
                     stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
-                    if time.monotonic() > stop_by:
+                    if not process.begun or time.monotonic() > stop_by:
                         return
                 if message is None:
                     continue

@@ -132,10 +132,11 @@ def test_retries_of_a_trial_that_the_machine_ends(
     assert said.getvalue().startswith(tries)
 
 
+@pytest.mark.parametrize("word", ["deaf", "late"])
 def test_who_does_not_stop_is_ended(
-    tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.setattr(supervisor, "STOP_SECONDS", 0.2)
-    sweep, _ = made("deaf work")
+    sweep, _ = made(f"{word} work")
     threading.Timer(1.0, sweep.dispatch.stop).start()
     assert sweep.run() == "" and lives(tmp_path) == 1

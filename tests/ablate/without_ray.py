@@ -9,6 +9,7 @@ The environment variable LIVES has one word for each of its lives, in order:
     full     it finds the disk full
     broken   the machine ends every trial, for the reason in WHY
     deaf     it does not stop when it is asked
+    late     Ray does not start
 
 Each life appends its process id to the file PIDS, and leaves a process behind.
 """
@@ -54,6 +55,8 @@ def main() -> None:
     needed = subprocess.Popen(["sleep", "1000"])
     with Path(os.environ["PIDS"]).open("a") as stream:
         stream.write(f"{os.getpid()}\n")
+    if word == "late":
+        time.sleep(1000)
     start = psutil.Process(needed.pid).create_time()
     tell("begun", parallel=1.0, watch=[[needed.pid, start, "raylet"]])
     if word == "work":
