@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import ray.tune
+from ray.exceptions import RayActorError
 from ray.tune import Callback, Stopper
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
@@ -175,9 +176,7 @@ class Recorder(DriverOnly, Callback):
         was free twice, and gives up the trial that is given to it."""
         ours = self.feeder.trials.pop(trial.trial_id, None)
         if ours is not None:
-            last = (trial.get_pickled_error() or "its process ended") if trial else ""
-            reason = str(last).strip().splitlines()[-1][:300]
-            self.driver.tell("ended", trial_id=ours, reason=reason)
+            self.driver.tell("ended", trial_id=ours, reason=cause(trial.get_pickled_error()))
 
 
 class StopWhenAsked(DriverOnly, Stopper):
@@ -191,3 +190,13 @@ class StopWhenAsked(DriverOnly, Stopper):
 
     def stop_all(self) -> bool:
         return self.driver.stop
+
+
+def cause(error: BaseException | None) -> str:
+    """Why the machine ended a trial, the cause first, in one line."""
+    # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
+    # process that is gone end with what it knows.
+    last = (str(error).strip().splitlines() or [""])[-1].strip()[:300]
+    if isinstance(error, RayActorError):
+        return f"its process is gone: {last}"
+    return last if error is not None and last else "its process ended"
