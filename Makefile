@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = true
 
-.PHONY: help install demo test test-slow test-plain lint bench hashes ui clean
+.PHONY: help install demo test test-slow test-plain lint bench soak hashes ui clean
 help:
 	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
 	@echo "make test       the quick test suite (after lint)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test-plain the numeric tests on the plainest x86 kernels"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
+	@echo "make soak       a sweep killed twenty times, compared with one left in peace (half an hour)"
 	@echo "make hashes     after an edit of trainables/ that left all numbers the same: prove it"
 	@echo "make ui         MLflow's pages on the demo's runs, on the loopback address"
 
@@ -49,6 +50,9 @@ lint: install
 
 bench: install
 	$(BIN)/python -m tests.benchmarks
+
+soak: install
+	$(BIN)/python -m tests.faults.soak
 
 hashes: install
 	$(BIN)/python -m tests.trainables.renew_hashes

@@ -188,13 +188,33 @@ def test_running_trials_are_written_seldom(sweep: Any, monkeypatch: pytest.Monke
     assert_complete(sweep, [trial])
 
 
+def points(sweep: Any, run: Any) -> dict[str, list[tuple[float, int, int]]]:
+    """Key → every point of it."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(sweep.uri)
+    return {
+        key: [
+            (p.value, p.timestamp, p.step) for p in client.get_metric_history(run.info.run_id, key)
+        ]
+        for key in run.data.metrics
+    }
+
+
 def test_later_evaluations_and_cells_reach_the_run(sweep: Any) -> None:
+    """One that is broken off moves nothing; one by a newer evaluator is what MLflow shows."""
     trial = sweep.plan(seeds=1)[0]
     sweep.finish([trial])
     sweep.track()
+    before = points(sweep, children(sweep)[trial])
+    dead = Owner(Owner.me().host, 2**22 + 12345, 1.0)
     with Ledger(sweep.ledger_path) as ledger:
+        assert ledger.claim_evaluation(trial, dead) == "mine"
+        assert ledger.release_dead() == [trial]
         more = {"evaluations": {"extra": {"recall_at_8": 0.5}}, "evaluator": "retrieval-1"}
         ledger.record_final(trial, more, trained=False)
+        newer = {"evaluations": {"test": {"recall_at_1": 0.01}}, "evaluator": "retrieval-2"}
+        ledger.record_final(trial, newer, trained=False)
         ledger.put_cells(
             sweep.sweep_id,
             [{"study": "more", "cell": "x", "seed": 0, "trial_id": trial, "coords": {}, "idx": 0}],
@@ -202,8 +222,13 @@ def test_later_evaluations_and_cells_reach_the_run(sweep: Any) -> None:
     sweep.track()
     run = children(sweep)[trial]
     assert run.data.metrics["final/extra/recall_at_8"] == 0.5
+    assert run.data.metrics["final/test/recall_at_1"] == 0.01
     assert "more" in {cell["study"] for cell in json.loads(run.data.tags["ablate.cells"])}
     assert_complete(sweep, [trial])
+    after = points(sweep, run)
+    assert after.pop("final/test/recall_at_1")[:1] == before.pop("final/test/recall_at_1")
+    assert len(after.pop("final/extra/recall_at_8")) == 1
+    assert after == before, "a point was logged once more, or moved"
 
 
 def test_a_run_made_but_not_recorded_is_found_again(

@@ -1,0 +1,286 @@
+"""A real sweep by the command line, its driver killed again and again, beside one left in peace."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ablate.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SPEC: dict[str, Any] = {
+    "name": "killed",
+    "seeds": 2,
+    "trial": {
+        "data": {"name": "typefaces", "image_size": 32},
+        "backbone": {"mode": "frozen"},
+        "embedding": {"dim": 64, "init": "pca"},
+        "loss": {"name": "normsoftmax"},
+        "method": {"name": "ddml"},
+        "optimizer": {"lr": 1e-3},
+        "training": {"epochs": 25},
+    },
+    "studies": {
+        "tune": {
+            "design": "search",
+            "trials": 6,
+            "round": 3,
+            "startup": 3,
+            "seeds": 1,
+            "space": {"method.alpha": {"low": 1e-3, "high": 1, "log": True}},
+        },
+        "parts": {
+            "design": "components",
+            "around": {"best_of": "tune"},
+            "components": {"agnostic": {"method.alpha": 0}, "split": {"method.gamma": 0}},
+            "evaluate": ["val", "test"],
+        },
+        "whole": {
+            "design": "compare",
+            "seeds": 1,
+            "trial": {
+                "data.image_size": 32,
+                "backbone.mode": "finetune",
+                "training": {"epochs": 4},
+            },
+            "variants": {"ddml": {"around": {"best_of": "tune"}}},
+        },
+    },
+    "report": {
+        "tables": [
+            {"kind": "components", "study": "parts", "metrics": ["test/recall_at_1"]},
+            {"kind": "compare", "study": "whole"},
+            {"kind": "search", "study": "tune"},
+        ]
+    },
+}
+# Later, more is asked of the same trials: those that are finished are evaluated once more.
+MORE = copy.deepcopy(SPEC)
+for _study in ("tune", "parts"):
+    MORE["studies"][_study] |= {"evaluate": ["val", "test"], "metrics": ["uniformity"]}
+
+Point = tuple[str, str, float, int, int]  # trial, key, value, time in ms, step
+
+
+@dataclass
+class Run:
+    """An output folder and what becomes of its drivers."""
+
+    folder: Path
+    kills: int = 0  # of drivers
+    writers: int = 0  # of the processes that write MLflow, killed as well
+    ended: int = 0  # drivers that were done before they could be killed
+    trackers: list[psutil.Process] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "out" / "ledger.sqlite"
+
+    def start(self, spec: dict[str, Any]) -> subprocess.Popen[str]:
+        path = self.folder / "spec.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(spec))
+        command = [sys.executable, "-m", "ablate.run", str(path), "--out", str(self.folder / "out")]
+        return subprocess.Popen(
+            [*command, "--checkpoint-seconds", "0", "--device", "cpu"],
+            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+
+    def finish(self, spec: dict[str, Any]) -> str:
+        process = self.start(spec)
+        text, _ = process.communicate(timeout=1500)
+        assert process.returncode == 0, text
+        return text
+
+    def kill(self, spec: dict[str, Any], draw: random.Random) -> bool:
+        """A driver, killed at a random instant of its life: at its start, or somewhat after it has
+        recorded something. Sometimes its writer is killed too. Whether it was still alive."""
+        driver = self.start(spec)
+        before, end = self.progress(), time.monotonic() + 240
+        if draw.random() < 0.3:
+            time.sleep(draw.uniform(0, 12))
+        else:
+            while self.progress() <= before and driver.poll() is None:
+                assert time.monotonic() < end, "no trial made progress"
+                time.sleep(0.05)
+            time.sleep(draw.uniform(0, 3))
+        writers = self.writing(driver)
+        driver.send_signal(signal.SIGKILL)
+        text, _ = driver.communicate(timeout=60)
+        if driver.returncode != -signal.SIGKILL:
+            assert driver.returncode == 0, text
+            self.ended += 1
+            return False
+        self.kills += 1
+        if writers and draw.random() < 1 / 3:
+            time.sleep(draw.uniform(0, 1))
+            self.writers += sum(map(killed, writers))
+        return True
+
+    def writing(self, driver: subprocess.Popen[str]) -> list[psutil.Process]:
+        """The process that writes MLflow for a driver."""
+        try:
+            children = psutil.Process(driver.pid).children()
+            found = [child for child in children if "tracker_process" in " ".join(child.cmdline())]
+        except psutil.Error:
+            return []
+        self.trackers += found
+        return found
+
+    def settled(self) -> None:
+        """Until every writer has written what was left and gone."""
+        _, alive = psutil.wait_procs(self.trackers, timeout=120)
+        assert not alive, alive
+
+    def progress(self) -> int:
+        """Grows with everything that is recorded."""
+        if not self.ledger.exists():
+            return 0
+        with Ledger(self.ledger) as ledger:
+            (epochs,) = ledger.rows("SELECT count(*) AS n FROM epochs")
+            (told,) = ledger.rows("SELECT sum(length(metrics_json)) AS n FROM evaluations")
+        return int(epochs["n"]) + int(told["n"] or 0)
+
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """Every table but for the run ids, which each store draws anew."""
+        found = {}
+        for path in self.folder.glob("out/reports/*/table_*.csv"):
+            with path.open(newline="") as file:
+                rows = list(csv.DictReader(file))
+            assert all(row.pop("run_ids") for row in rows)
+            found[path.name] = rows
+        return found
+
+    def facts(self) -> dict[str, Any]:
+        """Per trial: status, epochs recorded, evaluations; no times."""
+        with Ledger(self.ledger) as ledger:
+            return {
+                row["trial_id"]: (
+                    row["status"],
+                    row["steps"],
+                    [epoch["epoch"] for epoch in ledger.epochs(row["trial_id"])],
+                    ledger.evaluations(row["trial_id"]),
+                )
+                for row in ledger.rows("SELECT trial_id, status, steps FROM trials")
+            }
+
+    def trained(self) -> dict[str, list[int]]:
+        """Epochs that each attempt of each trial trained itself, from the trials' logs."""
+        found: dict[str, list[int]] = {}
+        for log in self.folder.glob("out/trials/*/trial.log"):
+            found[log.parent.name] = [
+                int(line.split(" epoch ")[1].split("/")[0])
+                for line in log.read_text().splitlines()
+                if " epoch " in line and " · step " in line
+            ]
+        return found
+
+    def mlflow_runs(self) -> dict[str, tuple[str, dict[str, str]]]:
+        """Trial, or "" for the sweep → status and parameters of its only run."""
+        _, runs = self._mlflow()
+        found = {
+            run.data.tags.get("ablate.trial_id", ""): (run.info.status, dict(run.data.params))
+            for run in runs
+        }
+        assert len(found) == len(runs), "a run is there twice"
+        return found
+
+    def points(self) -> Counter[Point]:
+        """Every point of every metric that MLflow has, as often as it has it."""
+        client, runs = self._mlflow()
+        found: Counter[Point] = Counter()
+        for run in runs:
+            trial = run.data.tags.get("ablate.trial_id", "")
+            for key in run.data.metrics:
+                for p in client.get_metric_history(run.info.run_id, key):
+                    found[trial, key, p.value, p.timestamp, p.step] += 1
+        return found
+
+    def _mlflow(self) -> tuple[Any, list[Any]]:
+        from mlflow import MlflowClient
+
+        client = MlflowClient(f"sqlite:///{self.folder / 'out' / 'mlflow.db'}")
+        experiment = client.get_experiment_by_name(SPEC["name"])
+        assert experiment is not None
+        return client, list(client.search_runs([experiment.experiment_id], max_results=1000))
+
+    def told(self) -> Counter[Point]:
+        """The points that MLflow should have: a function of the ledger, each once."""
+        found: Counter[Point] = Counter()
+        with Ledger(self.ledger) as ledger:
+            for trial in ledger.rows("SELECT * FROM trials"):
+                name, step = trial["trial_id"], trial["best_epoch"]
+                created, ended = round(1000 * trial["created"]), round(1000 * trial["ended"])
+                for row in ledger.epochs(name):
+                    at = created + round(1000 * row["seconds"])
+                    found.update(
+                        (name, key, value, at, row["epoch"])
+                        for key, value in row["metrics"].items()
+                        if value is not None
+                    )
+                recorded = ledger.recorded(name)
+                for split, metrics in ledger.evaluations(name).items():
+                    at = round(1000 * recorded[split])
+                    found.update(
+                        (name, f"final/{split}/{key}", value, at, step)
+                        for key, value in metrics.items()
+                        if value is not None
+                    )
+                found.update(
+                    (name, f"final/{key}", float(trial[key]), ended, step)
+                    for key in ("best_epoch", "epochs", "steps", "seconds")
+                )
+        return found
+
+
+def killed(process: psutil.Process) -> bool:
+    """Whether it was there to be killed."""
+    try:
+        process.kill()
+    except psutil.NoSuchProcess:
+        return False
+    return True
+
+
+def timeless(points: Counter[Point]) -> Counter[tuple[str, str, float, int]]:
+    """Points without what the clock gives: two runs that do the same agree in these."""
+    return Counter(
+        {
+            (trial, key, value, step): count
+            for (trial, key, value, _, step), count in points.items()
+            if not key.startswith("time/") and key != "final/seconds"
+        }
+    )
+
+
+def assert_same(run: Run, whole: Run) -> int:
+    """All that a person can see of a killed sweep is what it is in peace; how many points."""
+    run.settled()
+    assert run.tables() == whole.tables() and len(whole.tables()) == 3
+    assert run.facts() == whole.facts()
+    assert all(status == "done" for status, *_ in run.facts().values())
+    runs = run.mlflow_runs()
+    assert set(runs) == {"", *run.facts()}, "a run lost"
+    assert {status for status, _ in runs.values()} == {"FINISHED"}
+    assert runs == whole.mlflow_runs()
+    points = run.points()
+    assert max(points.values()) == 1
+    assert points == run.told(), "MLflow has not what the ledger says, values and times, once"
+    assert len({(trial, key, step) for trial, key, _, _, step in points}) == len(points)
+    assert timeless(points) == timeless(whole.points())
+    return len(points)
