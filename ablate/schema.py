@@ -152,11 +152,8 @@ def _look(path: Path) -> None:
             str(path), str(error), "a ledger",
             "Move it away and start again, restore it from a copy, or give another --out",
         ) from None  # fmt: skip
-    except OSError as error:
-        raise ConfigError(
-            str(path), f"a ledger that cannot be read ({error.strerror})", "a readable file",
-            "Give another --out",
-        ) from error  # fmt: skip
+    except sqlite3.DatabaseError:
+        return  # written just now, or damaged: opening it properly tells which
     if known is None or not known.tables:
         return
     if known.application_id != APPLICATION_ID or known.user_version > VERSION:

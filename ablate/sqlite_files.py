@@ -1,8 +1,10 @@
-"""What a SQLite file is, found out before anything opens, locks or writes it.
+"""What a SQLite file is, found out before anything locks or writes it.
 
-The head of the first page (https://www.sqlite.org/fileformat.html) tells a database from any
-other file, and whose it is; it is read as plain bytes, since even a look through SQLite locks the
-file and may leave others beside it.
+It is looked at as a file that nobody writes (`immutable`): SQLite then takes no lock and leaves no
+file beside it. It must be SQLite that looks. A process that has a database open loses all its locks
+on the file as soon as it closes the file by other means
+(https://www.sqlite.org/howtocorrupt.html, 2.2): another process then takes itself for the last one
+and deletes the write-ahead log under it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-_MAGIC = b"SQLite format 3\0"
-_HEAD = 105  # bytes: the database's header, then that of its first page
-_LEAF = 13  # a page that holds a table's rows itself
-
 
 class NoDatabase(ValueError):
     """The file is no SQLite database; the text says what it is."""
@@ -24,52 +22,43 @@ class NoDatabase(ValueError):
 
 @dataclass(frozen=True)
 class Head:
-    """application_id, user_version: the pragmas of these names. tables: whether it has any."""
+    """application_id, user_version: the pragmas of these names. tables: their names.
+
+    What stands in a journal alone is not seen.
+    """
 
     application_id: int
     user_version: int
-    tables: bool
+    tables: frozenset[str]
 
 
-def head(path: Path) -> Head | None:
-    """The head of a database; None where the file is missing or empty, as a fresh one is.
+def head(path: Path, *, locked: bool = False) -> Head | None:
+    """What a database says of itself; None where the file is missing.
+
+    Args:
+        locked: read it properly, with a lock, as is needed where somebody writes it.
 
     Raises:
-        NoDatabase: anything else.
-        OSError: it cannot be read.
+        NoDatabase: it is something else.
+        sqlite3.DatabaseError: it is damaged, cannot be read, or is being written.
     """
     if not path.exists():
         return None
     if not path.is_file():
         raise NoDatabase("a folder" if path.is_dir() else "no plain file")
-    with path.open("rb") as stream:
-        found = stream.read(_HEAD)
-    if not found:
-        return None
-    if len(found) < _HEAD or not found.startswith(_MAGIC):
-        raise NoDatabase("a file that is no SQLite database")
-
-    def number(start: int, stop: int) -> int:
-        return int.from_bytes(found[start:stop], "big")
-
-    tables = number(100, 101) != _LEAF or number(103, 105) > 0
-    return Head(number(68, 72), number(60, 64), tables)
-
-
-def tables(path: Path, *, locked: bool = False) -> set[str]:
-    """The names of a database's tables as its file has them; a journal's are not seen.
-
-    It is opened as a file that nobody writes, without a lock. If somebody does, that may fail;
-    `locked` reads it properly.
-
-    Raises:
-        sqlite3.DatabaseError: it is damaged, or was written meanwhile.
-    """
-    mode = "mode=ro" if locked else "immutable=1"
-    uri = f"file:{quote(str(path.absolute()))}?{mode}"
-    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
-        found = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        return {str(name) for (name,) in found}
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro{'' if locked else '&immutable=1'}"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+            return Head(
+                connection.execute("PRAGMA application_id").fetchone()[0],
+                connection.execute("PRAGMA user_version").fetchone()[0],
+                frozenset(str(name) for (name,) in names),
+            )
+    except sqlite3.DatabaseError as error:
+        if "not a database" in str(error):
+            raise NoDatabase("a file that is no SQLite database") from error
+        raise
 
 
 def damage(path: Path) -> str | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from ablate.mlflow_store import sqlite_file
-from ablate.sqlite_files import NoDatabase, damage, head, tables
+from ablate.sqlite_files import NoDatabase, damage, head
 from reports.uri import has_secret, redacted, scrubbed
 from trainables.errors import ConfigError
 
@@ -134,8 +134,7 @@ class Store:
         if path.exists() and not path.is_file():
             raise ConfigError(where, f"{this}no plain file", expected, "Give another")
         try:
-            known = head(path)
-            found = tables_of(path) if known is not None and known.tables else set()
+            found = tables(path)
         except sqlite3.OperationalError as error:
             raise ConfigError(
                 where, f"{this}a database that cannot be read now ({error})", expected,
@@ -146,11 +145,6 @@ class Store:
                 where, f"{this}a damaged database ({error})", expected,
                 f"Move it away, as {self.command('ledger replay --rebuild')} does, which writes "
                 "it anew from the ledger",
-            ) from error  # fmt: skip
-        except OSError as error:
-            raise ConfigError(
-                where, f"{this}a file that cannot be read ({error.strerror})", expected,
-                "Give another",
             ) from error  # fmt: skip
         if found and not found & OWN:
             some = ", ".join(sorted(found)[:3])
@@ -174,12 +168,13 @@ class Store:
             ) from None  # fmt: skip
 
 
-def tables_of(path: Path) -> set[str]:
-    """`tables`, without a lock if that is enough."""
+def tables(path: Path) -> frozenset[str]:
+    """The tables of a database that may be written meanwhile; without a lock if that is enough."""
     try:
-        return tables(path)
+        found = head(path)
     except sqlite3.DatabaseError:  # somebody may be making it
-        return tables(path, locked=True)
+        found = head(path, locked=True)
+    return frozenset() if found is None else found.tables
 
 
 def _check_folder(uri: str) -> None:

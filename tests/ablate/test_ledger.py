@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import pytest
 from ablate.doctor import damage
 from ablate.ledger import Ledger, LedgerError
 from ablate.owner import Owner
+from ablate.sqlite_files import damage as damaged
+from ablate.sqlite_files import head
 from tests.unprivileged import open_folder, unprivileged
 from trainables.errors import ConfigError
 from trainables.processes import host_name
@@ -250,6 +253,27 @@ def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
         Ledger(path)
     with pytest.raises(ConfigError, match="a folder"):
         Ledger(tmp_path)
+
+
+@pytest.mark.parametrize("look", [head, damaged, lambda path: Ledger(path).close()])
+def test_looking_at_an_open_ledger_keeps_its_locks(
+    tmp_path: Path, look: Callable[[Path], object]
+) -> None:
+    """Without them another process would delete the journal that this one goes on writing."""
+    path = tmp_path / "ledger.sqlite"
+    code = (
+        "import sys; from ablate.ledger import Ledger; "
+        "print(Ledger(sys.argv[1]).trial('t') is None)"
+    )
+    with Ledger(path) as ledger:
+        look(path)
+        for known in ("True", "False"):
+            done = subprocess.run(
+                [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True,
+                check=True,
+            )  # fmt: skip
+            assert done.stdout.strip() == known
+            ledger.claim("t", "h", 0, {}, Owner.me())
 
 
 def test_a_damaged_page_is_one_line(tmp_path: Path) -> None:
