@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ablate.engine import Outcome, Settings, run_plan
 from ablate.ledger import Ledger
+from ablate.mlflow_store import client_uri
 from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
 from ablate.resources import request
@@ -203,7 +204,7 @@ def compile_report(store: Store, sweep_id: str) -> tuple[dict[str, Path], str]:
     from reports.errors import ReportError, StoreAway
 
     try:
-        report = reports.compile_report(store.uri, sweep_id, store.out / "reports")
+        report = reports.compile_report(client_uri(store.uri), sweep_id, store.out / "reports")
     except StoreAway as error:
         raise ReportError(
             f"{error} When it is back: {store.remedy()}, then {store.command('report')}"

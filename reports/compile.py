@@ -12,8 +12,9 @@ from typing import TypeVar
 
 from reports import factor_curves, figures, html, render, tables
 from reports.best import best_yaml
+from reports.client import open_client
 from reports.errors import ReportError, StoreAway
-from reports.frame import Frame, load, open_client
+from reports.frame import Frame, load
 from reports.names import slug
 from reports.uri import redacted, scrubbed
 

@@ -6,8 +6,6 @@ Runs of several parents (one sweep on several machines, writing to one server) m
 from __future__ import annotations
 
 import json
-import logging
-import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from reports.client import open_client
 from reports.errors import ReportError
 from reports.recipe import Recipe
 from reports.uri import redacted
@@ -121,25 +120,6 @@ class Frame:
 TRIAL_KEYS = (
     "trial_id", "run_id", "parent_run_id", "seed", "status", "reason", "tags", "params",
 )  # fmt: skip
-
-
-def open_client(tracking_uri: str) -> Any:
-    """A quiet client of an existing store.
-
-    Raises:
-        ReportError: a SQLite store whose file is not there (opening would make an empty one).
-    """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    prefix, path = "sqlite:///", tracking_uri.partition("?")[0]
-    if path.startswith(prefix) and not Path(path.removeprefix(prefix)).is_file():
-        raise ReportError(f"{redacted(tracking_uri)}: found no such file; expected an MLflow store")
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=tracking_uri)
 
 
 def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:

@@ -18,6 +18,8 @@ from ablate.owner import Owner
 from ablate.replaying import rebuild
 from ablate.stores import DamagedStore, Store
 from ablate.typed import conceal, concealed, typed
+from reports.compile import compile_report
+from reports.errors import ReportError
 from tests.reports.test_tracking import children, runs
 from trainables.errors import ConfigError
 
@@ -89,6 +91,8 @@ def test_another_program_s_database_is_only_looked_at(tmp_path: Path, wal: bool)
             rebuild(facts, store)
     with pytest.raises(ConfigError, match="another program"):
         Ledger(path)
+    with pytest.raises(ReportError, match="no table of MLflow's"):
+        compile_report(f"sqlite:///{path}", "0123456789ab", tmp_path)
     assert listing(tmp_path) == before
     holder.close()
 
