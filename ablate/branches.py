@@ -13,7 +13,7 @@ import graphlib
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.levels import canonical
+from ablate.canonical import canonical
 from ablate.messages import listed, shown
 from ablate.remedies import nearest
 from ablate.space import Space

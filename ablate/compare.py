@@ -11,11 +11,20 @@ from pydantic import Field, field_validator, model_validator
 
 from ablate.exclusion import Rule, check_rules, kept
 from ablate.layers import Layer, merge
-from ablate.levels import cell_name
 from ablate.messages import listed
 from ablate.nested import leaves
 from ablate.remedies import nearest
-from ablate.study import MAX_CELLS, MAX_COMBINATIONS, Arm, Around, Point, SpecPart, StudyBase
+from ablate.study import StudyBase
+from ablate.study_parts import (
+    MAX_CELLS,
+    MAX_COMBINATIONS,
+    Arm,
+    Around,
+    Point,
+    SpecPart,
+    cell_name,
+    one_or_several,
+)
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
@@ -29,7 +38,7 @@ class Variant(SpecPart):
     around: tuple[Around, ...] = ()
     trial: dict[str, Any] = Field(default_factory=dict)
 
-    several = field_validator("around", mode="before")(StudyBase.several.__func__)  # type: ignore[attr-defined]
+    several = field_validator("around", mode="before")(one_or_several)
 
 
 class Compare(StudyBase):

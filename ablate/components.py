@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from ablate.levels import cell_name
-from ablate.study import Point, StudyBase
+from ablate.study import StudyBase
+from ablate.study_parts import Point, cell_name
 
 MAX_COMPONENTS = 12
 

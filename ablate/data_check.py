@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ablate import branches
-from ablate.designs import Point, Search
 from ablate.plan import Plan
 from ablate.progression import Progression
+from ablate.searching import Search
+from ablate.study_parts import Point
 from ablate.terminal import say
 from ablate.uses import Use, of_batch, placed, uses
 from trainables.config import DataConfig

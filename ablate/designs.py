@@ -6,29 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ablate.compare import Compare, Variant
+from ablate.compare import Compare
 from ablate.components import AddOne, Components, LeaveOneOut
 from ablate.factors import Factorial, Grid, OneFactor
-from ablate.levels import cell_name
 from ablate.promote import Promote
-from ablate.searching import Objective, Search
-from ablate.study import (
-    Arm,
-    Around,
-    Point,
-    Seeds,
-    SpecPart,
-    StudyBase,
-    check_seeds,
-    seed_list,
-)
-
-__all__ = [
-    "DESIGNS", "AddOne", "Arm", "Around", "Compare", "Components", "Factorial", "Grid",
-    "LeaveOneOut", "Objective", "OneFactor", "Point", "Promote", "Search", "Seeds", "SpecPart",
-    "Study", "StudyBase", "Variant", "cell_name", "check_seeds", "seed_list",
-]  # fmt: skip
-
+from ablate.searching import Search
 
 Study = Annotated[
     Search | Grid | OneFactor | Factorial | Components | LeaveOneOut | AddOne | Compare | Promote,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from ablate.levels import canonical
+from ablate.canonical import canonical
 from ablate.messages import listed, shown
 from ablate.remedies import nearest
 from trainables.errors import ConfigError

@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from ablate import fractions
+from ablate.canonical import canonical
 from ablate.exclusion import Rule, check_rules, kept
-from ablate.levels import canonical, cell_name
 from ablate.messages import LISTED, NAMED, listed, shown
 from ablate.remedies import nearest
 from ablate.scheduling import Scheduler
-from ablate.study import MAX_CELLS, MAX_COMBINATIONS, Point, StudyBase
+from ablate.study import StudyBase
+from ablate.study_parts import MAX_CELLS, MAX_COMBINATIONS, Point, cell_name
 from trainables.errors import ConfigError
 
 Levels = Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ablate.designs import Components
+from ablate.components import Components
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, heartbeats
 from ablate.ledger import Ledger

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ablate.designs import Around, Compare, Promote, Search, Study
+from ablate.compare import Compare
+from ablate.designs import Study
 from ablate.messages import listed
+from ablate.promote import Promote
 from ablate.remedies import nearest_metric
+from ablate.searching import Search
+from ablate.study_parts import Around
 from trainables.errors import ConfigError
 
 

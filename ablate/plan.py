@@ -15,22 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from ablate import promoting, racing
-from ablate.designs import (
-    Compare,
-    Objective,
-    Point,
-    Promote,
-    Search,
-    seed_list,
-)
+from ablate.canonical import canonical_hash
+from ablate.compare import Compare
 from ablate.layers import Layer, merge, resolve
 from ablate.messages import listed
 from ablate.plan_checks import Checks
-from ablate.promote import cells
+from ablate.promote import Promote, cells
 from ablate.remedies import nearest
+from ablate.searching import Search
 from ablate.spec import LoadedSpec
 from ablate.study import ENSEMBLE
-from ablate.sweep_identity import canonical_hash, sweep_id
+from ablate.study_parts import Objective, Point, seed_list
+from ablate.sweep_identity import sweep_id
 from ablate.tuning import budgets, warning
 from trainables import identity
 from trainables.config import DataConfig, TrialConfig

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from ablate import branches, promoting
-from ablate.designs import Around, Compare, Point, Promote, Search
+from ablate.compare import Compare
 from ablate.layers import MISFIT, Layer, check_path, has, merge, origin, resolve
+from ablate.promote import Promote
+from ablate.searching import Search
+from ablate.study_parts import Around, Point
 from trainables.config import BackboneConfig, TrialConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import PER_EPOCH

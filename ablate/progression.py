@@ -12,16 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate.designs import Arm, Around, Compare, Objective, Point, Promote, Search
+from ablate.compare import Compare
 from ablate.ensembles import Ensembles
 from ablate.facts import Facts
 from ablate.layers import has, lookup
 from ablate.plan import Cell, Plan
-from ablate.promote import told
+from ablate.promote import Promote, told
 from ablate.proposing import Proposer
 from ablate.racing import Racing
 from ablate.schedule import Schedule
 from ablate.scheduling import STOP, Decision
+from ablate.searching import Search
+from ablate.study_parts import Arm, Around, Objective, Point
 
 
 @dataclass

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from ablate.levels import cell_name
 from ablate.searching import Search
-from ablate.study import MAX_CELLS, Arm, Around, Point, StudyBase
+from ablate.study import StudyBase
+from ablate.study_parts import MAX_CELLS, Arm, Around, Point, cell_name
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:

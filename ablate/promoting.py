@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ablate.designs import Compare, Promote, Search, Study
+from ablate.compare import Compare
+from ablate.designs import Study
 from ablate.layers import expand, has, lookup, merge
 from ablate.messages import shown
 from ablate.nested import leaves
-from ablate.promote import cells
+from ablate.promote import Promote, cells
+from ablate.searching import Search
 
 if TYPE_CHECKING:
     from ablate.plan import Plan

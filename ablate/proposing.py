@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ablate.designs import Search
 from ablate.search import propose
+from ablate.searching import Search
 from ablate.sweep_identity import study_key
 from ablate.told import Told
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ablate.designs import Grid, Study
+from ablate.designs import Study
+from ablate.factors import Grid
 from ablate.messages import listed
 from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE

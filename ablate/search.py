@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ablate import branches, evolution, quasi_random
-from ablate.designs import Search
+from ablate.searching import Search
 from ablate.space import Axis
 from ablate.told import Told, generations, seed
 

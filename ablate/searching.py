@@ -10,17 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from ablate import branches
 from ablate.scheduling import Hyperband, Scheduler, SuccessiveHalving
 from ablate.space import Axis
-from ablate.study import MAX_CELLS, SpecPart, StudyBase
+from ablate.study import StudyBase
+from ablate.study_parts import MAX_CELLS, Direction, Objective
 from trainables.errors import ConfigError
-
-Direction = Literal["maximize", "minimize"]
-
-
-class Objective(SpecPart):
-    """What a search looks at: a metric read of its trials, and which way is better."""
-
-    metric: str
-    direction: Direction = "maximize"
 
 
 class Search(StudyBase):

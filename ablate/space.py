@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ConfigDict, Field, model_validator
 
-from ablate.levels import canonical
+from ablate.canonical import canonical
 from trainables.errors import ConfigError
 from trainables.strict import Strict
 

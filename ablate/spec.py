@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
-from ablate.designs import Seeds, SpecPart, Study, check_seeds
+from ablate.designs import Study
 from ablate.layers import overlay
 from ablate.messages import explain, listed, shown
 from ablate.objective_check import check_objectives
@@ -25,6 +25,7 @@ from ablate.promote import check_ranks
 from ablate.recipe_check import check_metrics, check_recipe
 from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE
+from ablate.study_parts import Seeds, SpecPart, check_seeds
 from ablate.yaml_loader import Document, load
 from reports.recipe import Recipe
 from trainables.errors import ConfigError

@@ -1,4 +1,4 @@
-"""What all designs share: the base of a study, the points that are its cells, levels by name.
+"""What all designs share: the base of a study.
 
 A study has a centre: the layers below its own cells, into which the best values of other studies
 may be taken (`around`). Fixed designs list their points at once; a search grows by results
@@ -7,88 +7,23 @@ may be taken (`around`). Fixed designs list their points at once; a search grows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from ablate.racing import Race
-from ablate.seeds import MAX_SEED, MAX_SEEDS
-from trainables.strict import Strict
+from ablate.study_parts import (
+    Arm,
+    Around,
+    Point,
+    Seeds,
+    SpecPart,
+    check_seeds,
+    one_or_several,
+)
 
-MAX_CELLS = 10_000
-MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
 ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the splits
-
-
-# Of a compare study (factor, level), …; of a promote study ("rank", "1"); () in other designs.
-Arm = tuple[tuple[str, str], ...]
-
-
-class SpecPart(Strict):
-    """Strict about unknown keys; never changed after it was read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class Around(SpecPart):
-    """Centre on the best cell of study `best_of`: the one with the best mean objective over its
-    seeds, the earlier one on a tie. Of several objectives the first decides, then the second, …;
-    `by` names the one, or another metric read of that study, that decides instead. `take` names
-    the paths taken; default: the paths which that study varies or has itself taken. `rank`: 2 for
-    the second best cell in this order, and so on; cells that failed, or that a scheduler or a race
-    ended early, have no rank."""
-
-    best_of: str
-    by: str | None = None
-    take: tuple[str, ...] | None = None
-    rank: int = Field(1, ge=1)
-
-    def filled(self, arm: Arm) -> Around:
-        """`best_of: tune_{method}` with the names of a combination's levels."""
-        name = self.best_of
-        for factor, level in arm:
-            name = name.replace(f"{{{factor}}}", level)
-        return self if name == self.best_of else self.model_copy(update={"best_of": name})
-
-
-Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], Field(min_length=1)]
-
-
-def seed_list(seeds: int | tuple[int, ...]) -> list[int]:
-    """n → 0…n−1."""
-    return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-
-
-def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:
-    if isinstance(seeds, tuple):
-        if len(set(seeds)) != len(seeds):
-            raise ValueError("each seed once")
-        if min(seeds) < 0 or max(seeds) > MAX_SEED:
-            raise ValueError(f"seeds from 0 to {MAX_SEED}")
-    return seeds
-
-
-@dataclass(frozen=True)
-class Point:
-    """One cell of a fixed design, before its centre is known.
-
-    values: what the cell sets, by dotted path. where: its place in the study.
-    arm: the variant, and the levels of `cross`, whose layers it needs, in a compare study; the
-        rank in a promote study.
-    """
-
-    cell: str
-    coords: dict[str, Any]
-    values: dict[str, Any]
-    where: str
-    arm: Arm = ()
 
 
 class StudyBase(SpecPart):
@@ -115,12 +50,8 @@ class StudyBase(SpecPart):
     around: tuple[Around, ...] = ()
 
     seeds_once = field_validator("seeds")(check_seeds)
+    several = field_validator("around", mode="before")(one_or_several)
     fixed: ClassVar[bool] = True
-
-    @field_validator("around", mode="before")
-    @classmethod
-    def several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def raced_whole(self) -> StudyBase:

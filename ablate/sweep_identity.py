@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ablate.designs import Compare, Search
+from ablate.canonical import canonical_hash
+from ablate.compare import Compare
 from ablate.layers import Layer, expand, merge
+from ablate.searching import Search
 from trainables import identity
 
 if TYPE_CHECKING:
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
 
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
 LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
-
-
-def canonical_hash(content: object) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sweep_id(plan: Plan) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ablate.designs import Compare, Study
+from ablate.compare import Compare
+from ablate.designs import Study
 
 Size = Callable[[str], int]
 

@@ -10,14 +10,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ablate.designs import Compare, Point, Promote, Search, Study
+from ablate.canonical import canonical
+from ablate.compare import Compare
+from ablate.designs import Study
 from ablate.layers import expand, has, origin
-from ablate.levels import canonical
 from ablate.nested import leaves
 from ablate.objective_check import arounds
 from ablate.plan import Plan
 from ablate.progression import Progression
+from ablate.promote import Promote
+from ablate.searching import Search
 from ablate.study import ENSEMBLE
+from ablate.study_parts import Point
 from trainables.config import BackboneConfig, DataConfig, TrainingConfig
 from trainables.errors import ConfigError
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ablate.designs import Search
 from ablate.dispatch import Dispatch
 from ablate.ledger import Ledger
 from ablate.search import propose
+from ablate.searching import Search
 from ablate.told import Told
 from tests.ablate import specs
 from tests.ablate.test_sweep import dispatch, drain, table

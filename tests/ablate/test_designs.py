@@ -12,7 +12,9 @@ import pytest
 from scipy.linalg import hadamard
 
 from ablate import fractions
-from ablate.designs import AddOne, Compare, Components, Factorial, LeaveOneOut, OneFactor
+from ablate.compare import Compare
+from ablate.components import AddOne, Components, LeaveOneOut
+from ablate.factors import Factorial, OneFactor
 from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.progression import Progression

@@ -14,9 +14,9 @@ from scipy import stats
 from scipy.stats import qmc
 
 from ablate import branches
-from ablate.designs import Search
 from ablate.evolution import SIGMA
 from ablate.search import NSGA2_POPULATION, Told, propose
+from ablate.searching import Search
 from ablate.space import Axis
 from ablate.told import generations, seed
 from tests.ablate import specs

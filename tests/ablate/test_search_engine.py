@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 from ablate import api
-from ablate.designs import Search
 from ablate.engine import run_plan
 from ablate.ledger import Ledger
 from ablate.search import propose
+from ablate.searching import Search
 from ablate.space import Axis
 from ablate.sweep_identity import study_key
 from ablate.told import Told

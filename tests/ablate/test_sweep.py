@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ablate.api import result_rows
-from ablate.designs import Components, Grid
+from ablate.components import Components
 from ablate.dispatch import Dispatch, JobSettings
+from ablate.factors import Grid
 from ablate.facts import Facts
 from ablate.foreground import find_cell
 from ablate.layers import Layer, merge
