@@ -19,7 +19,7 @@ from ablate.ledger import Claim, Ledger
 from ablate.owner import Owner
 from ablate.plan import Cell
 from ablate.progression import Progression
-from ablate.scheduling import WAIT, Decision
+from ablate.scheduler_base import WAIT, Decision
 from ablate.sources import summary
 from ablate.study import ENSEMBLE
 from trainables.errors import ConfigError

@@ -21,7 +21,7 @@ from ablate.promote import Promote, told
 from ablate.proposing import Proposer
 from ablate.racing import Racing
 from ablate.schedule import Schedule
-from ablate.scheduling import STOP, Decision
+from ablate.scheduler_base import STOP, Decision
 from ablate.searching import Search
 from ablate.study_parts import Arm, Around, Objective, Point
 
@@ -191,7 +191,7 @@ class Progression:
         if self.settled(cell):
             return True
         schedule = self.schedules.get(cell.study)
-        return schedule is not None and schedule.asynchronous and schedule.paused(cell)
+        return schedule is not None and schedule.scheduler.asynchronous and schedule.paused(cell)
 
     # ---------------------------------------------------------------- centres
 

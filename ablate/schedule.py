@@ -1,4 +1,4 @@
-"""A scheduler at work on one study: between the facts and the decisions of `scheduling`.
+"""A scheduler at work on one study: between the facts and its decisions.
 
 A cell is scheduled as one: all of its seeds run to the same rung, and its value is their mean.
 Decisions are recomputed when a fact of the study has changed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ablate.scheduling import STOP, WAIT, Asha, Decision, Entry, Median, Scheduler, decide
+from ablate.scheduler_base import STOP, WAIT, Decision, Entry, SchedulerBase
 
 if TYPE_CHECKING:
     from ablate.plan import Cell
@@ -27,16 +27,12 @@ class Schedule:
     def __init__(self, progression: Progression, name: str) -> None:
         self._progression, self.name = progression, name
         study: Any = progression.plan.spec.studies[name]
-        self.scheduler: Scheduler = study.scheduler
+        self.scheduler: SchedulerBase = study.scheduler
         rounds = getattr(study, "round", None)
         self._round: int = rounds if isinstance(rounds, int) else progression.plan.size(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None
         self._stops: dict[str, int] | None = None
-
-    @property
-    def asynchronous(self) -> bool:
-        return isinstance(self.scheduler, Asha | Median)
 
     def decision(self, cell: Cell) -> Decision:
         """An epoch to run to, "wait" or "stop"; "wait" also for a seed that is there already,
@@ -79,10 +75,10 @@ class Schedule:
         if version != self._version:
             cells = self._by_idx()
             entries = [self._entry(group) for group in cells.values()]
-            decisions = decide(self.scheduler, entries, closed=count == self._state.size)
+            decisions = self.scheduler.decide(entries, closed=count == self._state.size)
             self._decisions = dict(zip(cells, decisions, strict=True))
             self._version = version
-            if isinstance(self.scheduler, Median):
+            if self.scheduler.keeps_stops:
                 self._keep_stops(cells, entries)
         return self._decisions
 

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ablate import branches
-from ablate.scheduling import Hyperband, Scheduler, SuccessiveHalving
+from ablate.scheduler_base import SCHEDULERS
+from ablate.scheduling import Scheduler
 from ablate.space import Axis
 from ablate.study import StudyBase
 from ablate.study_parts import MAX_CELLS, Direction, Objective
@@ -80,10 +81,11 @@ class Search(StudyBase):
                 "scheduler", "one beside objectives of the study", "one or the other: it compares "
                 "cells by the sweep's objective", "Remove one of them",
             )  # fmt: skip
-        if self.asynchronous and isinstance(self.scheduler, SuccessiveHalving | Hyperband):
+        if self.asynchronous and self.scheduler and not self.scheduler.asynchronous:
+            others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
             raise ConfigError(
                 "round", "asynchronous", f"rounds, which {self.scheduler.name} compares within",
-                "Take scheduler asha or median, or a number",
+                f"Take scheduler {others}, or a number",
             )  # fmt: skip
         if self.sampler == "cmaes":
             if len(metrics) > 1:

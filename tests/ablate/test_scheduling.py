@@ -10,25 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ablate.scheduling import (
-    STOP,
-    WAIT,
-    Asha,
-    Decision,
-    Entry,
-    Hyperband,
-    Median,
-    Scheduler,
-    SuccessiveHalving,
-    decide,
-    rungs,
-)
+from ablate.asha import Asha
+from ablate.halving import SuccessiveHalving
+from ablate.hyperband import Hyperband
+from ablate.median import Median
+from ablate.scheduler_base import STOP, WAIT, Decision, Entry, SchedulerBase, rungs
 
 Curve = Callable[[int, int], float]  # (cell, epoch) → value
 
 
 def play(
-    scheduler: Scheduler,
+    scheduler: SchedulerBase,
     count: int,
     epochs: int,
     curve: Curve,
@@ -54,10 +46,8 @@ def play(
             )
             for i in range(count)
         ]
-        decisions = decide(scheduler, entries, closed=True)
-        stopped |= {
-            i for i, d in enumerate(decisions) if d == STOP and isinstance(scheduler, Median)
-        }
+        decisions = scheduler.decide(entries, closed=True)
+        stopped |= {i for i, d in enumerate(decisions) if d == STOP and scheduler.keeps_stops}
         for place, decision in enumerate(decisions):
             if isinstance(decision, int) and place not in busy and len(busy) < workers:
                 assert decision > reached[place]
@@ -119,7 +109,7 @@ def test_asha_finds_the_planted_best_of_64_with_a_third_of_the_budget(seed: int)
 def test_asha_promotes_as_in_its_paper() -> None:
     values = [0.1, 0.5, 0.3, 0.4, 0.2, 0.6]
     entries = [Entry((value,), 9) for value in values]
-    decisions = decide(Asha(), entries, closed=False)
+    decisions = Asha().decide(entries, closed=False)
     assert decisions == [WAIT, 3, WAIT, WAIT, WAIT, 3]
 
 
@@ -133,13 +123,13 @@ def test_median_stops_below_the_median_and_for_good() -> None:
     entries = [Entry((level,) * 4, 4) for level in levels]
     late = Entry((0.24, 0.24), 4)
     rule = Median(grace=2, every=1, least=3)
-    assert decide(rule, [*entries, late], closed=True)[-1] == STOP
+    assert rule.decide([*entries, late], closed=True)[-1] == STOP
     good = Entry((0.26, 0.26), 4)
-    assert decide(rule, [*entries, good], closed=True)[-1] == 3
+    assert rule.decide([*entries, good], closed=True)[-1] == 3
     few = Median(grace=2, every=1, least=5)
-    assert decide(few, [*entries, late], closed=True)[-1] == 3
+    assert few.decide([*entries, late], closed=True)[-1] == 3
     kept = Entry((0.26, 0.26), 4, stopped=True)
-    assert decide(rule, [*entries, kept], closed=True)[-1] == STOP
+    assert rule.decide([*entries, kept], closed=True)[-1] == STOP
 
 
 @settings(max_examples=200, deadline=None)
@@ -154,7 +144,7 @@ def test_median_stops_below_the_median_and_for_good() -> None:
     seed=st.integers(0, 9),
 )  # fmt: skip
 def test_every_study_ends_with_a_whole_trial(
-    scheduler: Scheduler, count: int, epochs: int, workers: int, seed: int
+    scheduler: SchedulerBase, count: int, epochs: int, workers: int, seed: int
 ) -> None:
     level = [random.Random(seed + i).random() for i in range(count)]
     reached, trained = play(
@@ -166,7 +156,7 @@ def test_every_study_ends_with_a_whole_trial(
 
 def test_failed_cells_neither_block_nor_run() -> None:
     entries = [Entry((), 9, failed=True), Entry((0.2,), 9), Entry((0.1,), 9)]
-    found: list[Decision] = decide(SuccessiveHalving(factor=2), entries, closed=True)
+    found: list[Decision] = SuccessiveHalving(factor=2).decide(entries, closed=True)
     assert found == [STOP, 2, STOP]
-    assert decide(Asha(), [Entry((), 9, failed=True)] * 2, closed=True) == [STOP, STOP]
-    assert decide(Hyperband(), [Entry((), 9, failed=True)], closed=True) == [STOP]
+    assert Asha().decide([Entry((), 9, failed=True)] * 2, closed=True) == [STOP, STOP]
+    assert Hyperband().decide([Entry((), 9, failed=True)], closed=True) == [STOP]
