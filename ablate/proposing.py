@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ablate.earlier import Earlier
 from ablate.search import propose
 from ablate.searching import Search
 from ablate.sweep_identity import study_key
-from ablate.told import Told
 
 if TYPE_CHECKING:
     from ablate.plan import Cell
@@ -54,7 +54,9 @@ class Proposer:
         for idx in range(start, min(start + self.study.round, self.study.trials)):
             params = known[idx]["params"] if idx in known else None
             cells = self._proposed(idx, params, earlier)
-            earlier.append(Told(cells[0].coords, None, running=True, beside=(*range(start, idx),)))
+            earlier.append(
+                Earlier(cells[0].coords, None, running=True, beside=(*range(start, idx),))
+            )
             found += cells
         return found
 
@@ -68,7 +70,7 @@ class Proposer:
         """One more proposal of an asynchronous search, from what is known now."""
         known, idx = self._progression.facts.ledger.proposals(self.key), len(self._state.listed)
         earlier = self.earlier({i: row["beside"] for i, row in known.items()})
-        beside = tuple(i for i, told in enumerate(earlier) if told.running)
+        beside = tuple(i for i, each in enumerate(earlier) if each.running)
         params = known[idx]["params"] if idx in known else None  # another driver's
         return self._proposed(idx, params, earlier, beside)
 
@@ -88,7 +90,7 @@ class Proposer:
         return self._key
 
     def _proposed(
-        self, idx: int, params: dict[str, Any] | None, earlier: list[Told] | None = None,
+        self, idx: int, params: dict[str, Any] | None, earlier: list[Earlier] | None = None,
         beside: tuple[int, ...] | None = None,
     ) -> list[Cell]:  # fmt: skip
         """The cells of proposal `idx`; one without params is made, and becomes a fact."""
@@ -106,7 +108,7 @@ class Proposer:
         self._state.cells += cells
         return cells
 
-    def earlier(self, beside: Mapping[int, tuple[int, ...]]) -> list[Told]:
+    def earlier(self, beside: Mapping[int, tuple[int, ...]]) -> list[Earlier]:
         """What the known proposals came to, in their order.
 
         beside: of an asynchronous search what the ledger says; rounds tell it by themselves.
@@ -119,16 +121,16 @@ class Proposer:
             waiting = beside.get(idx, ())
             if isinstance(self.study.round, int):
                 waiting = tuple(range(idx // self.study.round * self.study.round, idx))
-            found.append(replace(self._told(cells), beside=waiting))
+            found.append(replace(self._earlier(cells), beside=waiting))
         return found
 
-    def _told(self, cells: list[Cell]) -> Told:
+    def _earlier(self, cells: list[Cell]) -> Earlier:
         progression, params = self._progression, cells[0].coords
         if not all(map(progression.known, cells)):
-            return Told(params, None, running=True)
+            return Earlier(params, None, running=True)
         metrics = [objective.metric for objective in progression.plan.objectives(self.name)]
         values = progression.values(cells, metrics)
         schedule = progression.schedules.get(self.name)
         if values is not None or schedule is None:
-            return Told(params, values)
-        return Told(params, None, reports=schedule.reports(cells[0].idx))
+            return Earlier(params, values)
+        return Earlier(params, None, reports=schedule.reports(cells[0].idx))

@@ -8,20 +8,30 @@ that do not exist at a point are left out, so that those that do stay evenly spr
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from ablate import branches
+from ablate.earlier import Earlier, draw_seed
+from ablate.sampling import SAMPLERS, Sampler
 from ablate.space import Space
-from ablate.told import seed
 
 MAX_AXES = 21201  # that the direction numbers of scipy go up to
+
+
+@SAMPLERS.register("quasi_random")
+class QuasiRandom(Sampler):
+    """Proposal i is point i, whatever came of the others."""
+
+    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+        return point(self.study.space, self.key, len(earlier))
 
 
 def point(space: Space, key: str, index: int) -> dict[str, Any]:
     """Values by path of the active axes at point `index`."""
     from scipy.stats import qmc
 
-    sequence = qmc.Sobol(len(space), scramble=True, rng=seed(key, 0))
+    sequence = qmc.Sobol(len(space), scramble=True, rng=draw_seed(key, 0))
     if index:
         sequence.fast_forward(index)
     with warnings.catch_warnings():

@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ablate import branches
+from ablate.sampling import SAMPLERS, Direction
 from ablate.scheduler_base import SCHEDULERS
 from ablate.scheduling import Scheduler
+from ablate.search import SamplerName
 from ablate.space import Axis
 from ablate.study import StudyBase
-from ablate.study_parts import MAX_CELLS, Direction, Objective
+from ablate.study_parts import MAX_CELLS, Objective
 from trainables.errors import ConfigError
 
 
@@ -32,7 +34,7 @@ class Search(StudyBase):
     """
 
     design: Literal["search"]
-    sampler: Literal["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"] = "tpe"
+    sampler: SamplerName = "tpe"
     trials: int = Field(ge=1, le=MAX_CELLS)
     round: int | Literal["asynchronous"] = 4
     startup: int = Field(8, ge=1)
@@ -71,11 +73,7 @@ class Search(StudyBase):
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", ", ".join(metrics), "each metric once", "Remove one")
-        if self.population is not None and self.sampler not in ("cmaes", "nsga2"):
-            raise ConfigError(
-                "population", f"a population of {self.sampler}", "one of cmaes or nsga2 only",
-                "Remove it, or change the sampler",
-            )  # fmt: skip
+        SAMPLERS[self.sampler].check(self)
         if self.scheduler is not None and self.objectives:
             raise ConfigError(
                 "scheduler", "one beside objectives of the study", "one or the other: it compares "
@@ -87,17 +85,6 @@ class Search(StudyBase):
                 "round", "asynchronous", f"rounds, which {self.scheduler.name} compares within",
                 f"Take scheduler {others}, or a number",
             )  # fmt: skip
-        if self.sampler == "cmaes":
-            if len(metrics) > 1:
-                raise ConfigError(
-                    "objectives", f"{len(metrics)} of them", "one with cmaes",
-                    "Take nsga2, tpe or gp",
-                )  # fmt: skip
-            if all(axis.choice is not None for axis in self.space.values()):
-                raise ConfigError(
-                    "sampler", "cmaes in a space of choices only", "a numeric axis",
-                    "Take tpe",
-                )  # fmt: skip
         return self
 
     @property

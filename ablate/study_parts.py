@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from ablate.canonical import canonical
+from ablate.sampling import Direction
 from ablate.seeds import MAX_SEED, MAX_SEEDS
 from trainables.strict import Strict
 
@@ -52,9 +53,6 @@ class Around(SpecPart):
 def one_or_several(value: Any) -> Any:
     """`around: {…}` as a list of one."""
     return [value] if isinstance(value, dict) else value
-
-
-Direction = Literal["maximize", "minimize"]
 
 
 class Objective(SpecPart):

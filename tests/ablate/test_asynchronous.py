@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ablate.dispatch import Dispatch
+from ablate.earlier import Earlier
 from ablate.ledger import Ledger
 from ablate.search import propose
 from ablate.searching import Search
-from ablate.told import Told
 from tests.ablate import specs
 from tests.ablate.test_sweep import dispatch, drain, table
 from trainables.attempt import Attempt
@@ -50,7 +50,7 @@ def test_the_budget_is_exact_and_each_proposal_reproducible(sampler: str, tmp_pa
     values = {row["idx"]: row["val/map_at_r"] for row in rows}
     for idx, row in found.items():
         told = [
-            Told(found[i]["params"], values[i], running=i in row["beside"],
+            Earlier(found[i]["params"], values[i], running=i in row["beside"],
                  beside=found[i]["beside"])
             for i in range(idx)
         ]  # fmt: skip

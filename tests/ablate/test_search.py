@@ -14,11 +14,12 @@ from scipy import stats
 from scipy.stats import qmc
 
 from ablate import branches
-from ablate.evolution import SIGMA
-from ablate.search import NSGA2_POPULATION, Told, propose
+from ablate.cmaes import SIGMA
+from ablate.earlier import Earlier, draw_seed, generations
+from ablate.nsga2 import POPULATION
+from ablate.search import propose
 from ablate.searching import Search
 from ablate.space import Axis
-from ablate.told import generations, seed
 from tests.ablate import specs
 from trainables.errors import ConfigError
 
@@ -40,17 +41,17 @@ def study(space: dict[str, Any] = CUBE, **more: Any) -> Search:
 
 def driven(
     made: Search, key: str, budget: int, value: Callable[[dict[str, Any]], Any]
-) -> list[Told]:
+) -> list[Earlier]:
     """A search of rounds, driven as the engine does."""
     assert isinstance(made.round, int)
-    told: list[Told] = []
+    told: list[Earlier] = []
     while len(told) < budget:
         start = len(told)
         for idx in range(start, min(start + made.round, budget)):
             told.append(
-                Told(propose(made, key, told), None, running=True, beside=(*range(start, idx),))
+                Earlier(propose(made, key, told), None, running=True, beside=(*range(start, idx),))
             )
-        told[start:] = [Told(t.params, value(t.params), beside=t.beside) for t in told[start:]]
+        told[start:] = [Earlier(t.params, value(t.params), beside=t.beside) for t in told[start:]]
     return told
 
 
@@ -96,7 +97,7 @@ def test_a_choice_of_true_is_not_that_of_one() -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_proposals_are_a_function_of_key_index_and_results(sampler: str) -> None:
     made = study(sampler=sampler, round=3)
-    told: list[Told] = []
+    told: list[Earlier] = []
     for i in range(9 if sampler == "gp" else 15):
         params = propose(made, "key", told)
         assert params == propose(made, "key", list(told))
@@ -105,7 +106,7 @@ def test_proposals_are_a_function_of_key_index_and_results(sampler: str) -> None
         assert params["n"] in range(1, 10) and isinstance(params["n"], int)
         assert params["c"] in CUBE["c"]["choice"]
         value = None if i == 4 else -abs(params["x"])
-        told.append(Told(params, value, running=i > 6, beside=(*range(i // 3 * 3, i),)))
+        told.append(Earlier(params, value, running=i > 6, beside=(*range(i // 3 * 3, i),)))
     assert len({str(t.params) for t in told}) >= len(told) - 2
     assert propose(made, "key", told) != propose(made, "another", told)
 
@@ -115,9 +116,9 @@ def test_tpe_and_random_are_optunas_own() -> None:
     space = {path: Axis.model_validate(node) for path, node in NUMBERS.items()}
     distributions = {path: axis.distribution() for path, axis in space.items()}
     for sampler in ("tpe", "random"):
-        told: list[Told] = []
+        told: list[Earlier] = []
         for i in range(12):
-            drawn = seed("key", i)
+            drawn = draw_seed("key", i)
             theirs = optuna.create_study(
                 direction="maximize",
                 sampler=optuna.samplers.RandomSampler(seed=drawn)
@@ -131,13 +132,13 @@ def test_tpe_and_random_are_optunas_own() -> None:
                     params=t.params, distributions=distributions, value=t.value))  # fmt: skip
             params = propose(study(NUMBERS, sampler=sampler), "key", told)
             assert params == theirs.ask(fixed_distributions=distributions).params
-            told.append(Told(params, bowl(params)))
+            told.append(Earlier(params, bowl(params)))
 
 
 def test_quasi_random_is_scipys_scrambled_sobol_sequence() -> None:
     made = study(NUMBERS, sampler="quasi_random")
-    found = [propose(made, "key", [Told({}, None)] * i) for i in range(64)]
-    points = qmc.Sobol(3, scramble=True, rng=seed("key", 0)).random(64)
+    found = [propose(made, "key", [Earlier({}, None)] * i) for i in range(64)]
+    points = qmc.Sobol(3, scramble=True, rng=draw_seed("key", 0)).random(64)
     assert np.allclose([p["x"] for p in found], -3 + 6 * points[:, 0])
     assert np.allclose([math.log10(p["z"]) for p in found], -3 + 6 * points[:, 2])
     places = np.array([[made.space[k].place(p[k]) for k in NUMBERS] for p in found])
@@ -150,11 +151,11 @@ def test_cmaes_tells_each_generation_to_the_package() -> None:
     made = study(NUMBERS, sampler="cmaes", round=7)
     told = driven(made, "key", 28, bowl)
     theirs = CMA(mean=np.full(3, 0.5), sigma=SIGMA, bounds=np.array([[0.0, 1.0]] * 3),
-                 population_size=7, seed=seed("key", 0), n_max_resampling=30)  # fmt: skip
+                 population_size=7, seed=draw_seed("key", 0), n_max_resampling=30)  # fmt: skip
     for generation in range(4):
         mine = told[7 * generation : 7 * generation + 7]
         for i, t in enumerate(mine):
-            theirs.reseed_rng(seed("key", 7 * generation + i))
+            theirs.reseed_rng(draw_seed("key", 7 * generation + i))
             asked = theirs.ask()
             assert [made.space[k].at(float(u)) for k, u in zip(NUMBERS, asked, strict=True)] == (
                 list(t.params.values()))  # fmt: skip
@@ -163,19 +164,25 @@ def test_cmaes_tells_each_generation_to_the_package() -> None:
 
 
 def test_generations_count_what_was_known_when_a_proposal_was_made() -> None:
-    done = [Told({}, 1.0, beside=(*range(i // 4 * 4, i),)) for i in range(12)]
-    always: Callable[[Told], bool] = lambda told: True  # noqa: E731
+    done = [Earlier({}, 1.0, beside=(*range(i // 4 * 4, i),)) for i in range(12)]
+    always: Callable[[Earlier], bool] = lambda told: True  # noqa: E731
     # Rounds of 4, generations of 3: the round that fills one is still of it.
     assert generations(3, done, always) == [0] * 4 + [1] * 4 + [2] * 4 + [3]
     # Generations of 6 end within round 1, whose proposals could not know.
     assert generations(6, done, always) == [0] * 8 + [1] * 4 + [1]
     # Failures that do not count leave a generation unfilled.
-    some = [*done[:3], Told({}, None, beside=(0, 1, 2)), *done[4:]]
+    some = [*done[:3], Earlier({}, None, beside=(0, 1, 2)), *done[4:]]
     assert generations(4, some, lambda told: told.value is not None)[4:8] == [0] * 4
     # Asynchronous: number 3 did not know number 1, number 4 did.
-    late = [Told({}, 1.0), Told({}, 1.0), Told({}, 1.0), Told({}, 1.0, beside=(1,)), Told({}, 1.0)]
+    late = [
+        Earlier({}, 1.0),
+        Earlier({}, 1.0),
+        Earlier({}, 1.0),
+        Earlier({}, 1.0, beside=(1,)),
+        Earlier({}, 1.0),
+    ]
     assert generations(3, late, always) == [0, 0, 0, 0, 1, 1]
-    running = [*late[:4], Told({}, None, running=True)]
+    running = [*late[:4], Earlier({}, None, running=True)]
     assert generations(3, running, always) == [0, 0, 0, 0, 1, 1]
 
 
@@ -186,9 +193,9 @@ def test_nsga2_breeds_from_its_parents() -> None:
     def value(params: dict[str, Any]) -> tuple[float, float]:
         return -abs(params["x"] - 1), -abs(params["y"] - 1)
 
-    told = driven(made, "key", 3 * NSGA2_POPULATION, value)
-    genes = [{t.params["x"] for t in told[a : a + NSGA2_POPULATION]} for a in (0, 20, 40)]
-    assert len(genes[0]) == NSGA2_POPULATION
+    told = driven(made, "key", 3 * POPULATION, value)
+    genes = [{t.params["x"] for t in told[a : a + POPULATION]} for a in (0, 20, 40)]
+    assert len(genes[0]) == POPULATION
     assert len(genes[1] & genes[0]) >= 5 and len(genes[2] & (genes[0] | genes[1])) >= 5
     means = [np.mean([sum(value(t.params)) for t in told[a : a + 20]]) for a in (0, 40)]
     assert means[1] > means[0]

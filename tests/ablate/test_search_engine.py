@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 from ablate import api
+from ablate.earlier import Earlier
 from ablate.engine import run_plan
 from ablate.ledger import Ledger
 from ablate.search import propose
 from ablate.searching import Search
 from ablate.space import Axis
 from ablate.sweep_identity import study_key
-from ablate.told import Told
 from tests.ablate import specs, synthetic
 from tests.faults.driver import options
 
@@ -99,9 +99,9 @@ def test_the_asynchronous_mode_through_the_engine(
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         found = ledger.proposals(key)
     assert any(row["beside"] for row in found.values())
-    told: list[Told] = []
+    told: list[Earlier] = []
     for idx, row in found.items():
-        moment = [Told(t.params, t.value, i in row["beside"], beside=t.beside)
+        moment = [Earlier(t.params, t.value, i in row["beside"], beside=t.beside)
                   for i, t in enumerate(told)]  # fmt: skip
         assert propose(study, key, moment) == row["params"]
-        told.append(Told(row["params"], tuned[idx]["val/map_at_r"], beside=row["beside"]))
+        told.append(Earlier(row["params"], tuned[idx]["val/map_at_r"], beside=row["beside"]))

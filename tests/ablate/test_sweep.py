@@ -12,6 +12,7 @@ import pytest
 from ablate.api import result_rows
 from ablate.components import Components
 from ablate.dispatch import Dispatch, JobSettings
+from ablate.earlier import Earlier
 from ablate.factors import Grid
 from ablate.facts import Facts
 from ablate.foreground import find_cell
@@ -20,7 +21,7 @@ from ablate.ledger import Ledger
 from ablate.owner import Owner
 from ablate.plan import Plan
 from ablate.progression import Progression
-from ablate.search import Told, propose
+from ablate.search import propose
 from tests.ablate import specs, synthetic
 from trainables.attempt import Attempt
 from trainables.errors import ConfigError
@@ -139,12 +140,14 @@ def test_seeds_option_leaves_the_search_budget() -> None:
 @pytest.mark.parametrize("sampler", ["tpe", "random"])
 def test_proposals_are_a_function_of_what_was_told(sampler: str) -> None:
     study: Any = specs.plan(specs.spec(studies__tune__sampler=sampler)).spec.studies["tune"]
-    told: list[Told] = []
+    told: list[Earlier] = []
     for i in range(12):
         params = propose(study, "key", told)
         assert params == propose(study, "key", told)
         assert 1e-4 <= params["optimizer.lr"] <= 1e-2 and 0 <= params["method.alpha"] <= 1
-        told.append(Told(params, None if i == 4 else 1 - params["method.alpha"], running=i == 11))
+        told.append(
+            Earlier(params, None if i == 4 else 1 - params["method.alpha"], running=i == 11)
+        )
     assert len({tuple(t.params.values()) for t in told}) == 12
     assert propose(study, "key", told) != propose(study, "another", told)
 
@@ -153,7 +156,7 @@ def test_choices_may_be_any_values() -> None:
     space = {"optimizer.betas": {"choice": [[0.9, 0.999], [0.8, 0.99]]},
              "training.epochs": {"low": 2, "high": 9, "int": True}}  # fmt: skip
     study: Any = specs.plan(specs.spec(studies__tune__space=space)).spec.studies["tune"]
-    told = [Told(propose(study, "k", ()), 0.5)]
+    told = [Earlier(propose(study, "k", ()), 0.5)]
     params = propose(study, "k", told)
     assert params["optimizer.betas"] in space["optimizer.betas"]["choice"]
     assert isinstance(params["training.epochs"], int)

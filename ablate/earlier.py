@@ -1,4 +1,4 @@
-"""What a search is told of its earlier proposals, and what follows from that alone."""
+"""What a sampler learns of a search's earlier proposals, and what follows from that alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Told:
+class Earlier:
     """An earlier proposal.
 
     params: values of its active axes by path.
@@ -32,13 +32,15 @@ class Told:
         return (self.value,) if isinstance(self.value, int | float) else self.value
 
 
-def seed(key: str, index: int) -> int:
+def draw_seed(key: str, index: int) -> int:
     """Of everything that is drawn for proposal `index` of the study `key`; 32 bits."""
     digest = hashlib.sha256(f"{key}\x1f{index}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
 
 
-def generations(size: int, earlier: Sequence[Told], counts: Callable[[Told], bool]) -> list[int]:
+def generations(
+    size: int, earlier: Sequence[Earlier], counts: Callable[[Earlier], bool]
+) -> list[int]:
     """The generation of each earlier proposal, then that of the next one.
 
     A proposal is of the latest generation that has a counted result, or of the one after it once
@@ -48,15 +50,15 @@ def generations(size: int, earlier: Sequence[Told], counts: Callable[[Told], boo
     Args:
         counts: whether a proposal with a result is a member of its generation.
     """
-    found: list[int] = []
+    made: list[int] = []
     members: Counter[int] = Counter()  # generation → proposals so far that count, by now
-    waiting = tuple(i for i, told in enumerate(earlier) if told.running)
+    waiting = tuple(i for i, each in enumerate(earlier) if each.running)
     for index in range(len(earlier) + 1):
         beside = earlier[index].beside if index < len(earlier) else waiting
         known = members.copy()
-        known.subtract(found[i] for i in beside if not earlier[i].running and counts(earlier[i]))
+        known.subtract(made[i] for i in beside if not earlier[i].running and counts(earlier[i]))
         latest = max((generation for generation, n in known.items() if n > 0), default=0)
-        found.append(latest + 1 if known[latest] >= size else latest)
+        made.append(latest + 1 if known[latest] >= size else latest)
         if index < len(earlier) and not earlier[index].running and counts(earlier[index]):
-            members[found[index]] += 1
-    return found
+            members[made[index]] += 1
+    return made

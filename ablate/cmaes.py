@@ -14,15 +14,41 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ablate import branches
+from ablate.earlier import Earlier, draw_seed, generations
+from ablate.sampling import SAMPLERS, Sampler, Sampling
 from ablate.space import Space
-from ablate.told import Told, generations, seed
+from trainables.errors import ConfigError
 
 SIGMA = 1 / 6
+
+
+@SAMPLERS.register("cmaes")
+class CmaEs(Sampler):
+    """For one objective, in a space with a numeric axis."""
+
+    generations: ClassVar[bool] = True
+
+    @classmethod
+    def check(cls, study: Sampling) -> None:
+        super().check(study)
+        if len(study.directions) > 1:
+            raise ConfigError(
+                "objectives", f"{len(study.directions)} of them", "one with cmaes",
+                "Take nsga2, tpe or gp",
+            )  # fmt: skip
+        if not numeric(study.space):
+            raise ConfigError(
+                "sampler", "cmaes in a space of choices only", "a numeric axis", "Take tpe"
+            )
+
+    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+        maximize = self.study.directions[0] == "maximize"
+        return propose(self.study.space, self.key, earlier, self.study.population, maximize)
 
 
 def numeric(space: Space) -> list[str]:
@@ -35,36 +61,36 @@ def population(axes: int, wanted: int | None) -> int:
 
 
 def propose(
-    space: Space, key: str, earlier: Sequence[Told], wanted: int | None, maximize: bool
+    space: Space, key: str, earlier: Sequence[Earlier], wanted: int | None, maximize: bool
 ) -> dict[str, Any]:
     """Values by path of proposal number len(earlier)."""
     from cmaes import CMA
 
     axes, index = numeric(space), len(earlier)
     size = population(len(axes), wanted)
-    made = generations(size, earlier, lambda told: not told.running)
+    made = generations(size, earlier, lambda each: not each.running)
     state = CMA(
         mean=np.full(len(axes), 0.5), sigma=SIGMA, bounds=np.array([[0.0, 1.0]] * len(axes)),
-        population_size=size, seed=seed(key, 0), n_max_resampling=10 * len(axes),
+        population_size=size, seed=draw_seed(key, 0), n_max_resampling=10 * len(axes),
     )  # fmt: skip
     for generation in range(made[-1]):
         members = [
-            told
-            for told, its in zip(earlier, made[:-1], strict=True)
-            if its == generation and not told.running
+            each
+            for each, its in zip(earlier, made[:-1], strict=True)
+            if its == generation and not each.running
         ]
         if len(members) < size:
             break  # a failure that is being retried was counted before
         places = [
             np.array([
-                space[path].place(told.params[path]) if path in told.params else state.mean[i]
+                space[path].place(each.params[path]) if path in each.params else state.mean[i]
                 for i, path in enumerate(axes)
             ])
-            for told in members[:size]
+            for each in members[:size]
         ]  # fmt: skip
         ranks = [float(rank) for rank in _ranks(members[:size], maximize)]
         state.tell(list(zip(places, ranks, strict=True)))
-    state.reseed_rng(seed(key, index))
+    state.reseed_rng(draw_seed(key, index))
     asked = state.ask()
     drawn: dict[str, Any] = {}
     choices = random.Random(f"{key}\x1f{index}")
@@ -74,7 +100,7 @@ def propose(
     return branches.pruned(space, drawn)
 
 
-def _ranks(members: Sequence[Told], maximize: bool) -> list[int]:
+def _ranks(members: Sequence[Earlier], maximize: bool) -> list[int]:
     """0 for the best. The search depends on ranks alone, so that a failure needs no value."""
 
     def loss(place: int) -> tuple[float, int]:
