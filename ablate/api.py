@@ -16,6 +16,7 @@ from ablate.ledger import Ledger
 from ablate.mlflow_store import client_uri
 from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
+from ablate.plan_checks import checked_plan
 from ablate.resources import request
 from ablate.spec import read_spec
 from ablate.stores import Store
@@ -146,7 +147,8 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
         options.store.check()
     cache = default_cache()
     with required(cache):
-        plan = Plan(loaded, overrides, cast(Fingerprint, _load(options.fingerprint)), cache)
+        fingerprint = cast(Fingerprint, _load(options.fingerprint))
+        plan = checked_plan(loaded, overrides, fingerprint, cache)
     clustered = options.address not in (None, "local")
     asked = request(loaded.spec.resources, options.device, cluster=clustered)
     settings = Settings(

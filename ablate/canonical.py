@@ -1,9 +1,13 @@
-"""Canonical JSON: one text for equal values, and the hash of one."""
+"""Canonical JSON: one text for equal values, its hash, and what of a dump counts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any
+
+# Options of a study that came after the first sweeps; unused, they are no part of its identity.
+LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
 
 
 def canonical(value: object) -> str:
@@ -14,3 +18,15 @@ def canonical(value: object) -> str:
 def canonical_hash(content: object) -> str:
     """SHA-256 of it, 64 hex digits."""
     return hashlib.sha256(canonical(content).encode()).hexdigest()
+
+
+def without_unused(dump: Any) -> Any:
+    """Without options that came later and are not used: they leave a sweep what it was."""
+    if isinstance(dump, dict):
+        return {
+            key: without_unused(value)
+            for key, value in dump.items()
+            if not (key in LATER and value in (None, {}, []))
+            and not ("best_of" in dump and key == "rank" and value == 1)
+        }
+    return [without_unused(value) for value in dump] if isinstance(dump, list) else dump

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ablate.exclusion import Rule, check_rules, kept
+from ablate.exclusion import Rule, check_rules, not_excluded
 from ablate.layers import Layer, merge
 from ablate.messages import listed
 from ablate.nested import leaves
 from ablate.remedies import nearest
-from ablate.study import StudyBase
+from ablate.study import DESIGNS, StudyBase
 from ablate.study_parts import (
     MAX_CELLS,
     MAX_COMBINATIONS,
@@ -41,6 +42,7 @@ class Variant(SpecPart):
     several = field_validator("around", mode="before")(one_or_several)
 
 
+@DESIGNS.register("compare")
 class Compare(StudyBase):
     """Named variants side by side, or every combination of crossed factors.
 
@@ -59,6 +61,8 @@ class Compare(StudyBase):
         default_factory=dict
     )
     exclude: tuple[Rule, ...] = ()
+
+    tuned: ClassVar[bool] = True
 
     @model_validator(mode="after")
     def some(self) -> Compare:
@@ -107,13 +111,14 @@ class Compare(StudyBase):
 
     def points(self) -> list[Point]:
         factors = self.factors()
-        found = []
-        for levels in kept(itertools.product(*factors.values()), self.exclude, factors):
+        points = []
+        every = itertools.product(*factors.values())
+        for levels in not_excluded(every, self.exclude, factors):
             arm = tuple(zip(factors, levels, strict=True))
             coords = dict(arm)
             name = levels[0] if len(levels) == 1 else cell_name(coords)
-            found.append(Point(name, coords, {}, self.place(*arm[-1]), arm))
-        return found
+            points.append(Point(name, coords, {}, self.place(*arm[-1]), arm))
+        return points
 
     def place(self, factor: str, level: str) -> str:
         """Where a level stands in the study."""
@@ -122,22 +127,47 @@ class Compare(StudyBase):
     def level(self, factor: str, level: str) -> Variant:
         return self.factors()[factor][level]
 
-    def given(self, arm: Arm) -> dict[str, Any]:
-        """What a combination's levels set, by path: what the study varies."""
-        return leaves(merge(Layer(self.place(*pair), self.level(*pair).trial) for pair in arm))
+    def of_point(self, point: Point) -> list[Layer]:
+        return [Layer(f"{self.place(*p)}.trial", self.level(*p).trial) for p in point.arm]
+
+    def gives(self, point: Point) -> dict[str, Any]:
+        return leaves(merge(self.of_point(point)))
+
+    def representatives(self) -> Sequence[Point | None]:
+        return self.listed
 
     def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
         own = tuple(around.filled(arm) for around in self.around)
         return own + tuple(a for pair in arm for a in self.level(*pair).around)
 
-    def centres(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for i, around in enumerate(self.around):
-            place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
-            for point in self.listed:
-                found.setdefault(around.filled(point.arm).best_of, place)
+    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
+        for around in self.around:
+            centres = {around.filled(point.arm).best_of for point in self.listed}
+            yield "around.", around, sorted(centres)
         for factor, levels in self.factors().items():
             for name, variant in levels.items():
                 for around in variant.around:
-                    found.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
-        return found
+                    yield f"{self.place(factor, name)}.around.", around, [around.best_of]
+
+    def taken_at(self, around: Around, arm: Arm) -> str:
+        owners = [pair for pair in arm if around in self.level(*pair).around]
+        above = f"{self.place(*owners[0])}." if owners else ""
+        return above + super().taken_at(around, arm)
+
+    def identity(self) -> dict[str, Any]:
+        dump = super().identity()
+        if not self.exclude:
+            del dump["exclude"]  # a factorial had it from the beginning
+        return dump
+
+    def centres(self) -> dict[str, str]:
+        places: dict[str, str] = {}
+        for i, around in enumerate(self.around):
+            place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
+            for point in self.listed:
+                places.setdefault(around.filled(point.arm).best_of, place)
+        for factor, levels in self.factors().items():
+            for name, variant in levels.items():
+                for around in variant.around:
+                    places.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
+        return places

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ablate.study import StudyBase
+from ablate.study import DESIGNS, StudyBase
 from ablate.study_parts import Point, cell_name
 
 MAX_COMPONENTS = 12
@@ -46,23 +46,30 @@ class Switched(StudyBase):
         }
 
 
+@DESIGNS.register("components")
 class Components(Switched):
     """All on/off cells, ordered by the number of components that are on, all off first."""
 
     design: Literal["components"]
     components: dict[str, Off] = Field(min_length=1, max_length=MAX_COMPONENTS)
 
+    tables: ClassVar[tuple[str, ...]] = ("components", "effects")
+
+    def unsaid(self) -> dict[str, str]:
+        return dict.fromkeys(self.components, "on")
+
     def points(self) -> list[Point]:
         names = list(self.components)
-        found = []
+        points = []
         for count in range(len(names) + 1):
             for on in itertools.combinations(names, count):
                 coords = {name: "on" if name in on else "off" for name in names}
                 values = self.off(name for name in names if name not in on)
-                found.append(Point(cell_name(coords), coords, values, "components"))
-        return found
+                points.append(Point(cell_name(coords), coords, values, "components"))
+        return points
 
 
+@DESIGNS.register("leave_one_out")
 class LeaveOneOut(Switched):
     """The centre with all components on ("all"), then without each of them.
 
@@ -78,6 +85,7 @@ class LeaveOneOut(Switched):
         ]
 
 
+@DESIGNS.register("add_one")
 class AddOne(Switched):
     """All components off ("none"), then only one of them on.
 
@@ -88,8 +96,8 @@ class AddOne(Switched):
 
     def points(self) -> list[Point]:
         names = list(self.components)
-        found = [Point("none", {"cell": "none"}, self.off(names), "components")]
+        points = [Point("none", {"cell": "none"}, self.off(names), "components")]
         for name in names:
             values = self.off(other for other in names if other != name)
-            found.append(Point(f"only {name}", {"cell": name}, values, "components"))
-        return found
+            points.append(Point(f"only {name}", {"cell": name}, values, "components"))
+        return points

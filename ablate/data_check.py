@@ -16,7 +16,6 @@ from typing import Any
 from ablate import branches
 from ablate.plan import Plan
 from ablate.progression import Progression
-from ablate.searching import Search
 from ablate.study_parts import Point
 from ablate.terminal import say
 from ablate.uses import Use, of_batch, placed, uses
@@ -73,13 +72,13 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
 def _check_drawn(plan: Plan, use: Use, train: int) -> None:
     """That no bound or choice of a search's batch asks for more classes than train, whatever else
     is drawn with it."""
-    study = plan.spec.studies[use.study]
-    if not isinstance(study, Search):
+    sampled = plan.spec.studies[use.study].sampling()
+    if sampled is None:
         return
-    axes = {path: axis.ends() for path, axis in study.space.items() if of_batch(path)}
+    axes = {path: axis.ends() for path, axis in sampled.space.items() if of_batch(path)}
     for path, values in axes.items():
         others = [[(other, each) for each in axes[other]] for other in axes if other != path]
-        above = branches.example(study.space, path)
+        above = branches.example(sampled.space, path)
         for value in values:
             drawn = [above | {path: value} | dict(rest) for rest in itertools.product(*others)]
             faults = [fault for point in drawn if (fault := _fault(plan, use, point, train))]

@@ -1,22 +1,13 @@
-"""The designs by name; each has a file of its own."""
+"""Any design: the union of those in this package and of other packages', told by `design`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field
+from ablate.study import DESIGNS, StudyBase
+from trainables.registry import one_of
 
-from ablate.compare import Compare
-from ablate.components import AddOne, Components, LeaveOneOut
-from ablate.factors import Factorial, Grid, OneFactor
-from ablate.promote import Promote
-from ablate.searching import Search
-
-Study = Annotated[
-    Search | Grid | OneFactor | Factorial | Components | LeaveOneOut | AddOne | Compare | Promote,
-    Field(discriminator="design"),
-]
-DESIGNS = (
-    "search", "grid", "one_factor", "factorial", "components", "leave_one_out", "add_one",
-    "compare", "promote",
-)  # fmt: skip
+if TYPE_CHECKING:
+    Study = StudyBase
+else:
+    Study = one_of(DESIGNS, "design")

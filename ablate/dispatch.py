@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ablate.cell import Cell
 from ablate.ledger import Claim, Ledger
 from ablate.owner import Owner
-from ablate.plan import Cell
 from ablate.progression import Progression
 from ablate.scheduler_base import WAIT, Decision
 from ablate.sources import summary

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.study import ENSEMBLE as SPLIT
 
 if TYPE_CHECKING:
-    from ablate.plan import Cell
+    from ablate.cell import Cell
     from ablate.progression import Progression
 
 

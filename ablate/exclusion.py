@@ -52,7 +52,7 @@ def check_rules(
                     )  # fmt: skip
 
 
-def kept(
+def not_excluded(
     combinations: Iterable[tuple[Any, ...]],
     rules: Sequence[Rule],
     factors: Mapping[str, Collection[Any]],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ablate.components import Components
+from ablate.cell import Cell
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, heartbeats
 from ablate.ledger import Ledger
 from ablate.messages import listed, shown
 from ablate.owner import Owner
-from ablate.plan import Cell, Plan
+from ablate.plan import Plan
 from ablate.progression import Progression
 from ablate.remedies import nearest
 from ablate.terminal import say
@@ -90,8 +90,7 @@ def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cel
     if not given:
         return []
     design = plan.spec.studies[study]
-    if isinstance(design, Components):
-        given = dict.fromkeys(design.components, "on") | given
+    given = {**design.unsaid(), **given}
     return [
         cell
         for cell in cells

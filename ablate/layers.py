@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -110,19 +111,36 @@ def has(values: Mapping[str, Any], path: str) -> bool:
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        merged = overlay(merged, expand(layer.values, layer.where))
-    return merged
+    return Stack(layers).merged
 
 
-def resolve(layers: Sequence[Layer], locate: Locate) -> TrialConfig:
-    """The validated configuration of these layers, first to last.
+class Stack(tuple[Layer, ...]):
+    """Layers, lowest first, that are merged once, however often they are asked for."""
+
+    _below: Stack | None = None
+
+    def over(self, layers: Iterable[Layer]) -> Stack:
+        """These with others over them: what is below is not merged anew."""
+        made = Stack((*self, *layers))
+        made._below = self
+        return made
+
+    @cached_property
+    def merged(self) -> dict[str, Any]:
+        """As one nested mapping; shared, so nobody may change it."""
+        merged, known = ({}, 0) if self._below is None else (self._below.merged, len(self._below))
+        for layer in self[known:]:
+            merged = overlay(merged, expand(layer.values, layer.where))
+        return merged
+
+
+def resolve(layers: Stack, locate: Locate) -> TrialConfig:
+    """The validated configuration of these layers.
 
     Raises:
         ConfigError: its path is the place in the spec of the layer that holds the fault.
     """
-    merged = merge(layers)
+    merged = layers.merged
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:

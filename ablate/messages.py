@@ -232,7 +232,7 @@ def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:
 def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> list[str]:
     """The names that a tagged union at `path` knows."""
     if path[:-1] == ["studies"]:
-        from ablate.designs import DESIGNS
+        from ablate.study import DESIGNS
 
         return list(DESIGNS)
     info = fields_at(model, path[:-1], data).get(path[-1]) if path else None

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from ablate.compare import Compare
 from ablate.designs import Study
 from ablate.messages import listed
-from ablate.promote import Promote
 from ablate.remedies import nearest_metric
-from ablate.searching import Search
-from ablate.study_parts import Around
 from trainables.errors import ConfigError
 
 
@@ -23,10 +19,9 @@ def check_objectives(
         ConfigError: its path is the dotted place in the spec.
     """
     for name, study in studies.items():
-        if isinstance(study, Search):
-            for i, wanted in enumerate(study.objectives):
-                _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
-        for place, around, centres in arounds(study):
+        for i, wanted in enumerate(study.objectives_of_its_own()):
+            _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
+        for place, around, centres in study.arounds():
             if around.by is None:
                 continue
             for centre in centres:
@@ -39,24 +34,9 @@ def check_objectives(
                     )  # fmt: skip
 
 
-def arounds(study: Study) -> Iterator[tuple[str, Around, list[str]]]:
-    """Each `around`, or what a promote study is of, with the start of its place in the study and
-    the studies that it names."""
-    arms = [point.arm for point in study.listed] if isinstance(study, Compare) else [()]
-    for around in study.around:
-        yield "around.", around, sorted({around.filled(arm).best_of for arm in arms})
-    if isinstance(study, Compare):
-        for factor, levels in study.factors().items():
-            for level, variant in levels.items():
-                for around in variant.around:
-                    yield f"{study.place(factor, level)}.around.", around, [around.best_of]
-    if isinstance(study, Promote):
-        yield "", study.ranked(), [study.of]
-
-
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
     """Metrics by which a study's cells may be compared: its objectives, and what is read."""
-    own = [found.metric for found in study.objectives] if isinstance(study, Search) else []
+    own = [objective.metric for objective in study.objectives_of_its_own()]
     splits = {metric.partition("/")[0] for metric in (objective, *own)} | {*study.evaluate}
     return [*own, *(m for m in metrics if m.partition("/")[0] in splits and m not in own)]
 

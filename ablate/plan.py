@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate import promoting, racing
+from ablate import inherited
 from ablate.canonical import canonical_hash
-from ablate.compare import Compare
-from ablate.layers import Layer, merge, resolve
+from ablate.cell import Cell
+from ablate.layers import Layer, Stack, resolve
 from ablate.messages import listed
-from ablate.plan_checks import Checks
-from ablate.promote import Promote, cells
 from ablate.remedies import nearest
-from ablate.searching import Search
 from ablate.spec import LoadedSpec
 from ablate.study import ENSEMBLE
 from ablate.study_parts import Objective, Point, seed_list
-from ablate.sweep_identity import sweep_id
-from ablate.tuning import budgets, warning
+from ablate.sweep_identity import study_key
+from ablate.tuning import budgets
 from trainables import identity
 from trainables.config import DataConfig, TrialConfig
 from trainables.errors import ConfigError
@@ -51,31 +48,8 @@ class Overrides:
     studies: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One cell at one seed: a trial under a study's name.
-
-    fold: the one held out, in a study with folds.
-    error: why its configuration cannot be (a proposal that breaks a rule between fields);
-    such a cell is a failure from the start.
-    """
-
-    study: str
-    cell: str
-    coords: dict[str, Any]
-    idx: int
-    seed: int
-    trial_id: str
-    config_hash: str
-    config: dict[str, Any]
-    evaluate: tuple[str, ...]
-    metrics: tuple[str, ...] = ()
-    fold: int | None = None
-    error: str | None = None
-
-
 class Plan:
-    """A checked sweep.
+    """A sweep: `checked_plan` makes one that can run.
 
     Args:
         loaded: the spec.
@@ -85,13 +59,16 @@ class Plan:
 
     Attributes:
         order: the studies to run, each after those that it is centred on.
-        sweep_id: `ablate/sweep_identity.py`.
+        base: the layers below all studies. top: the layer over all of them.
+        sweep_id: `ablate/sweep_identity.py`; set once, when the plan has been checked
+            (`ablate/plan_checks.py`), since `fingerprints` grow while a sweep runs.
         fingerprints: of the data sets met so far.
 
     Raises:
-        ConfigError: any layer, space, grid or component that no trial could have
-            (`ablate/plan_checks.py`).
+        ConfigError: a study that there is none of is asked for.
     """
+
+    sweep_id: str
 
     def __init__(
         self,
@@ -100,21 +77,19 @@ class Plan:
         fingerprint: Fingerprint,
         cache: Path,
     ) -> None:
-        self.loaded, self.spec, self.order = loaded, loaded.spec, loaded.order
+        self.loaded, self.spec = loaded, loaded.spec
         self.overrides = overrides
+        self.order = self._wanted()
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
         self.top = Layer("--set", dict(overrides.settings or {}))
-        checks = Checks(self)
-        for name in self.order:
-            checks.study(name)
-        self.sweep_id = sweep_id(self)
-        self.order = self._wanted()
+        self.base = Stack([Layer("trial", self.spec.trial), *self._dataset_layers()])
+        self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
 
     def _wanted(self) -> tuple[str, ...]:
         """The studies to run: those asked for and all that they are centred on."""
-        left = list(self.overrides.studies or self.order)
+        left = list(self.overrides.studies or self.loaded.order)
         wanted: set[str] = set()
         while left:
             name = left.pop()
@@ -126,7 +101,7 @@ class Plan:
             if name not in wanted:
                 wanted.add(name)
                 left += self.spec.studies[name].centres()
-        return tuple(name for name in self.order if name in wanted)
+        return tuple(name for name in self.loaded.order if name in wanted)
 
     # ------------------------------------------------------------------ layers
 
@@ -136,37 +111,32 @@ class Plan:
         point: Point | None,
         taken: Sequence[Mapping[str, Any]],
         fold: int | None = None,
-    ) -> list[Layer]:
+    ) -> Stack:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
-        study, place = self.spec.studies[name], f"studies.{name}"
-        found = [Layer("trial", self.spec.trial), *self.dataset_layers()]
-        own = [Layer(f"{place}.trial", study.trial)]
-        if isinstance(study, Promote):
-            found += [*(Layer(f"{place}.of", values) for values in taken), *own]
-        else:
-            found += [*own, *(Layer(f"{place}.around", values) for values in taken)]
-        if point is not None and isinstance(study, Compare):
-            found += [
-                Layer(f"{place}.{study.place(*pair)}.trial", study.level(*pair).trial)
-                for pair in point.arm
-            ]
-        if point is not None:
-            found.append(Layer(f"{place}.{point.where}", point.values))
-        if study.folds is not None:
-            split = {"data.split.folds": study.folds, "data.split.fold": fold or 0}
-            found.append(Layer(f"{place}.folds", split))
-        return [*found, self.top]
+        above = self._in(name, self.spec.studies[name].above(point, fold))
+        return self._centre(name, taken).over([*above, self.top])
 
-    def dataset_layers(self) -> list[Layer]:
+    def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
+        """The layers that the cells of a study share; those asked for last are kept."""
+        known = self._centres.get(name)
+        if known is not None and known[0] == [*taken]:
+            return known[1]
+        centre = self.base.over(self._in(name, self.spec.studies[name].centre(taken)))
+        self._centres[name] = [*taken], centre
+        return centre
+
+    @staticmethod
+    def _in(name: str, layers: Iterable[Layer]) -> list[Layer]:
+        return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
+
+    def _dataset_layers(self) -> Iterator[Layer]:
         dataset, root = self.overrides.dataset, self.overrides.data_root
-        found = []
         if dataset is not None:
-            found.append(Layer("--dataset", {"data": {"name": dataset}}))
+            yield Layer("--dataset", {"data": {"name": dataset}})
             if dataset in self.spec.datasets:
-                found.append(Layer(f"datasets.{dataset}", self.spec.datasets[dataset]))
+                yield Layer(f"datasets.{dataset}", self.spec.datasets[dataset])
         if root is not None:
-            found.append(Layer("--data-root", {"data": {"root": root}}))
-        return found
+            yield Layer("--data-root", {"data": {"root": root}})
 
     def resolved(
         self,
@@ -187,14 +157,13 @@ class Plan:
 
     def seeds(self, name: str) -> list[int]:
         study = self.spec.studies[name]
-        if self.overrides.seeds is not None and not isinstance(study, Search):
+        if self.overrides.seeds is not None and not study.own_seeds:
             return seed_list(self.overrides.seeds)
         return seed_list(self.spec.seeds if study.seeds is None else study.seeds)
 
     def objectives(self, name: str) -> tuple[Objective, ...]:
         """What a study's cells are compared by: its own objectives, or the sweep's."""
-        study = self.spec.studies[name]
-        own = study.objectives if isinstance(study, Search) else ()
+        own = self.spec.studies[name].objectives_of_its_own()
         return own or (Objective(metric=self.spec.objective),)
 
     def evaluate(self, name: str) -> tuple[str, ...]:
@@ -224,13 +193,13 @@ class Plan:
         taken: Sequence[Mapping[str, Any]],
         fold: int | None,
     ) -> list[Cell]:
-        error = None
+        error, layers = None, self.layers(name, point, taken, fold)
         try:
-            config = self.resolved(name, point, taken, fold)
+            config = resolve(layers, self.loaded.source.locate)
             dump = self._shared(config.model_dump(mode="json"))
             key = identity.config_hash(config, self.fingerprint(config))
         except ConfigError as fault:
-            dump, error = merge(self.layers(name, point, taken, fold)), str(fault)
+            dump, error = layers.merged, str(fault)
             key = canonical_hash({"invalid": dump})
         evaluate, metrics = self.evaluate(name), self.spec.studies[name].metrics
         if fold:
@@ -245,11 +214,11 @@ class Plan:
 
     def _shared(self, config: dict[str, Any]) -> dict[str, Any]:
         """Equal sections are one object: the cells of a large plan differ in few of them."""
-        found = {}
+        sections = {}
         for name, section in config.items():
             text = json.dumps([name, section], sort_keys=True)
-            found[name] = self._sections.setdefault(text, section)
-        return found
+            sections[name] = self._sections.setdefault(text, section)
+        return sections
 
     def proposal(
         self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
@@ -257,10 +226,17 @@ class Plan:
         """A search's proposal number `idx` at every seed and fold."""
         return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
 
+    def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
+        """Identifies the proposals of a study that a sampler grows."""
+        sampled = self.spec.studies[name].sampling()
+        assert sampled is not None
+        config = self.resolved(name, None, taken)
+        base = identity.config_hash(config, self.fingerprint(config))
+        return study_key(sampled.identifies(), base, self.spec.objective, self.seeds(name))
+
     def size(self, name: str) -> int:
         """Cells × seeds × folds of a study."""
-        count = cells(self.spec.studies[name])
-        return count * len(self.seeds(name)) * len(self.folds(name))
+        return self.spec.studies[name].size * len(self.seeds(name)) * len(self.folds(name))
 
     def tuning(self) -> dict[str, dict[str, int]]:
         """Comparison → cell → trials that went into the tuning of it."""
@@ -268,30 +244,19 @@ class Plan:
         return {
             name: budgets(study, studies, self.size)
             for name, study in studies.items()
-            if isinstance(study, Compare)
+            if study.tuned
         }
-
-    def warnings(self) -> list[str]:
-        """What a reader of the plan should know before it runs."""
-        found = [warning(name, budget) for name, budget in self.tuning().items()]
-        found += [text for name in self.order for text in promoting.warnings(self, name)]
-        found += [text for name in self.order for text in racing.warnings(self, name)]
-        return [text for text in found if text is not None]
-
-    def notes(self, name: str) -> list[str]:
-        """What a plan should say of a study besides its number of cells."""
-        return [*self.spec.studies[name].notes(), *promoting.notes(self, name)]
 
     def example(self, name: str) -> list[dict[str, Any]]:
         """What a cell of a promote study may take; nothing in other designs, whose centre stands
         for their cells."""
-        return list(itertools.islice(promoting.taken(self.spec.studies, name), 1))
+        return list(itertools.islice(inherited.examples(self.spec.studies, name), 1))
 
     def resolved_spec(self) -> dict[str, Any]:
         """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
         `--set` laid over it, the seeds of each study, the report's recipe."""
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
-        dump["trial"] = merge([Layer("trial", self.spec.trial), *self.dataset_layers()])
+        dump["trial"] = self.base.merged
         dump["set"] = dict(self.top.values)
         dump["tuning"] = self.tuning()
         for name in self.loaded.order:

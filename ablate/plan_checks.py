@@ -3,27 +3,45 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from ablate import branches, promoting
-from ablate.compare import Compare
-from ablate.layers import MISFIT, Layer, check_path, has, merge, origin, resolve
-from ablate.promote import Promote
-from ablate.searching import Search
+from ablate import inherited
+from ablate.layers import MISFIT, Layer, Stack, check_path, has, origin, resolve
+from ablate.plan import Fingerprint, Overrides, Plan
+from ablate.spec import LoadedSpec
+from ablate.study import Probe
 from ablate.study_parts import Around, Point
+from ablate.sweep_identity import sweep_id
 from trainables.config import BackboneConfig, TrialConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import PER_EPOCH
 from trainables.weights import check_weights
 
-if TYPE_CHECKING:
-    from ablate.plan import Plan
-
 LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
+
+
+def checked_plan(
+    loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
+) -> Plan:
+    """A plan that can run: all of its studies are checked, not only those asked for.
+
+    Args:
+        loaded: the spec. overrides: the command line's.
+        fingerprint: of a data set (`trainables.data.fingerprint`). cache: folder of decoded data.
+
+    Raises:
+        ConfigError: one line with the place in the spec.
+    """
+    plan = Plan(loaded, overrides, fingerprint, cache)
+    checks = Checks(plan)
+    for name in loaded.order:
+        checks.study(name)
+    plan.sweep_id = sweep_id(plan.spec, plan.base, plan.top, plan.fingerprints)
+    return plan
 
 
 class Checks:
@@ -40,59 +58,54 @@ class Checks:
 
     def study(self, name: str) -> None:
         """Everything of one study."""
-        study, locate, place = self.spec.studies[name], self.locate, f"studies.{name}"
-        if isinstance(study, Promote):
-            for given in itertools.islice(promoting.taken(self.spec.studies, name), LOOKED_AT):
-                self._centre(name, None, [given])
+        study, place = self.spec.studies[name], f"studies.{name}"
+        if study.source() is not None:
+            for values in itertools.islice(inherited.examples(self.spec.studies, name), LOOKED_AT):
+                self._centre(name, None, [values])
             return
-        for point in study.listed if isinstance(study, Compare) else [None]:
+        tried = study.representatives()
+        for point in tried:
             self._centre(name, point, ())
-        merged = merge(self.plan.layers(name, None, ()))
-        if isinstance(study, Search):
-            for path, axis in study.space.items():
-                where, above = f"{place}.space.{path}", branches.example(study.space, path)
-                merged = merge(self.plan.layers(name, Point("", {}, above, "space"), ()))
-                check_path(path, merged, locate(where))
-                for value in axis.ends():
-                    self._value(name, path, above | {path: value}, where)
-                for value in axis.between():
-                    self._value(name, path, above | {path: value}, where, "Give int: true")
-        elif not isinstance(study, Compare):
-            for path in study.paths:
-                if not any(path.startswith(f"{other}.") for other in study.paths):
-                    check_path(path, merged, locate(f"{place}.{study.listed[-1].where}"))
-            for point in study.listed:
-                self._trial(self.plan.layers(name, point, ()), place)
+        for probe in study.probes():
+            self._probe(name, probe)
+        for point in study.listed if None in tried else ():
+            self._trial(self.plan.layers(name, point, ()), place)
+
+    def _probe(self, name: str, probe: Probe) -> None:
+        """That a path which the cells set is one, and that some of its values can be."""
+        where = f"studies.{name}.{probe.where}"
+        point = Point("", {}, dict(probe.above), "space")
+        check_path(probe.path, self.plan.layers(name, point, ()).merged, self.locate(where))
+        for value, remedy in probe.values:
+            self._value(name, probe.path, {**probe.above, probe.path: value}, where, remedy)
 
     def _centre(self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]) -> None:
         base = self.plan.layers(name, point, taken)
-        merged = merge(base)
         for path in self.plan.top.values:
-            check_path(path, merged, f"--set {path}")
+            check_path(path, base.merged, f"--set {path}")
         for around in self.spec.studies[name].needs(point.arm if point else ()):
-            self._taken(name, point, around, merged)
+            self._taken(name, point, around, base.merged)
         try:
             self._trial(base, f"studies.{name}")
         except ConfigError as error:
             rule = self._clash(name, point, base) if error.found == MISFIT and point else {}
             if len(rule) < 2:
                 raise
-            told = yaml.safe_dump(
+            written = yaml.safe_dump(
                 [rule], default_flow_style=True, width=1000, sort_keys=False
             ).strip()
             raise ConfigError(
                 error.path, error.found, error.expected,
                 f"{error.remedy or 'Change one of them'}; or leave the combination out, with "
-                f"`exclude: {told}` in studies.{name}",
+                f"`exclude: {written}` in studies.{name}",
             ) from None  # fmt: skip
 
     def _clash(self, name: str, point: Point, layers: Sequence[Layer]) -> dict[str, str]:
-        """The levels of a comparison's combination without any one of which its trial could be;
-        none where it could not be without all of them either."""
+        """The levels of a combination without any one of which its trial could be; none where it
+        could not be without all of them either."""
         study = self.spec.studies[name]
-        if not isinstance(study, Compare):
-            return {}
-        places = {f"studies.{name}.{study.place(*pair)}.trial": pair for pair in point.arm}
+        own = [f"studies.{name}.{layer.where}" for layer in study.of_point(point)]
+        places = dict(zip(own, point.arm, strict=True))
         if self._misfit([layer for layer in layers if layer.where not in places]):
             return {}
         rule = dict(
@@ -105,14 +118,14 @@ class Checks:
             return rule
         return dict(point.arm)  # some of what the rule would leave out can be
 
-    def _misfit(self, layers: Sequence[Layer]) -> bool:
+    def _misfit(self, layers: Iterable[Layer]) -> bool:
         try:
-            resolve(layers, self.locate)
+            resolve(Stack(layers), self.locate)
         except ConfigError:
             return True
         return False
 
-    def _trial(self, layers: Sequence[Layer], place: str) -> None:
+    def _trial(self, layers: Stack, place: str) -> None:
         """That a trial of these layers can be, as far as can be told before it runs."""
         config = resolve(layers, self.locate)
         self._folds(config, place)
@@ -132,18 +145,12 @@ class Checks:
     ) -> None:
         """What is taken from the best of a study must fit here and reach the trial: a later
         layer that names another loss or method would drop its options with the name."""
-        study, place = self.spec.studies[name], f"studies.{name}"
-        if point is not None and isinstance(study, Compare):
-            owners = [pair for pair in point.arm if around in study.level(*pair).around]
-            place = f"{place}.{study.place(*owners[0])}" if owners else place
-        at = f"{place}.around" + (".take" if around.take else "")
-        if isinstance(study, Promote) and around == study.ranked():
-            at = f"{place}.take" if around.take else f"{place}.of"
-        where = self.locate(at)
-        for path in around.take or promoting.always(self.spec.studies, around.best_of):
+        at = self.spec.studies[name].taken_at(around, point.arm if point else ())
+        where = self.locate(f"studies.{name}.{at}")
+        for path in around.take or inherited.always_given(self.spec.studies, around.best_of):
             check_path(path, merged, where)
             self._there(around.best_of, path, where)
-            if not has(merge(self.plan.layers(name, point, [{path: None}])), path):
+            if not has(self.plan.layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
                 raise ConfigError(
                     where,
@@ -156,9 +163,9 @@ class Checks:
     def _there(self, name: str, path: str, where: str) -> None:
         """That a study's cells have a path, as far as its centre tells."""
         study = self.spec.studies[name]
-        varied = any(path == p or path.startswith(f"{p}.") for p in study.paths)
-        if not varied and not isinstance(study, Compare | Promote):
-            check_path(path, merge(self.plan.layers(name, None, ())), where)
+        varied = any(inherited.within(path, each) for each in study.paths)
+        if not varied and study.source() is None and None in study.representatives():
+            check_path(path, self.plan.layers(name, None, ()).merged, where)
 
     def _value(
         self,
@@ -166,7 +173,7 @@ class Checks:
         path: str,
         values: dict[str, Any],
         where: str,
-        remedy: str = "Narrow the space",
+        remedy: str,
     ) -> None:
         """One value of an axis, with those that it depends on, and the others at the centre.
 
@@ -213,8 +220,8 @@ class Checks:
 
     def _objective(self, config: TrialConfig, place: str) -> None:
         paper = config.data.split.protocol == "paper"
-        own = getattr(self.spec.studies[place.partition(".")[2]], "objectives", ())
-        asked = {f"{place}.objectives.{i}": found.metric for i, found in enumerate(own)}
+        own = self.spec.studies[place.partition(".")[2]].objectives_of_its_own()
+        asked = {f"{place}.objectives.{i}": each.metric for i, each in enumerate(own)}
         for where, metric in asked.items() or [("objective", self.spec.objective)]:
             if paper != (metric.split("/")[0] == "test"):
                 split, expected = ("test", "a test metric under") if paper else (
@@ -244,7 +251,7 @@ class Checks:
 
     def _scheduler(self, config: TrialConfig, study: str) -> None:
         """A scheduler compares cells at the end of any epoch, before the last."""
-        scheduler = getattr(self.spec.studies[study.partition(".")[2]], "scheduler", None)
+        scheduler = self.spec.studies[study.partition(".")[2]].halting()
         if scheduler is None:
             return
         place, metric = f"{study}.scheduler", self.spec.objective.split("/")[1]

@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from ablate import advice
 from ablate.before import as_it_is
 from ablate.data_check import check_classes
 from ablate.engine import Settings
@@ -58,7 +59,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     progression = Progression(plan, facts, record=False)
     while progression.advance():
         pass
-    warnings, absent = plan.warnings(), list[Absent]()
+    warnings, absent = advice.warnings(plan), list[Absent]()
     if settings.reads_data:
         warnings += check_classes(plan, progression, settings.cache)
         absent = absent_weights(plan, progression, settings.cache, settings.request.device)
@@ -137,7 +138,7 @@ class Account:
             text += ", time unknown" if spent.unknown else f", {_about(spent, self.rates)}"
         for cell in state.cells:
             self._seen.setdefault(cell.trial_id, name)
-        return [text, *(f"    {note}" for note in self.plan.notes(name))]
+        return [text, *(f"    {note}" for note in advice.notes(self.plan, name))]
 
     def _add(self, state: StudyState, settled: set[str], hidden: int) -> Total:
         """What a study leaves to do that no study before it does."""
@@ -203,7 +204,7 @@ def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
     if valid:
         return valid[0]
     study = plan.spec.studies[state.name]
-    point = study.listed[0] if study.design == "compare" else None
+    point = study.representatives()[0]
     return plan.resolved(state.name, point, plan.example(state.name)).model_dump(mode="json")
 
 

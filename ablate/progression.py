@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ablate.compare import Compare
+from ablate.cell import Cell
 from ablate.ensembles import Ensembles
 from ablate.facts import Facts
 from ablate.layers import has, lookup
-from ablate.plan import Cell, Plan
-from ablate.promote import Promote, told
+from ablate.plan import Plan
+from ablate.promote import as_promoted
 from ablate.proposing import Proposer
 from ablate.racing import Racing
 from ablate.schedule import Schedule
 from ablate.scheduler_base import STOP, Decision
-from ablate.searching import Search
 from ablate.study_parts import Arm, Around, Objective, Point
 
 
@@ -68,7 +67,7 @@ class Progression:
         self.schedules = {
             name: Schedule(self, name)
             for name, study in designs.items()
-            if getattr(study, "scheduler", None) is not None
+            if study.halting() is not None
         }
         self.races = {
             name: Racing(self, name, study.race)
@@ -78,7 +77,7 @@ class Progression:
         self.proposers = {
             name: Proposer(self, name)
             for name, study in designs.items()
-            if isinstance(study, Search)
+            if study.sampling() is not None
         }
         self.ensembles = Ensembles(self)
         self.running: set[str] = set()  # trials of this driver that are under way
@@ -165,12 +164,11 @@ class Progression:
 
     def told(self, name: str, point: Point) -> Point:
         """A point whose centre is known; a promoted cell's coordinates tell which cell it was."""
-        study = self.plan.spec.studies[name]
-        if not isinstance(study, Promote):
+        around = self.plan.spec.studies[name].source(point.arm)
+        if around is None:
             return point
-        around = study.ranked(point.arm)
         source = self.ranking(around.best_of, around.by)[around.rank - 1].cell
-        return told(point, source.cell, source.coords)
+        return as_promoted(point, source.cell, source.coords)
 
     # ------------------------------------------------------------------ search
 
@@ -259,11 +257,10 @@ class Progression:
         """What a study gives to those centred on it: what it took itself, and what it varies."""
         study = self.plan.spec.studies[name]
         paths, arm = dict.fromkeys(study.paths), Arm()
-        if isinstance(study, Compare):
-            arm = tuple(cell.coords.items())
-            paths.update(dict.fromkeys(study.given(arm)))
-        elif isinstance(study, Promote):
-            arm = study.listed[cell.idx].arm
+        if study.fixed:
+            point = study.listed[cell.idx]
+            arm = point.arm
+            paths.update(dict.fromkeys(study.gives(point)))
         for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
         whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
@@ -303,10 +300,10 @@ class Progression:
         state, study = self.studies[name], self.plan.spec.studies[name]
         if succeeded == 0:
             state.blocked = f"no trial of {around.best_of} succeeded"
-        elif isinstance(study, Promote) and around not in study.around:
+        elif study.source() is not None and around not in study.around:
             state.short = True
             state.blocked = (
-                f"only {succeeded} cells of {around.best_of} have a result, of {study.count} to be "
+                f"only {succeeded} cells of {around.best_of} have a result, of {study.size} to be "
                 "promoted"
             )
         else:

@@ -17,24 +17,23 @@ optimization", AISTATS 2016, whose budget is here any path of a trial.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from ablate.searching import Search
-from ablate.study import StudyBase
+from ablate.layers import Layer, expand
+from ablate.nested import leaves
+from ablate.study import DESIGNS, StudyBase
 from ablate.study_parts import MAX_CELLS, Arm, Around, Point, cell_name
 from trainables.errors import ConfigError
-
-if TYPE_CHECKING:
-    from ablate.designs import Study
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 
 
+@DESIGNS.register("promote")
 class Promote(StudyBase):
     """The best cells of study `of`, in the order of their ranks, 1 being the best.
 
@@ -57,6 +56,8 @@ class Promote(StudyBase):
     by: str | None = None
     take: tuple[str, ...] | None = Field(None, min_length=1)
 
+    tables: ClassVar[tuple[str, ...]] = ("promoted", "compare")
+
     _source: int | None = PrivateAttr(None)  # cells of `of`
 
     @model_validator(mode="after")
@@ -69,9 +70,9 @@ class Promote(StudyBase):
             )  # fmt: skip
         return self
 
-    def link(self, source: Study) -> None:
-        """Say what `of` is; `share` and the notes need its number of cells."""
-        self._source = cells(source)
+    def link(self, cells: int) -> None:
+        """`share` and the notes need it."""
+        self._source = cells
 
     @property
     def count(self) -> int:
@@ -83,19 +84,33 @@ class Promote(StudyBase):
         return math.ceil(Fraction(repr(self.share)) * self._source)
 
     def points(self) -> list[Point]:
-        found = []
+        points = []
         for rank in range(1, self.count + 1):
             coords = {RANK: rank}
-            found.append(Point(cell_name(coords), coords, {}, "of", ((RANK, str(rank)),)))
-        return found
+            points.append(Point(cell_name(coords), coords, {}, "of", ((RANK, str(rank)),)))
+        return points
 
-    def ranked(self, arm: Arm = ()) -> Around:
-        """The cell of `of` that a cell is; without an arm the best one."""
+    def source(self, arm: Arm = ()) -> Around:
         rank = int(dict(arm).get(RANK, 1))
         return Around(best_of=self.of, by=self.by, take=self.take, rank=rank)
 
     def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        return (*self.around, self.ranked(arm))
+        return (*self.around, self.source(arm))
+
+    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
+        yield from super().arounds()
+        yield "", self.source(), [self.of]
+
+    def taken_at(self, around: Around, arm: Arm) -> str:
+        if around != self.source():
+            return super().taken_at(around, arm)
+        return "take" if around.take else "of"
+
+    def centre(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
+        return [*(Layer("of", values) for values in taken), Layer("trial", self.trial)]
+
+    def lays_over(self, point: Point | None) -> dict[str, Any]:
+        return leaves(expand(self.trial, "trial")) | super().lays_over(point)
 
     def centres(self) -> dict[str, str]:
         return {**super().centres(), self.of: "of"}
@@ -104,43 +119,7 @@ class Promote(StudyBase):
         return [f"the best {self.count} of the {self._source} cells of {self.of}"]
 
 
-def cells(study: Study) -> int:
-    """Number of cells of a study of any design."""
-    return study.trials if isinstance(study, Search) else len(study.listed)
-
-
-def told(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
+def as_promoted(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
     """A promoted cell tells which cell it was, and that one's coordinates."""
-    found = {**point.coords, SOURCE: cell}
-    return replace(point, coords=found | {k: v for k, v in coords.items() if k not in found})
-
-
-def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
-    """Link promote studies to their sources, and raise for a rank that no cell can have.
-
-    Args:
-        order: every study after those that it is centred on.
-
-    Raises:
-        ConfigError: its path is the dotted place in the spec.
-    """
-    from ablate.objective_check import arounds
-
-    for name in order:
-        study = studies[name]
-        if isinstance(study, Promote):
-            source = studies[study.of]
-            study.link(source)
-            if study.count > cells(source):
-                raise ConfigError(
-                    f"studies.{name}.best", str(study.best),
-                    f"at most the {cells(source)} cells of {study.of}", "Promote fewer",
-                )  # fmt: skip
-        for place, around, centres in arounds(study):
-            for centre in centres:
-                if around.rank > cells(studies[centre]):
-                    raise ConfigError(
-                        f"studies.{name}.{place}rank", str(around.rank),
-                        f"at most the {cells(studies[centre])} cells of {centre}",
-                        "Name a lower rank",
-                    )  # fmt: skip
+    known = {**point.coords, SOURCE: cell}
+    return replace(point, coords=known | {k: v for k, v in coords.items() if k not in known})

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from ablate.earlier import Earlier
 from ablate.search import propose
-from ablate.searching import Search
-from ablate.sweep_identity import study_key
 
 if TYPE_CHECKING:
-    from ablate.plan import Cell
+    from ablate.cell import Cell
     from ablate.progression import Progression, StudyState
 
 
@@ -30,8 +28,8 @@ class Proposer:
 
     def __init__(self, progression: Progression, name: str) -> None:
         self._progression, self.name = progression, name
-        study = progression.plan.spec.studies[name]
-        assert isinstance(study, Search)
+        study = progression.plan.spec.studies[name].sampling()
+        assert study is not None
         self.study = study
         self._key: str | None = None
 
@@ -86,7 +84,7 @@ class Proposer:
     @property
     def key(self) -> str:
         if self._key is None:
-            self._key = study_key(self._progression.plan, self.name, self._taken() or [])
+            self._key = self._progression.plan.study_key(self.name, self._taken() or [])
         return self._key
 
     def _proposed(

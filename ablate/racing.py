@@ -21,7 +21,7 @@ from reports.stats import paired_difference
 from trainables.strict import Strict
 
 if TYPE_CHECKING:
-    from ablate.plan import Cell, Plan
+    from ablate.cell import Cell
     from ablate.progression import Progression, StudyState
 
 
@@ -78,17 +78,6 @@ def standing(
 def _worse(cell: Mapping[int, float], leader: Mapping[int, float], level: float) -> bool:
     found = paired_difference(cell, leader, level=level)
     return found is not None and found.high is not None and found.high < 0
-
-
-def warnings(plan: Plan, name: str) -> list[str]:
-    """A race with too few seeds to end anything."""
-    race, seeds = plan.spec.studies[name].race, len(plan.seeds(name))
-    if race is None or seeds > race.after:
-        return []
-    return [
-        f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; give more "
-        "seeds, or a smaller `after`"
-    ]
 
 
 class Racing:

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablate.designs import Study
-from ablate.factors import Grid
 from ablate.messages import listed
 from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
-
-KINDS = {
-    "search": ("search", "importance"),
-    "components": ("components", "effects"),
-    "promote": ("promoted", "compare"),
-}
 
 
 def check_recipe(
@@ -31,12 +24,12 @@ def check_recipe(
     """
     for i, table in enumerate(recipe.tables):
         place, study = f"report.tables.{i}", studies[table.study]
-        kinds = KINDS.get(study.design, ("compare", "effects"))
-        if table.kind not in kinds:
+        if table.kind not in study.tables:
             raise ConfigError(
                 f"{place}.kind", f"{table.kind!r} for {table.study}, a {study.design} study",
-                " or ".join(map(repr, kinds)), "A grid is shown in report.heatmaps too"
-                if study.design == "grid" else "Name one of them, or another study",
+                " or ".join(map(repr, study.tables)),
+                f"A {study.design} is shown in report.heatmaps too"
+                if study.heatmap else "Name one of them, or another study",
             )  # fmt: skip
         for j, metric in enumerate(table.metrics):
             _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)
@@ -45,7 +38,7 @@ def check_recipe(
         place, study = f"report.heatmaps.{i}", studies[heatmap.study]
         _known(f"{place}.metric", heatmap.metric, metrics, heatmap.study, study)
         _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
-        if not isinstance(study, Grid):
+        if not study.heatmap:
             raise ConfigError(
                 f"{place}.study", f"{heatmap.study}, a {study.design} study", "a grid study",
                 "Show it in report.tables",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.scheduler_base import STOP, WAIT, Decision, Entry, SchedulerBase
 
 if TYPE_CHECKING:
-    from ablate.plan import Cell
+    from ablate.cell import Cell
     from ablate.progression import Progression
 
 
@@ -26,10 +26,11 @@ class Schedule:
 
     def __init__(self, progression: Progression, name: str) -> None:
         self._progression, self.name = progression, name
-        study: Any = progression.plan.spec.studies[name]
-        self.scheduler: SchedulerBase = study.scheduler
-        rounds = getattr(study, "round", None)
-        self._round: int = rounds if isinstance(rounds, int) else progression.plan.size(name)
+        study = progression.plan.spec.studies[name]
+        scheduler = study.halting()
+        assert scheduler is not None
+        self.scheduler: SchedulerBase = scheduler
+        self._bracket = study.bracket() or progression.plan.size(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None
         self._stops: dict[str, int] | None = None
@@ -98,7 +99,7 @@ class Schedule:
             failed=failed,
             running=any(cell.trial_id in running for cell in cells),
             stopped=first.cell in self._stopped(),
-            bracket=first.idx // self._round,
+            bracket=first.idx // self._bracket,
         )
 
     def _stopped(self) -> dict[str, int]:

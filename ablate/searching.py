@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ablate import branches
+from ablate.canonical import without_unused
 from ablate.sampling import SAMPLERS, Direction
-from ablate.scheduler_base import SCHEDULERS
+from ablate.scheduler_base import SCHEDULERS, SchedulerBase
 from ablate.scheduling import Scheduler
 from ablate.search import SamplerName
 from ablate.space import Axis
-from ablate.study import StudyBase
+from ablate.study import DESIGNS, Probe, Sampled, StudyBase
 from ablate.study_parts import MAX_CELLS, Objective
 from trainables.errors import ConfigError
 
 
+@DESIGNS.register("search")
 class Search(StudyBase):
     """A sampler proposes configurations from the results of earlier ones.
 
@@ -44,6 +47,8 @@ class Search(StudyBase):
     space: dict[str, Axis] = Field(min_length=1)
 
     fixed: ClassVar[bool] = False
+    own_seeds: ClassVar[bool] = True
+    tables: ClassVar[tuple[str, ...]] = ("search", "importance")
 
     @field_validator("objectives", mode="before")
     @classmethod
@@ -95,6 +100,48 @@ class Search(StudyBase):
     def directions(self) -> tuple[Direction, ...]:
         return tuple(objective.direction for objective in self.objectives) or ("maximize",)
 
+    @property
+    def size(self) -> int:
+        return self.trials
+
     @cached_property
     def paths(self) -> tuple[str, ...]:
         return tuple(self.space)
+
+    def sampling(self) -> Sampled:
+        return self
+
+    def objectives_of_its_own(self) -> tuple[Objective, ...]:
+        return self.objectives
+
+    def halting(self) -> SchedulerBase | None:
+        return self.scheduler
+
+    def bracket(self) -> int | None:
+        return self.round if isinstance(self.round, int) else None
+
+    def always_gives(self) -> list[str]:
+        return [path for path in super().always_gives() if not self.space[path].when]
+
+    def probes(self) -> Iterator[Probe]:
+        for path, axis in self.space.items():
+            values = [(value, "Narrow the space") for value in axis.ends()]
+            values += [(value, "Give int: true") for value in axis.between()]
+            yield Probe(path, f"space.{path}", branches.example(self.space, path), tuple(values))
+
+    def identifies(self) -> dict[str, Any]:
+        """Not by its number of trials, so that a larger budget goes on from a smaller one."""
+        axes = {path: axis.model_dump(mode="json") for path, axis in self.space.items()}
+        content: dict[str, Any] = {
+            "space": {path: without_unused(axis) for path, axis in axes.items()},
+            "sampler": [self.sampler, self.round, self.startup],
+        }
+        if self.scheduler is not None:
+            content["scheduler"] = self.scheduler.model_dump()
+        if self.objectives:
+            content["objectives"] = [objective.model_dump() for objective in self.objectives]
+        if self.folds is not None:
+            content["folds"] = self.folds
+        if self.population is not None:
+            content["population"] = self.population
+        return content

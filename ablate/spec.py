@@ -17,11 +17,11 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from ablate.check_centres import check_ranks
 from ablate.designs import Study
 from ablate.layers import overlay
 from ablate.messages import explain, listed, shown
 from ablate.objective_check import check_objectives
-from ablate.promote import check_ranks
 from ablate.recipe_check import check_metrics, check_recipe
 from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE

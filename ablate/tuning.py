@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ablate.compare import Compare
 from ablate.designs import Study
 
 Size = Callable[[str], int]
 
 
-def budgets(study: Compare, studies: Mapping[str, Study], size: Size) -> dict[str, int]:
+def budgets(study: Study, studies: Mapping[str, Study], size: Size) -> dict[str, int]:
     """Cell → trials that went into its tuning."""
-    found = {}
+    spent = {}
     for point in study.listed:
         reached: dict[str, None] = {}
         waiting = [around.best_of for around in study.needs(point.arm)]
@@ -27,19 +26,19 @@ def budgets(study: Compare, studies: Mapping[str, Study], size: Size) -> dict[st
             if name not in reached:
                 reached[name] = None
                 waiting += studies[name].centres()
-        found[point.cell] = sum(map(size, reached))
-    return found
+        spent[point.cell] = sum(map(size, reached))
+    return spent
 
 
-def warning(name: str, found: Mapping[str, int]) -> str | None:
+def warning(name: str, spent: Mapping[str, int]) -> str | None:
     """One line where the budgets of a comparison differ."""
-    if len(set(found.values())) < 2:
+    if len(set(spent.values())) < 2:
         return None
     by_budget: dict[int, list[str]] = {}
-    for cell, budget in found.items():
+    for cell, budget in spent.items():
         by_budget.setdefault(budget, []).append(cell)
-    told = "; ".join(
+    each = "; ".join(
         f"{budget} trials for {', '.join(cells[:4])}" + (", …" if len(cells) > 4 else "")
         for budget, cells in sorted(by_budget.items())
     )
-    return f"{name} compares rows tuned with different budgets: {told}"
+    return f"{name} compares rows tuned with different budgets: {each}"

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.canonical import canonical
-from ablate.compare import Compare
 from ablate.designs import Study
+from ablate.inherited import paths_taken
 from ablate.layers import expand, has, origin
-from ablate.nested import leaves
-from ablate.objective_check import arounds
 from ablate.plan import Plan
 from ablate.progression import Progression
-from ablate.promote import Promote
-from ablate.searching import Search
 from ablate.study import ENSEMBLE
 from ablate.study_parts import Point
 from trainables.config import BackboneConfig, DataConfig, TrainingConfig
@@ -55,7 +51,7 @@ def uses(plan: Plan, progression: Progression) -> Iterator[Use]:
 def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
     study = plan.spec.studies[name]
     # What a search proposes and cannot be is one failed cell, now as later.
-    later = _later(plan.spec.studies, name, None) if isinstance(study, Search) else set[str]()
+    later = _later(plan.spec.studies, name, None) if not study.fixed else set[str]()
     seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
     for cell in progression.studies[name].cells:
         if cell.error is None and not progression.settled(cell):
@@ -108,10 +104,9 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
     found: dict[str, Point | None] = {}
     for idx, point in enumerate(study.listed):
         if idx not in listed:
-            given = study.given(point.arm) if isinstance(study, Compare) else point.values
             kind = {
                 path: value
-                for path, value in given.items()
+                for path, value in study.gives(point).items()
                 if _of_data(path) or of_batch(path) or _of_backbone(path)
             }
             found.setdefault(canonical(kind), point)
@@ -120,31 +115,8 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
 
 def _later(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
     """The paths of a point that proposals and results decide."""
-    study = studies[name]
-    if isinstance(study, Search):
-        return set(study.space) | _taken(studies, name)
-    own = study.given(point.arm) if isinstance(study, Compare) and point is not None else {}
-    if isinstance(study, Promote):
-        own = leaves(expand(study.trial, name))
-    return _taken(studies, name) - set(own)
-
-
-def _taken(studies: Mapping[str, Study], name: str) -> set[str]:
-    """The paths that a study may take from others."""
-    found: set[str] = set()
-    for _, around, centres in arounds(studies[name]):
-        for centre in centres:
-            found |= _given(studies, centre) if around.take is None else set(around.take)
-    return found
-
-
-def _given(studies: Mapping[str, Study], name: str) -> set[str]:
-    """The paths that a study may give to those centred on it."""
-    study = studies[name]
-    found = set(study.paths) | _taken(studies, name)
-    if isinstance(study, Compare):
-        found |= {path for point in study.listed for path in study.given(point.arm)}
-    return found
+    study, taken = studies[name], paths_taken(studies, name)
+    return taken - set(study.lays_over(point)) if study.fixed else taken | set(study.paths)
 
 
 def _of_data(path: str) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache, reduce
 from importlib import import_module
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from operator import or_
 from pkgutil import iter_modules
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
@@ -99,8 +99,9 @@ class Registry(Generic[T]):
 
 
 @cache
-def _installed() -> EntryPoints:
-    """Of all packages; reading them takes some 20 ms."""
+def _installed() -> Any:
+    """Entry points of all packages; reading them takes some 20 ms. (Python 3.11 has them in a class
+    of another name than later ones, with the same `select`.)"""
     return entry_points()
 
 

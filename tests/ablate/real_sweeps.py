@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ablate.dispatch import Dispatch
-from ablate.plan import Overrides, Plan
+from ablate.plan import Overrides
+from ablate.plan_checks import checked_plan
 from ablate.spec import read_spec
 from tests.ablate.test_sweep import dispatch
 from tests.trainables import core_trials
@@ -19,7 +20,7 @@ def real(folder: Path, **study: Any) -> Dispatch:
     trial = core_trials.config(folder / "images", training={"epochs": 2}).model_dump(mode="json")
     rates = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, **study}
     given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
-    plan = Plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
+    plan = checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
     made = dispatch(plan, folder)
     made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.core:run_job")
     return made

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.plan import Overrides, Plan
+from ablate.plan_checks import checked_plan
 from ablate.spec import read_spec
 from tests.ablate import synthetic
 
@@ -58,7 +59,7 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def plan(given: dict[str, Any] | None = None, **overrides: Any) -> Plan:
-    return Plan(
+    return checked_plan(
         read_spec(SPEC if given is None else given),
         Overrides(**overrides),
         synthetic.fingerprint,

@@ -18,7 +18,8 @@ from ablate.data_check import check_data
 from ablate.engine import Settings, run_plan
 from ablate.facts import Facts
 from ablate.ledger import Ledger
-from ablate.plan import Overrides, Plan
+from ablate.plan import Overrides
+from ablate.plan_checks import checked_plan
 from ablate.progression import Progression
 from ablate.resources import Request
 from ablate.spec import read_spec
@@ -46,7 +47,8 @@ def spec(images: Path, **studies: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
-    plan = Plan(read_spec(spec(images, **studies)), Overrides(), fingerprint, folder / "cache")
+    given = read_spec(spec(images, **studies))
+    plan = checked_plan(given, Overrides(), fingerprint, folder / "cache")
     with Ledger(folder / "ledger.sqlite") as ledger:
         progression = Progression(plan, Facts(ledger, None, retry_failed=False), record=False)
         progression.advance()

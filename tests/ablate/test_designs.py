@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from ablate import fractions
+from ablate import advice, fractions
 from ablate.compare import Compare
 from ablate.components import AddOne, Components, LeaveOneOut
-from ablate.factors import Factorial, OneFactor
+from ablate.factorial import Factorial
 from ablate.facts import Facts
 from ablate.ledger import Ledger
+from ablate.one_factor import OneFactor
 from ablate.progression import Progression
 from tests.ablate import specs
 from trainables.errors import ConfigError
@@ -290,7 +291,7 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
     }  # fmt: skip
     equal = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6),
                  tune_proxy_anchor=search("proxy_anchor", 6))  # fmt: skip
-    assert equal.order[-1] == "rows" and equal.warnings() == []
+    assert equal.order[-1] == "rows" and advice.warnings(equal) == []
     assert equal.tuning() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
     assert equal.resolved_spec()["tuning"] == equal.tuning(), "a report can state it"
     arms = [p.arm for p in equal.spec.studies["rows"].listed]
@@ -298,7 +299,7 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
     assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
     other = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6),
                  tune_proxy_anchor=search("proxy_anchor", 9))  # fmt: skip
-    assert other.warnings() == [
+    assert advice.warnings(other) == [
         "rows compares rows tuned with different budgets: 12 trials for normsoftmax; "
         "18 trials for proxy_anchor"
     ]
@@ -313,7 +314,7 @@ def test_tuning_counts_studies_behind_studies_once() -> None:
             "both": {"around": [{"best_of": "grid"}, {"best_of": "tune"}]}}},
     )  # fmt: skip
     assert made.tuning() == {"rows": {"none": 0, "tuned": 10, "both": 13}}
-    assert len(made.warnings()) == 1
+    assert len(advice.warnings(made)) == 1
 
 
 # -------------------------------------------------------------------------- refusals

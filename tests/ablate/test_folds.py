@@ -11,7 +11,6 @@ import pytest
 
 from ablate.foreground import find_cell
 from ablate.ledger import Ledger
-from ablate.sweep_identity import study_key
 from reports.names import metric_label
 from reports.tables.cells import by_seed, fold_notes, gaps
 from tests.ablate import specs, synthetic
@@ -76,7 +75,7 @@ def test_folds_change_nothing_for_studies_without() -> None:
     assert specs.plan().sweep_id == "0756fe74b404"
     assert specs.plan(folded()).sweep_id != "0756fe74b404"
     assert specs.plan(folded()).size("tune") == 6 * FOLDS
-    assert study_key(specs.plan(), "tune", ()) != study_key(specs.plan(folded()), "tune", ())
+    assert specs.plan().study_key("tune", ()) != specs.plan(folded()).study_key("tune", ())
 
 
 def test_folds_and_seeds_top_up(tmp_path: Path) -> None:

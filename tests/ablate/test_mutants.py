@@ -11,7 +11,8 @@ import pytest
 from ablate.cli import main
 from ablate.facts import Facts
 from ablate.ledger import Ledger
-from ablate.plan import Overrides, Plan
+from ablate.plan import Overrides
+from ablate.plan_checks import checked_plan
 from ablate.progression import Progression
 from ablate.spec import read_spec
 from ablate.yaml_loader import load
@@ -49,7 +50,7 @@ MADE["studies"] |= MORE
 def unfold(given: Any, folder: Path) -> str | None:
     """Plan a spec; the message if that is refused."""
     try:
-        plan = Plan(read_spec(given), Overrides(), synthetic.fingerprint, folder)
+        plan = checked_plan(read_spec(given), Overrides(), synthetic.fingerprint, folder)
     except ConfigError as error:
         return str(error)
     with Ledger(folder / "none.sqlite") as ledger:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ablate import advice
+from ablate.canonical import without_unused
 from ablate.commands import ending
 from ablate.dispatch import Dispatch
 from ablate.engine import Settings, _outcome
@@ -15,7 +17,6 @@ from ablate.foreground import find_cell
 from ablate.plan import Plan
 from ablate.preview import preview
 from ablate.resources import Request
-from ablate.sweep_identity import settled
 from tests.ablate import specs, synthetic
 from tests.ablate.test_sweep import dispatch, drain, table
 from trainables.errors import ConfigError
@@ -171,10 +172,10 @@ def test_images_of_32_then_64_plan() -> None:
     assert [made.size(name) for name in made.order] == [27, 9, 3]
     sizes = [made.resolved(name, None).data.image_size for name in made.order]
     assert sizes == [32, 64, 64] and made.resolved("network", None).training.epochs == 4
-    assert made.notes("large") == [
+    assert advice.notes(made, "large") == [
         "the best 9 of the 27 cells of small", "changed for them: data.image_size 32 → 64",
     ]  # fmt: skip
-    (warned,) = made.warnings()
+    (warned,) = advice.warnings(made)
     assert 'backbone.mode ("frozen" there, default here)' in warned and "network" in warned
 
 
@@ -250,7 +251,7 @@ def test_no_cell_succeeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_was_ended_early_has_no_rank(tmp_path: Path) -> None:
     low = grid(scheduler={"name": "successive_halving"}, trial={"training.epochs": 9})
     made_plan = plan({"low": low, "high": promote(best=2)})
-    assert any("whose scheduler ends some of them early" in w for w in made_plan.warnings())
+    assert any("whose scheduler ends some of them early" in w for w in advice.warnings(made_plan))
     made = run(made_plan, tmp_path)
     assert rates_of(made, "high") == [1e-3]
     assert made.progression.studies["high"].short
@@ -292,16 +293,16 @@ def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
     given: dict[str, Any], alike: bool
 ) -> None:
     made = plan({"low": grid(), "high": promote(best=2, **given)})
-    assert alike == any("they are one trial" in text for text in made.warnings())
+    assert alike == any("they are one trial" in text for text in advice.warnings(made))
 
 
 def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> None:
     folded = {**grid(), "folds": 3}
-    without = plan({"low": folded, "high": promote(best=2)}).warnings()
+    without = advice.warnings(plan({"low": folded, "high": promote(best=2)}))
     assert any("has 3 folds, and has none itself" in text for text in without)
-    fewer = plan({"low": folded, "high": promote(best=2, folds=2)}).warnings()
+    fewer = advice.warnings(plan({"low": folded, "high": promote(best=2, folds=2)}))
     assert any("has 3 folds, and has 2 itself" in text for text in fewer)
-    whole = plan({"low": folded, "high": promote(best=2, folds=3)}).warnings()
+    whole = advice.warnings(plan({"low": folded, "high": promote(best=2, folds=3)}))
     assert not any("folds" in text for text in whole)
 
 
@@ -311,13 +312,13 @@ def test_tuning_counts_the_source_too() -> None:
     }}  # fmt: skip
     made = plan({"low": grid(), "high": promote(best=2, seeds=3), "rows": rows})
     assert made.tuning() == {"rows": {"tuned": 5 + 6, "plain": 5}}
-    assert any("tuned with different budgets" in text for text in made.warnings())
+    assert any("tuned with different budgets" in text for text in advice.warnings(made))
 
 
 def test_an_unused_rank_leaves_a_sweep_what_it_was() -> None:
     given = specs.spec()
     before = specs.plan(given)
-    assert "rank" not in settled(before.spec.studies["parts"].model_dump())["around"]
+    assert "rank" not in without_unused(before.spec.studies["parts"].model_dump())["around"]
     given["studies"]["parts"]["around"]["rank"] = 1
     assert specs.plan(given).sweep_id == before.sweep_id
     given["studies"]["parts"]["around"]["rank"] = 2

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ablate import advice
 from ablate.plan import Plan
 from ablate.racing import Race, standing
 from tests.ablate import specs
@@ -78,9 +79,9 @@ def test_a_race_in_a_sweep_is_the_same_whatever_the_timing(tmp_path: Path) -> No
 
 
 def test_a_race_without_seeds_to_save_is_warned_of() -> None:
-    assert not any("races after" in text for text in raced().warnings())
+    assert not any("races after" in text for text in advice.warnings(raced()))
     few = specs.plan(raced().spec.model_dump(exclude_none=True), seeds=3)
-    assert any("races after 3 of 3 seeds" in text for text in few.warnings())
+    assert any("races after 3 of 3 seeds" in text for text in advice.warnings(few))
 
 
 def test_no_race_where_it_makes_no_sense() -> None:

@@ -17,7 +17,6 @@ from ablate.ledger import Ledger
 from ablate.search import propose
 from ablate.searching import Search
 from ablate.space import Axis
-from ablate.sweep_identity import study_key
 from tests.ablate import specs, synthetic
 from tests.faults.driver import options
 
@@ -95,7 +94,7 @@ def test_the_asynchronous_mode_through_the_engine(
     assert {row["study"] for row in rows} == {"tune", "parts", "grid", "rows"}
     study = plan.spec.studies["tune"]
     assert isinstance(study, Search)
-    key = study_key(plan, "tune", [])
+    key = plan.study_key("tune", [])
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         found = ledger.proposals(key)
     assert any(row["beside"] for row in found.values())

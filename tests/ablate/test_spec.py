@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ablate.plan import Overrides, Plan
+from ablate.plan import Overrides
+from ablate.plan_checks import checked_plan
 from ablate.spec import json_schema, read_spec
 from tests.ablate.specs import plan, spec
 from trainables.data import fingerprint
@@ -229,7 +230,7 @@ def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path
     loaded = read_spec(write(tmp_path / "s.yaml", FOLDER.format(tmp_path / "images")))
     told = rf"s\.yaml line 5: trial\.data\.root: found {tmp_path}/images/a: no images"
     with pytest.raises(ConfigError, match=told):
-        Plan(loaded, Overrides(), fingerprint, tmp_path)
+        checked_plan(loaded, Overrides(), fingerprint, tmp_path)
 
 
 @pytest.mark.parametrize(

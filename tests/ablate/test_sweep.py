@@ -13,9 +13,9 @@ from ablate.api import result_rows
 from ablate.components import Components
 from ablate.dispatch import Dispatch, JobSettings
 from ablate.earlier import Earlier
-from ablate.factors import Grid
 from ablate.facts import Facts
 from ablate.foreground import find_cell
+from ablate.grid import Grid
 from ablate.layers import Layer, merge
 from ablate.ledger import Ledger
 from ablate.owner import Owner
