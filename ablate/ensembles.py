@@ -11,26 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ablate.cell import Cell
 from ablate.study import ENSEMBLE as SPLIT
-
-if TYPE_CHECKING:
-    from ablate.cell import Cell
-    from ablate.progression import Progression
+from ablate.sweep_state import SweepState
 
 
 class Ensembles:
     """Which cells' ensembles can be evaluated."""
 
-    def __init__(self, progression: Progression) -> None:
-        self._progression = progression
+    def __init__(self, state: SweepState) -> None:
+        self._sweep = state
         self._groups: dict[tuple[str, int, int], list[Cell]] = {}
         self._counted: dict[str, int] = {}
 
     def group(self, cell: Cell) -> list[Cell]:
         """The folds of one cell and seed, in order."""
-        state = self._progression.studies[cell.study]
+        state = self._sweep.studies[cell.study]
         if self._counted.get(cell.study) != len(state.cells):
             self._counted[cell.study] = len(state.cells)
             of_study = [key for key in self._groups if key[0] == cell.study]
@@ -44,7 +42,7 @@ class Ensembles:
         """The splits that a cell can be read on: without an ensemble that never will be."""
         if SPLIT not in cell.evaluate:
             return cell.evaluate
-        facts = self._progression.facts
+        facts = self._sweep.facts
         lost = any(c.error or facts[c.trial_id].status == "failed" for c in self.group(cell))
         return tuple(split for split in cell.evaluate if split != SPLIT or not lost)
 
@@ -57,7 +55,7 @@ class Ensembles:
 
     def members(self, cells: Iterable[Cell], trials: Path) -> list[dict[str, Any]] | None:
         """The parts of a trial's ensemble as a job names them; None while one is missing."""
-        facts = self._progression.facts
+        facts = self._sweep.facts
         for cell in cells:
             if SPLIT not in cell.evaluate:
                 continue

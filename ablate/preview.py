@@ -17,10 +17,11 @@ from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.plan import Plan
 from ablate.progress import duration
-from ablate.progression import Progression, StudyState
+from ablate.progression import Progression
 from ablate.resources import cores, local_gpus
 from ablate.sources import refusal, summary
 from ablate.study import ENSEMBLE
+from ablate.sweep_state import StudyState
 from ablate.weights_check import Absent, absent_weights
 from trainables.errors import ConfigError
 
@@ -163,7 +164,7 @@ class Account:
             few = "" if piloted else "; --pilot times a few steps of each kind"
             text = f"no trial like {self.total.unknown} of these is in the ledger{few}"
             return [f"time: unknown: {text}"]
-        bound = ", if no scheduler stopped any" if self.progression.schedules else ""
+        bound = ", if no scheduler stopped any" if self.progression.legs else ""
         lines = [f"time: {_about(self.total, self.rates, parallel)}{bound}"]
         if settings.request.gpus:
             hours = settings.request.gpus * self.total.seconds(self.rates)[0] / 3600

@@ -7,30 +7,24 @@ Decisions are recomputed when a fact of the study has changed.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
 
+from ablate.cell import Cell
 from ablate.scheduler_base import STOP, WAIT, Decision, Entry, SchedulerBase
-
-if TYPE_CHECKING:
-    from ablate.cell import Cell
-    from ablate.progression import Progression
+from ablate.sweep_state import SweepState
 
 
-class Schedule:
-    """The decisions for the cells of one study.
+class Legs:
+    """How far each cell of one study is to train, leg by leg.
 
     Args:
-        progression: knows the study's cells and the facts.
-        name: the study.
+        name: the study. scheduler: its own.
     """
 
-    def __init__(self, progression: Progression, name: str) -> None:
-        self._progression, self.name = progression, name
-        study = progression.plan.spec.studies[name]
-        scheduler = study.halting()
-        assert scheduler is not None
-        self.scheduler: SchedulerBase = scheduler
-        self._bracket = study.bracket() or progression.plan.size(name)
+    def __init__(self, state: SweepState, name: str, scheduler: SchedulerBase) -> None:
+        self._sweep, self.name, self.scheduler = state, name, scheduler
+        self._state = state.studies[name]
+        self._objective = state.plan.spec.objective
+        self._bracket = state.plan.spec.studies[name].bracket() or state.plan.size(name)
         self._decisions: dict[int, Decision] = {}
         self._version: object = None
         self._stops: dict[str, int] | None = None
@@ -40,41 +34,27 @@ class Schedule:
         while another of its cell is not."""
         decision = self._decide()[cell.idx]
         if isinstance(decision, int) and decision < cell.config["training"]["epochs"]:
-            reached = len(self._progression.facts.values(cell.trial_id, self._objective))
+            reached = len(self._sweep.facts.values(cell.trial_id, self._objective))
             return WAIT if reached >= decision else decision
         return decision
 
     def paused(self, cell: Cell) -> bool:
         """Whether a cell has come to a rung and no leg of it is under way."""
-        values = self._progression.facts.values(cell.trial_id, self._objective)
-        return bool(values) and cell.trial_id not in self._progression.running
+        values = self._sweep.facts.values(cell.trial_id, self._objective)
+        return bool(values) and cell.trial_id not in self._sweep.running
 
     def reports(self, idx: int) -> dict[int, float]:
         """Best value so far by epoch, for those who learn from cells that were stopped."""
-        entry = self._entry([c for c in self._state.cells if c.idx == idx])
+        entry = self._entry([cell for cell in self._state.cells if cell.idx == idx])
         return {epoch: entry.best(epoch) for epoch in range(1, entry.reached + 1)}
 
     # ------------------------------------------------------------------ within
 
-    @property
-    def _objective(self) -> str:
-        return self._progression.plan.spec.objective
-
-    @property
-    def _state(self) -> Any:
-        return self._progression.studies[self.name]
-
-    def _by_idx(self) -> dict[int, list[Cell]]:
-        found: dict[int, list[Cell]] = {}
-        for cell in self._state.cells:
-            found.setdefault(cell.idx, []).append(cell)
-        return dict(sorted(found.items()))
-
     def _decide(self) -> dict[int, Decision]:
-        progression, count = self._progression, len(self._state.cells)
-        version = (progression.facts.version, count)
+        count = len(self._state.cells)
+        version = (self._sweep.facts.version, count)
         if version != self._version:
-            cells = self._by_idx()
+            cells = self._state.by_idx()
             entries = [self._entry(group) for group in cells.values()]
             decisions = self.scheduler.decide(entries, closed=count == self._state.size)
             self._decisions = dict(zip(cells, decisions, strict=True))
@@ -84,7 +64,7 @@ class Schedule:
         return self._decisions
 
     def _entry(self, cells: list[Cell]) -> Entry:
-        facts, running = self._progression.facts, self._progression.running
+        facts, running = self._sweep.facts, self._sweep.running
         first = cells[0]
         failed = any(c.error or facts[c.trial_id].status == "failed" for c in cells)
         epochs = 1 if first.error else int(first.config["training"]["epochs"])
@@ -104,19 +84,18 @@ class Schedule:
 
     def _stopped(self) -> dict[str, int]:
         if self._stops is None:
-            sweep = self._progression.plan.sweep_id
-            self._stops = self._progression.facts.ledger.stops(sweep, self.name)
+            self._stops = self._sweep.facts.ledger.stops(self._sweep.plan.sweep_id, self.name)
         return self._stops
 
     def _keep_stops(self, cells: dict[int, list[Cell]], entries: list[Entry]) -> None:
         """What others reach later must not bring back what was stopped."""
-        sweep, stops = self._progression.plan.sweep_id, self._stopped()
+        sweep, stops = self._sweep, self._stopped()
         for group, entry in zip(cells.values(), entries, strict=True):
             first = group[0]
             over = entry.failed or entry.reached >= entry.epochs or first.cell in stops
             if self._decisions[first.idx] == STOP and not over:
                 stops[first.cell] = entry.reached
-                if self._progression.record:
-                    self._progression.facts.ledger.put_stop(
-                        sweep, self.name, first.cell, entry.reached
+                if sweep.record:
+                    sweep.facts.ledger.put_stop(
+                        sweep.plan.sweep_id, self.name, first.cell, entry.reached
                     )

@@ -153,7 +153,7 @@ def _place(plan: Plan, progression: Progression, use: Use, path: str) -> str:
         return locate(f"{study}.evaluate")
     if not path.startswith(("data", "training.", "backbone.")):
         return path
-    taken = progression.taken(use.study, use.point.arm if use.point else ()) or ()
+    taken = progression.ranking.taken(use.study, use.point.arm if use.point else ()) or ()
     layers = plan.layers(use.study, use.point, taken, use.fold)
     holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]
     if not holding:

@@ -154,7 +154,7 @@ def test_the_best_of_several_objectives(
     drain(made)
     rows = [row for row in table(made) if row["study"] == "tune"]
     best = (max if most else min)(rows, key=lambda row: row[metric])
-    found = made.progression.best("tune", around.get("by"))
+    found = made.progression.ranking.best("tune", around.get("by"))
     assert found is not None and found.cell.trial_id == best["trial_id"]
     centre = next(r for r in table(made) if r["cell"] == "agnostic=on,specific=on")
     config = made.ledger.trial(centre["trial_id"])["config"]  # type: ignore[index]

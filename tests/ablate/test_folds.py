@@ -63,7 +63,7 @@ def test_the_best_and_what_a_search_is_told_are_means_over_folds(tmp_path: Path)
     means = [np.mean([r["val/map_at_r"] for r in rows if r["idx"] == i]) for i in range(6)]
     told = made.progression.proposers["tune"].earlier({})
     assert [t.value[0] for t in told] == pytest.approx(means)  # type: ignore[index]
-    best = made.progression.best("tune")
+    best = made.progression.ranking.best("tune")
     assert best is not None and best.cell.idx == int(np.argmax(means))
     centre = next(row for row in table(made) if row["cell"] == "agnostic=on,specific=on")
     config = made.ledger.trial(centre["trial_id"])["config"]  # type: ignore[index]

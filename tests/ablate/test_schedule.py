@@ -96,7 +96,7 @@ def test_asha_finds_the_planted_best_of_64_with_a_third_of_the_budget(
     )
     made = dispatch(plan, tmp_path)
     drain(made, 4, random.Random(seed).choice)
-    best = made.progression.best("grid")
+    best = made.progression.ranking.best("grid")
     assert best is not None and best.values == {"embedding.dim": max(dims)}
     assert sum(epochs_trained(made).values()) <= 64 * 27 / 3
     assert all(row["status"] in ("done", "partial") for row in table(made))
