@@ -1,0 +1,39 @@
+"""A sampler of another package: the Halton sequence, whose point i depends on no result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ablate import branches
+from ablate.earlier import Earlier
+from ablate.sampling import SAMPLERS, Sampler, Sampling
+from trainables.errors import ConfigError
+
+PRIMES = (2, 3, 5, 7)
+
+
+@SAMPLERS.register("halton")
+class Halton(Sampler):
+    @classmethod
+    def check(cls, study: Sampling) -> None:
+        super().check(study)
+        if len(study.space) > len(PRIMES):
+            raise ConfigError(
+                "space", f"{len(study.space)} axes", f"at most {len(PRIMES)} with halton"
+            )
+
+    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+        axes = zip(self.study.space.items(), PRIMES, strict=False)
+        drawn = {path: axis.at(inverse(len(earlier) + 1, base)) for (path, axis), base in axes}
+        return branches.pruned(self.study.space, drawn)
+
+
+def inverse(number: int, base: int) -> float:
+    """The digits of a number behind the point: the radical inverse, in [0, 1)."""
+    place, value = 1.0, 0.0
+    while number:
+        place /= base
+        value += place * (number % base)
+        number //= base
+    return value
