@@ -21,8 +21,8 @@ def notes(plan: Plan, name: str) -> list[str]:
     if source is None:
         return study.notes()
     changes = _changes(plan, name, source.best_of)
-    told = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
-    return [*study.notes(), f"changed for them: {told or 'nothing'}"]
+    listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
+    return [*study.notes(), f"changed for them: {listed or 'nothing'}"]
 
 
 def warnings(plan: Plan) -> list[str]:

@@ -30,8 +30,8 @@ def parent(space: Space, path: str) -> str | None:
 
 
 def parents(space: Space, path: str) -> list[str]:
-    found = [parent(space, read) for read in space[path].when or {}]
-    return [name for name in found if name is not None]
+    above = [parent(space, read) for read in space[path].when or {}]
+    return [name for name in above if name is not None]
 
 
 def order(space: Space) -> list[str]:
@@ -65,22 +65,22 @@ def active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
 
 def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values of all axes without those that do not exist, in the order of the space."""
-    found: dict[str, Any] = {}
+    existing: dict[str, Any] = {}
     for path in order(space):
-        if active(space, path, found):
-            found[path] = values[path]
-    return {path: found[path] for path in space if path in found}
+        if active(space, path, existing):
+            existing[path] = values[path]
+    return {path: existing[path] for path in space if path in existing}
 
 
 def example(space: Space, path: str) -> dict[str, Any]:
     """Values of the axes above `path` under which it exists."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for read in space[path].when or {}:
         above = parent(space, read)
         assert above is not None
-        found |= example(space, above)
+        values |= example(space, above)
     for above in parents(space, path):
-        found[above] = next(
+        values[above] = next(
             value
             for value in space[above].samples()
             if all(
@@ -89,7 +89,7 @@ def example(space: Space, path: str) -> dict[str, Any]:
                 if parent(space, read) == above
             )
         )
-    return found
+    return values
 
 
 def check(space: Space) -> None:

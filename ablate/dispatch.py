@@ -153,7 +153,7 @@ class Dispatch:
             self._waiting[trial_id] = time.monotonic()
             return None
         if claim != "mine":
-            self.settle(trial_id)
+            self.reread(trial_id)
             return None
         self.notify(trial_id)
         settings = self.settings
@@ -265,7 +265,7 @@ class Dispatch:
                 self.walls.setdefault(study, []).append(wall)
             self._lose_what_was_not_told(trial_id, job, last)
             self._count(trial_id, last)
-            self.settle(trial_id)
+            self.reread(trial_id)
 
     def _count(self, trial_id: str, last: Mapping[str, Any]) -> None:
         """A study whose trials fail one after the other, each by the same fault of configuration,
@@ -347,7 +347,7 @@ class Dispatch:
             self.ledger.release(trial_id, "interrupted", reason)
             self.notify(trial_id)
 
-    def settle(self, trial_id: str) -> None:
+    def reread(self, trial_id: str) -> None:
         """Read what the ledger now says of a trial, and go on from there."""
         self.progression.facts.refresh(trial_id)
         self.unfold()

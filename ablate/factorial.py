@@ -48,9 +48,9 @@ class Factorial(StudyBase):
         check_factors(self.factors, "factors", least=2)
         check_rules(self.exclude, self.factors, lambda _: "factors")
         if self.fraction != "fractional" and (self.generators or self.resolution is not None):
-            given = "generators" if self.generators else "resolution"
+            option = "generators" if self.generators else "resolution"
             raise ConfigError(
-                given, f"{given} of a {self.fraction} factorial", "it with fraction: fractional",
+                option, f"{option} of a {self.fraction} factorial", "it with fraction: fractional",
                 "Change the fraction, or remove it",
             )  # fmt: skip
         if self.fraction == "full":

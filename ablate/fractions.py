@@ -70,10 +70,10 @@ def defining_relation(factors: int, words: Sequence[int]) -> list[int]:
     """Every word that equals the identity: bit masks over all factors, shortest first."""
     basic = factors - len(words)
     generators = [word | 1 << (basic + i) for i, word in enumerate(words)]
-    found = {0}
+    products = {0}
     for generator in generators:
-        found |= {generator ^ other for other in found}
-    return sorted(found - {0}, key=lambda word: (word.bit_count(), _letters(word)))
+        products |= {generator ^ other for other in products}
+    return sorted(products - {0}, key=lambda word: (word.bit_count(), _letters(word)))
 
 
 def resolution(factors: int, words: Sequence[int]) -> int:
@@ -92,15 +92,15 @@ def generators(factors: int, least: int) -> list[int]:
     if factors > MAX_FACTORS:
         raise ValueError(f"at most {MAX_FACTORS} factors whose generators are sought")
     for basic in range(2, factors):
-        found = _words(factors, basic, least)
-        if found is None:
+        words = _words(factors, basic, least)
+        if words is None:
             continue
         for higher in range(least + 1, 6):
             better = _words(factors, basic, higher)
             if better is None:
                 break
-            found = better
-        return found
+            words = better
+        return words
     return []
 
 
@@ -130,9 +130,9 @@ def _words(factors: int, basic: int, least: int) -> list[int] | None:
                 continue
             if least >= 5 and (fresh & pairs or fresh & set(columns)):
                 continue
-            found = extend([*columns, word], pairs | fresh, place + 1)
-            if found is not None:
-                return found
+            whole = extend([*columns, word], pairs | fresh, place + 1)
+            if whole is not None:
+                return whole
         return None
 
     start = [1 << j for j in range(basic)]

@@ -94,12 +94,12 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 def lookup(values: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path. KeyError if there is none."""
-    found: Any = values
+    level: Any = values
     for part in path.split("."):
-        if not isinstance(found, Mapping) or part not in found:
+        if not isinstance(level, Mapping) or part not in level:
             raise KeyError(path)
-        found = found[part]
-    return found
+        level = level[part]
+    return level
 
 
 def has(values: Mapping[str, Any], path: str) -> bool:

@@ -78,11 +78,11 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
     from trainables.evaluation import ALL, of_embeddings
 
     names = [name for name in ALL if of_embeddings(name)]
-    for study, given in studies.items():
-        for i, metric in enumerate(given.metrics):
+    for name, study in studies.items():
+        for i, metric in enumerate(study.metrics):
             if not of_embeddings(metric):
                 raise ConfigError(
-                    f"studies.{study}.metrics.{i}", repr(metric),
+                    f"studies.{name}.metrics.{i}", repr(metric),
                     f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
                     nearest_metric(metric, names),
                 )  # fmt: skip

@@ -19,6 +19,7 @@ from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.one_factor import OneFactor
 from ablate.progression import Progression
+from ablate.uses import uses
 from tests.ablate import specs
 from trainables.errors import ConfigError
 
@@ -315,6 +316,25 @@ def test_tuning_counts_studies_behind_studies_once() -> None:
     )  # fmt: skip
     assert made.tuning() == {"rows": {"none": 0, "tuned": 10, "both": 13}}
     assert len(advice.warnings(made)) == 1
+
+
+def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:
+    """The search decides the image size of what is centred on it, but where that sets its own."""
+    sizes: dict[str, Any] = {"design": "search", "trials": 2, "trial": DDML,
+             "space": {"data.image_size": {"choice": [32, 64]}}}  # fmt: skip
+    around = {"around": {"best_of": "sizes"}}
+    made = plan(
+        sizes=sizes,
+        own={"design": "grid", "grid": {"data.image_size": [96]}, **around},
+        taken={"design": "grid", "grid": {"method.beta": [1]}, **around},
+        up={"design": "promote", "of": "sizes", "best": 1, "trial": {"data.image_size": 128}},
+    )
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
+        known = {use.study: use.data for use in uses(made, progression)}
+    assert known["taken"] is None
+    assert known["own"] is not None and known["own"].image_size == 96
+    assert known["up"] is not None and known["up"].image_size == 128
 
 
 # -------------------------------------------------------------------------- refusals

@@ -200,7 +200,7 @@ def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, 
     theirs.record(trial_id, [{**FINAL, "history": []}])
     edit("method.ddml", "b")
     mine.progression.facts.sources = Sources(mine.ledger)
-    mine.settle(trial_id)
+    mine.reread(trial_id)
     drain(mine)
     assert set(mine.lost) == {trial_id} and "other code" in mine.lost[trial_id]
     assert sum(map(mine.progression.settled, mine.progression.studies["grid"].cells)) == 3

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ablate import layers
 from ablate.api import result_rows
 from ablate.components import Components
 from ablate.dispatch import Dispatch, JobSettings
@@ -93,6 +94,27 @@ def test_layers_later_wins() -> None:
     assert chosen.resolved("grid", None).optimizer.lr == 3e-3
     top = specs.plan(given, dataset="emoji", settings={"optimizer.lr": 4e-3})
     assert top.resolved("grid", None).optimizer.lr == 4e-3
+
+
+def test_layers_that_cells_share_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = specs.plan()
+    points = made.spec.studies["grid"].listed
+    expanded: list[str] = []
+    plain = layers.expand
+
+    def expand(values: Any, where: str) -> dict[str, Any]:
+        expanded.append(where)
+        return plain(values, where)
+
+    monkeypatch.setattr(layers, "expand", expand)
+    cells = [made.cells("grid", point, idx, ())[0] for idx, point in enumerate(points)]
+    assert [c.config["method"]["beta"] for c in cells] == [0.1, 0.1, 1, 1]
+    assert [expanded.count(where) for where in ("studies.grid.grid", "--set")] == [4, 4]
+    assert not {"trial", "studies.grid.trial"} & set(expanded), "the checks have merged them"
+    taken = [{"method.gamma": 0.5}]
+    again = [made.cells("grid", point, 0, taken)[0] for point in points]
+    assert expanded.count("studies.grid.around") == 1
+    assert {c.config["method"]["gamma"] for c in again} == {0, 1e-3}, "a point is laid over it"
 
 
 def test_another_method_drops_the_options_of_the_one_before() -> None:

@@ -101,13 +101,13 @@ def ours(trials: int, folder: Path) -> dict[str, float]:
     from ablate.engine import run_plan
 
     meter = Meter()
-    settle = Dispatch.settle
+    reread = Dispatch.reread
 
     def counted(self: Dispatch, trial_id: str) -> None:
-        settle(self, trial_id)
+        reread(self, trial_id)
         meter.result()
 
-    Dispatch.settle = counted  # type: ignore[method-assign]
+    Dispatch.reread = counted  # type: ignore[method-assign]
     options = Options(
         out=folder, track=True, report=False, runner="tests.ablate.synthetic:run_job",
         fingerprint="tests.ablate.synthetic:fingerprint",
