@@ -235,9 +235,9 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
 def data(args: argparse.Namespace) -> int:
     from pydantic import ValidationError
 
-    from trainables.config import DataConfig
     from trainables.data import DATASETS, default_cache, fingerprint, load_splits
     from trainables.data.cache import required
+    from trainables.sections import DataConfig
 
     cache = default_cache()
     name = args.name or ("folder" if args.data_root else None)

@@ -19,12 +19,12 @@ from ablate.progression import Progression
 from ablate.study_parts import Point
 from ablate.terminal import say
 from ablate.uses import Use, of_batch, placed, uses
-from trainables.config import DataConfig
 from trainables.data.cache import of_run, required
 from trainables.data.dataset import class_count, load_dataset
 from trainables.data.sampler import check_batch
 from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
+from trainables.sections import DataConfig
 
 PATIENCE_SECONDS = 3.0
 

@@ -26,8 +26,9 @@ from ablate.study_parts import Objective, Point, seed_list
 from ablate.sweep_identity import study_key
 from ablate.tuning import budgets
 from trainables import identity
-from trainables.config import DataConfig, TrialConfig
+from trainables.config import TrialConfig
 from trainables.errors import ConfigError
+from trainables.sections import DataConfig
 
 Fingerprint = Callable[[DataConfig, Path], str]
 

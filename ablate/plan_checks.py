@@ -16,9 +16,10 @@ from ablate.spec import LoadedSpec
 from ablate.study import Probe
 from ablate.study_parts import Around, Point
 from ablate.sweep_identity import sweep_id
-from trainables.config import BackboneConfig, TrialConfig
+from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import PER_EPOCH
+from trainables.sections import BackboneConfig
 from trainables.weights import check_weights
 
 LOOKED_AT = 500  # cells of a study whose promotion a plan tries out

@@ -25,7 +25,7 @@ from trainables.streams import seeded
 from trainables.weights import PACKAGED_MEAN_STD, load_weights
 
 if TYPE_CHECKING:
-    from trainables.config import BackboneConfig
+    from trainables.sections import BackboneConfig
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers

@@ -35,7 +35,7 @@ from trainables.job import run_job
 from trainables.measures import measured
 from trainables.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
-from trainables.optim import Schedule, set_rates
+from trainables.optim import RateSchedule, set_rates
 from trainables.results import EpochReport, FinalReport, Runtime
 from trainables.trace import Trace
 
@@ -90,7 +90,7 @@ class Trainer:
         self.parameters, self.generators = parts.parameters, parts.generators
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
-        self.schedule = Schedule(config.schedule, config.training.epochs, per_epoch)
+        self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
         self.total_steps = config.training.epochs * per_epoch
 
         self.epoch = 0  # whole epochs done

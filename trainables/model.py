@@ -74,8 +74,8 @@ class Network(nn.Module):
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
     """Loss and method on the CPU, each drawn from its own stream."""
-    loss_class = LOSSES[config.loss.name]  # type: ignore[attr-defined]
-    method_class = METHODS[config.method.name]  # type: ignore[attr-defined]
+    loss_class = LOSSES[config.loss.name]
+    method_class = METHODS[config.method.name]
     with streams.seeded(seed, "init", "loss"):
         loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
     with streams.seeded(seed, "init", "method"):

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainables.config import OptimizerConfig, ScheduleConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup, Role
+from trainables.sections import OptimizerConfig, ScheduleConfig
 
 ONE_CYCLE_RISE = 0.3  # share of the steps; as the next two, OneCycleLR's own defaults
 ONE_CYCLE_START = 1 / 25
@@ -68,7 +68,7 @@ def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class RateSchedule:
     """Factor of the base rates at a step, from 0.
 
     Over n = steps after the warm-up, with i counted from its end:

@@ -6,7 +6,7 @@ A loss, a method or a data set is one class in one file. It carries its own `Con
     @LOSSES.register("normsoftmax")
     class NormSoftmax(Loss):
         REVISION = 1
-        class Config(ComponentConfig):
+        class Config(NamedConfig):
             name: Literal["normsoftmax"] = "normsoftmax"
             temperature: float = Field(0.05, gt=0)
 
@@ -39,6 +39,12 @@ class ComponentConfig(Strict):
     model_config = ConfigDict(
         extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
     )
+
+
+class NamedConfig(ComponentConfig):
+    """Of a component, which `name` tells from the others of its registry."""
+
+    name: str
 
 
 class Registry(Generic[T]):

@@ -20,7 +20,7 @@ from trainables.errors import ConfigError
 from trainables.texts import user_path
 
 if TYPE_CHECKING:
-    from trainables.config import BackboneConfig
+    from trainables.sections import BackboneConfig
 
 PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from trainables import backbones, weights
 from trainables.backbones import build_backbone, frozen_backbone, import_timm
-from trainables.config import BackboneConfig
 from trainables.errors import ConfigError
+from trainables.sections import BackboneConfig
 from trainables.streams import seeded
 from trainables.weights import PACKAGED_SHA256, packaged_file, weights_identity
 

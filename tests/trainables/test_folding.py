@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from trainables import backbones, streams
 from trainables.backbones import Backbone, build_backbone
-from trainables.config import BackboneConfig
 from trainables.folding import FoldedConv2d, SmallDepthwise
+from trainables.sections import BackboneConfig
 
 
 def restless(backbone: Backbone) -> Backbone:

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from trainables.config import OptimizerConfig, ScheduleConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup
-from trainables.optim import Schedule, build_optimizer, set_rates
+from trainables.optim import RateSchedule, build_optimizer, set_rates
+from trainables.sections import OptimizerConfig, ScheduleConfig
 
 EPOCHS, STEPS = 7, 5
 TOTAL = EPOCHS * STEPS
 
 
 def factors(name: str, epochs: int = EPOCHS, **options: Any) -> list[float]:
-    schedule = Schedule(ScheduleConfig(name=name, **options), epochs, STEPS)
+    schedule = RateSchedule(ScheduleConfig(name=name, **options), epochs, STEPS)
     return [schedule.factor(step) for step in range(epochs * STEPS)]
 
 
@@ -46,7 +46,7 @@ def test_one_cycle_is_torchs() -> None:
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_one_cycle_of_few_steps_stays_in_range(epochs: int) -> None:
     for steps in (1, 2, 3):
-        schedule = Schedule(ScheduleConfig(name="one_cycle"), epochs, steps)
+        schedule = RateSchedule(ScheduleConfig(name="one_cycle"), epochs, steps)
         found = [schedule.factor(step) for step in range(epochs * steps)]
         assert all(0 < factor <= 1 for factor in found)
 

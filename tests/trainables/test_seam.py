@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.config import EmbeddingConfig
 from trainables.losses import geometry
 from trainables.losses.base import (
     BatchNeeds,
@@ -31,6 +30,7 @@ from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.methods.base import Batch, Method, Progress, State, Term
 from trainables.methods.plain import Plain
 from trainables.registry import ComponentConfig
+from trainables.sections import EmbeddingConfig
 
 B, FEATURES, D, C = 8, 12, 6, 4
 NOTHING = ComponentConfig()

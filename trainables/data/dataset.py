@@ -17,7 +17,7 @@ from trainables.data.images import Images
 from trainables.registry import Registry
 
 if TYPE_CHECKING:
-    from trainables.config import DataConfig
+    from trainables.sections import DataConfig
 
 DATASETS: Registry[DataSource] = Registry(
     "data", "trainables.data.embedded.reader", "trainables.data.folder"

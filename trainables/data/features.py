@@ -25,7 +25,7 @@ from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.weights import weights_identity
 
 if TYPE_CHECKING:
-    from trainables.config import TrialConfig
+    from trainables.sections import Trial
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when evaluation crops or normalisation change numbers
@@ -33,9 +33,7 @@ BATCH = 64
 SECONDS_BETWEEN_LINES = 5.0
 
 
-def cached_features(
-    config: TrialConfig, cache: Path, device: torch.device | str = "cpu"
-) -> np.memmap:
+def cached_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> np.memmap:
     """Pooled features of every image of the data set, in its order: [N, F] float32.
 
     Images are taken as in evaluation (`eval_images`), the backbone as `frozen_backbone` builds
@@ -50,12 +48,12 @@ def cached_features(
     return features
 
 
-def has_features(config: TrialConfig, cache: Path, device: torch.device | str = "cpu") -> bool:
+def has_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> bool:
     """Whether they are in the cache, so that neither backbone nor weights are needed."""
     return (Path(cache) / "features" / features_key(config, cache, device)).is_dir()
 
 
-def features_key(config: TrialConfig, cache: Path, device: torch.device | str = "cpu") -> str:
+def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu") -> str:
     """Name of the features in the cache: everything that changes them.
 
     The kind of device is part of it, so that a CPU trial's numbers cannot depend on whether a
@@ -74,7 +72,7 @@ def features_key(config: TrialConfig, cache: Path, device: torch.device | str = 
     return f"{config.data.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
 
-def _compute(config: TrialConfig, cache: Path, device: torch.device, folder: Path) -> None:
+def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> None:
     size = config.data.image_size
     images = load_dataset(config.data, cache).images.to(device)
     backbone = backbones.frozen_backbone(config.backbone, size).to(device)

@@ -39,7 +39,7 @@ from trainables.errors import ConfigError
 from trainables.texts import user_path
 
 if TYPE_CHECKING:
-    from trainables.config import DataConfig
+    from trainables.sections import DataConfig
 
 LOG = logging.getLogger(__name__)
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.registry import ComponentConfig, Registry
+from trainables.registry import ComponentConfig, NamedConfig, Registry
 
 if TYPE_CHECKING:
-    from trainables.config import TrialConfig
+    from trainables.sections import Trial
 
 Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]
 
@@ -58,6 +58,14 @@ class BatchNeeds:
 
     per_class: int = 1
     layout: Literal["any", "class_major"] = "any"
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a method, as it is configured, asks of a loss: see `Method` for both."""
+
+    label_sets: bool = False
+    own_scores: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +142,7 @@ class Loss(nn.Module):
         item several labels; such a loss refuses those in `check`.
     """
 
-    Config: ClassVar[type[ComponentConfig]]
+    Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
 
     geometry: Geometry = Geometry()
@@ -146,8 +154,11 @@ class Loss(nn.Module):
         self.classes, self.dim = classes, dim
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
+    def check(cls, trial: Trial, method: Traits) -> None:
         """Refuse, before anything runs, a trial that this loss cannot be part of.
+
+        Args:
+            method: what the trial's method asks of a loss.
 
         Raises:
             ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
@@ -188,9 +199,9 @@ class Loss(nn.Module):
         return [ParamGroup("proxies", params)] if params else []
 
 
-def configured_geometry(config: ComponentConfig, dim: int) -> Geometry:
+def configured_geometry(config: NamedConfig, dim: int) -> Geometry:
     """The geometry of the loss that `config` says, which may depend on its options; for checks
     before anything runs. Builds the loss, for two classes."""
     with streams.seeded(0, "geometry"):
-        loss = LOSSES[config.name](config, classes=2, dim=dim)  # type: ignore[attr-defined]
+        loss = LOSSES[config.name](config, classes=2, dim=dim)
     return loss.geometry

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("contrastive")
@@ -31,7 +31,7 @@ class Contrastive(Loss):
     geometry = Geometry("l2")
     batch = BatchNeeds(per_class=2)
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """margin: m. Neither paper gives its number; 1 is that of the comparison by Musgrave et
         al. ("A metric learning reality check", ECCV 2020), as is pos_margin: m⁺, 0.
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 FARTHEST = 4.0  # squared distance of opposite unit vectors
 
@@ -33,7 +33,7 @@ class FastAP(Loss):
     geometry = Geometry("l2sq")
     batch = BatchNeeds(per_class=2)
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """bins: number of intervals of the histogram; its centres are the bins + 1 edges. 10 is
         the authors'."""
 

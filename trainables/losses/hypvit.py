@@ -13,15 +13,16 @@ from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import TrialConfig
+    from trainables.losses.base import Traits
+    from trainables.sections import Trial
 
 NOTHING = -1e30  # log 0: far below any logit, and finite
 
 
-class EntropyConfig(ComponentConfig):
+class EntropyConfig(NamedConfig):
     """over: what the sum over positive pairs is divided by: their number ("pairs"), or the
     number of classes in the batch ("classes"), as the authors' code does, which adds up the
     M(M − 1) ordered pairs of views: for 9 images of a class 72 times the value. It matters
@@ -49,8 +50,8 @@ class PairwiseEntropy(Loss):
     over: Literal["pairs", "classes"]
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
-        check_one_label(trial, PAIRS_UP)
+    def check(cls, trial: Trial, method: Traits) -> None:
+        check_one_label(trial, method, PAIRS_UP)
 
     def forward(
         self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs, ParamGroup
 from trainables.losses.sampling import draw_negatives, inverse_density
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("margin")
@@ -39,7 +39,7 @@ class Margin(Loss):
     geometry = Geometry("l2")
     batch = BatchNeeds(per_class=2)
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """margin: α; beta: β at the start; 0.2 and 1.2 are the authors'.
 
         beta_of: one β for each "class" or one for "all".

@@ -9,10 +9,10 @@ from torch import Tensor
 from trainables.losses.base import Geometry, Loss, Pairs, References
 from trainables.losses.normsoftmax import soft_cross_entropy
 from trainables.losses.proxies import Init, start
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
-class MarginConfig(ComponentConfig):
+class MarginConfig(NamedConfig):
     """scale: factor s of the logits. init: of the class weights, `proxies.start`; the papers do
     not state one, so NormSoftmax's is taken."""
 

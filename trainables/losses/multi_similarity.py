@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.proxy_anchor import gathered
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("multi_similarity")
@@ -35,7 +35,7 @@ class MultiSimilarity(Loss):
     geometry = Geometry("cosine")
     batch = BatchNeeds(per_class=2)
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """alpha: α; beta: β; threshold: λ; epsilon: ε. 2, 50 and 0.1 are the paper's; λ is that of
         the authors' code, which has β = 40.
 

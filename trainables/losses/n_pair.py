@@ -10,10 +10,11 @@ from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import TrialConfig
+    from trainables.losses.base import Traits
+    from trainables.sections import Trial
 
 
 @LOSSES.register("n_pair")
@@ -39,7 +40,7 @@ class NPair(Loss):
     geometry = Geometry("dot", normalize=False)
     batch = BatchNeeds(per_class=2, layout="class_major")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """norm_weight: of the term "norm"; the paper has no number, 0.002 is that of TensorFlow's
         npairs_loss, for the same value.
 
@@ -51,8 +52,8 @@ class NPair(Loss):
         compare_by: Literal["cosine", "dot"] = "cosine"
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
-        check_one_label(trial, PAIRS_UP)
+    def check(cls, trial: Trial, method: Traits) -> None:
+        check_one_label(trial, method, PAIRS_UP)
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)

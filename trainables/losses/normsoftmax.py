@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("normsoftmax")
@@ -33,7 +33,7 @@ class NormSoftmax(Loss):
     REVISION = 1
     geometry = Geometry("cosine")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """temperature: τ; 0.05 is the paper's. init: `proxies.start`; the public code's."""
 
         name: Literal["normsoftmax"] = "normsoftmax"

@@ -20,13 +20,12 @@ from pydantic import Field, create_model
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, ParamGroup
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, ParamGroup, Traits
 from trainables.losses.views import check_one_label
-from trainables.methods.base import METHODS
-from trainables.registry import ComponentConfig
+from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import TrialConfig
+    from trainables.sections import Trial
 
 LIBRARY = "pytorch_metric_learning"
 FILLED = ("num_classes", "embedding_size")
@@ -49,7 +48,7 @@ Part = create_model(
 )
 
 
-class PmlOptions(PartOptions):
+class PmlOptions(PartOptions, NamedConfig):
     """Numbers of classes and dimensions are filled in where the class wants them.
 
     class: name in `pytorch_metric_learning.losses`. options: its keyword arguments.
@@ -87,12 +86,11 @@ class Pml(Loss):
     )
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
-        check_one_label(trial, "gives a class index for each image to another library")
-        method = trial.method.name  # type: ignore[attr-defined]
-        if METHODS[method].own_scores(trial.method):
+    def check(cls, trial: Trial, method: Traits) -> None:
+        check_one_label(trial, method, "gives a class index for each image to another library")
+        if method.own_scores:
             raise ValueError(
-                f"a method that compares plain embeddings, not {method}: a loss of "
+                f"a method that compares plain embeddings, not {trial.method.name}: a loss of "
                 "pytorch-metric-learning computes its own scores from embeddings; take a loss "
                 "from here"
             )

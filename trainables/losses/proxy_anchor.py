@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 # In place of log 0: far below any score, yet finite, so that a proxy without a positive in
 # the batch gives softplus(−1e30) = 0 with gradient 0 and not NaN.
@@ -35,7 +35,7 @@ class ProxyAnchor(Loss):
     REVISION = 1
     geometry = Geometry("cosine")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """alpha: scale α; margin: δ. 32 and 0.1 are the paper's. init: `proxies.start`; the
         public code's, NIR starts it from randn8."""
 

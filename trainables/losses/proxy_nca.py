@@ -11,7 +11,7 @@ from torch import Tensor
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
 from trainables.losses.proxy_anchor import log_sum
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("proxy_nca")
@@ -36,7 +36,7 @@ class ProxyNCA(Loss):
     REVISION = 1
     geometry = Geometry("l2sq")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """scale: σ; the paper has none, so 1. init: `proxies.start`; that of public codes."""
 
         name: Literal["proxy_nca"] = "proxy_nca"

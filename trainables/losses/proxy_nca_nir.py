@@ -11,7 +11,7 @@ from torch import Tensor
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
 from trainables.losses.proxy_anchor import gathered
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("proxy_nca_nir")
@@ -35,7 +35,7 @@ class ProxyNCANIR(Loss):
     REVISION = 1
     geometry = Geometry("cosine")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """alpha: scale α; margin: δ. The paper gives no values for Eq. 6, so Proxy-Anchor's, 32
         and 0.1. init: `proxies.start`; the public code's."""
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
 from trainables.losses.proxy_nca import nca
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("proxy_nca_pp")
@@ -35,7 +35,7 @@ class ProxyNCAPP(Loss):
     REVISION = 1
     geometry = Geometry("l2sq")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """temperature: T; 1/9 is the paper's. init: `proxies.start`; the public code's."""
 
         name: Literal["proxy_nca_pp"] = "proxy_nca_pp"

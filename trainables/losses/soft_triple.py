@@ -13,7 +13,7 @@ from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.geometry import safe_sqrt
 from trainables.losses.normsoftmax import soft_cross_entropy
 from trainables.losses.proxies import Init, start
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 
 @LOSSES.register("soft_triple")
@@ -39,7 +39,7 @@ class SoftTriple(Loss):
     REVISION = 1
     geometry = Geometry("cosine")
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """centres: K, the paper's 10 (CUB, Cars); 2 for SOP, where classes are small.
 
         scale: λ; gamma: γ; margin: δ; tau: τ. 20, 0.1, 0.01 and 0.2 are the paper's.

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.sampling import draw_negatives, inverse_density
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 Mining = Literal["all", "semihard", "semihard_all", "distance_weighted"]
 
 
-class TripletConfig(ComponentConfig):
+class TripletConfig(NamedConfig):
     """What both triplet losses can be told.
 
     margin: α. 0.2 is FaceNet's for squared distances, and Wu et al.'s for plain ones.

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trainables.methods.base import METHODS
-
 PAIRS_UP = "pairs up the images of a class"
 
 if TYPE_CHECKING:
-    from trainables.config import TrialConfig
+    from trainables.losses.base import Traits
+    from trainables.sections import Trial
 
 
 def same_class(labels: Tensor) -> Tensor:
@@ -32,7 +31,7 @@ def views(same: Tensor) -> Tensor:
     return same.long().tril(-1).sum(-1)
 
 
-def check_one_label(trial: TrialConfig, why: str) -> None:
+def check_one_label(trial: Trial, method: Traits, why: str) -> None:
     """Refuse methods that give an item several labels.
 
     Args:
@@ -41,9 +40,8 @@ def check_one_label(trial: TrialConfig, why: str) -> None:
     Raises:
         ValueError: the trial's method does.
     """
-    method = trial.method.name  # type: ignore[attr-defined]
-    if METHODS[method].label_sets(trial.method):
+    if method.label_sets:
         raise ValueError(
-            f"one label an image, not the label sets of method {method}: loss "
-            f"{trial.loss.name} {why}; turn mixing off or take another loss"  # type: ignore[attr-defined]
+            f"one label an image, not the label sets of method {trial.method.name}: loss "
+            f"{trial.loss.name} {why}; turn mixing off or take another loss"
         )

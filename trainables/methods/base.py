@@ -27,10 +27,10 @@ from torch import Tensor, nn
 
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
-from trainables.registry import ComponentConfig, Registry
+from trainables.registry import ComponentConfig, NamedConfig, Registry
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig, TrialConfig
+    from trainables.sections import EmbeddingConfig, Trial
 
 METHODS: Registry[Method] = Registry("methods", "trainables.methods")
 
@@ -92,7 +92,7 @@ class Method(nn.Module):
     gives.
     """
 
-    Config: ClassVar[type[ComponentConfig]]
+    Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
     NEUTRAL: ClassVar[dict[str, object]]
     MEASURES: ClassVar[tuple[str, ...]] = ()
@@ -111,7 +111,7 @@ class Method(nn.Module):
         self.classes = classes
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse, before anything runs, a trial that this method cannot be part of.
 
         Raises:

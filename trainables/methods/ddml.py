@@ -20,10 +20,10 @@ from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig
+    from trainables.sections import EmbeddingConfig
 
 # std = softplus(raw − 5): about 0.0067 at the start, when raw is near 0.
 STD_SHIFT = 5.0
@@ -65,7 +65,7 @@ class DDML(Plain):
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {"alpha": 0.0, "beta": 0.0, "gamma": 0.0}
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """α, β, γ default to the public README's recipe for CUB with Proxy-Anchor (Cars 1, 0.1,
         1e-3; SOP 1, 1, 1e-4; Table 4, on NormSoftmax: 1, 1, 1e-7).
 

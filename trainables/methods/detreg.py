@@ -22,10 +22,10 @@ from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.lipschitz import diagonal_r, singular_r
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig, TrialConfig
+    from trainables.sections import EmbeddingConfig, Trial
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu, "leaky_relu": F.leaky_relu, "tanh": torch.tanh, "none": lambda x: x,
@@ -74,7 +74,7 @@ class DetReg(Plain):
         "normalize": False,
     }
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """λ₁, λ₂, ε and the flow default to the paper's.
 
         lambda1, lambda2: weights of R₁, minimised, and of R₂, maximised.
@@ -135,7 +135,7 @@ class DetReg(Plain):
         self._watched: dict[str, Tensor] = {}
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
+    def check(cls, trial: Trial) -> None:
         config, each = trial.method, trial.training.per_class
         assert isinstance(config, cls.Config)
         if config.augmentation != "none" and 1 < each <= config.neighbour:

@@ -18,10 +18,10 @@ from trainables.losses.geometry import safe_sqrt
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_lecun
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig
+from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig, TrialConfig
+    from trainables.sections import EmbeddingConfig, Trial
 
 # Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
 LOG_VARIANCE_BEND = 10.0
@@ -71,7 +71,7 @@ class DVML(Plain):
         f"lambda{term}_phase{phase}": float(term == 4) for term in (1, 2, 3, 4) for phase in (1, 2)
     }
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """The weights are the paper's; it does not state the phases' length.
 
         lambda1 … lambda4, by phase: weights of kl, reconstruction, generated, metric.
@@ -117,7 +117,7 @@ class DVML(Plain):
         spread: Literal["attached", "detached"] = "attached"
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
+    def check(cls, trial: Trial) -> None:
         """Refuse phases in which nothing would train."""
         config = trial.method
         assert isinstance(config, cls.Config)

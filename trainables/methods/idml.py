@@ -32,7 +32,7 @@ from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, 
 from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig, TrialConfig
+    from trainables.sections import EmbeddingConfig, Trial
 
 
 @METHODS.register("idml")
@@ -122,9 +122,9 @@ class IDML(Mixing):
         self._watched: dict[str, Tensor] = {}
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
+    def check(cls, trial: Trial) -> None:
         super().check(trial)
-        config, name = trial.method, trial.loss.name  # type: ignore[attr-defined]
+        config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
         loss, geometry = LOSSES[name], configured_geometry(trial.loss, trial.embedding.dim)
         if config.metric == "plain":

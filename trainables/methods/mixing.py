@@ -15,15 +15,15 @@ from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, Loss
 from trainables.methods.base import Batch
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig
+from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig, TrialConfig
+    from trainables.sections import EmbeddingConfig, Trial
 
 UNUSED = -1  # in a label slot
 
 
-class MixingConfig(ComponentConfig):
+class MixingConfig(NamedConfig):
     """mixing: "mixup", λ x_i + (1 − λ) x_j; "cutmix", a box of x_j, of area 1 − λ, in x_i; both of
         images. "feature_mixup": mixup of cached features, where images are not at hand. "none".
         Not the same thing: a linear head maps mixed features to mixed embeddings, and the norm
@@ -70,7 +70,7 @@ class Mixing(Plain):
         self.share: Tensor | None = None
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
+    def check(cls, trial: Trial) -> None:
         super().check(trial)
         config = trial.method
         assert isinstance(config, MixingConfig)
@@ -90,10 +90,10 @@ class Mixing(Plain):
                 "method.mixing_probability 1 with originals kept, not "
                 f"{config.mixing_probability:g}: set method.originals to replaced"
             )
-        layout = LOSSES[trial.loss.name].batch.layout  # type: ignore[attr-defined]
+        layout = LOSSES[trial.loss.name].batch.layout
         if config.mixing != "none" and layout == "class_major":
             raise ValueError(
-                f"method.mixing none with loss {trial.loss.name}, not "  # type: ignore[attr-defined]
+                f"method.mixing none with loss {trial.loss.name}, not "
                 f"{config.mixing}: the loss needs one class's images together"
             )
 

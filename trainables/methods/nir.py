@@ -19,10 +19,10 @@ from trainables.flows import FlowConfig, build_flow
 from trainables.losses.base import LOSSES, Loss, ParamGroup, make_pairs
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig
+from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig, TrialConfig
+    from trainables.sections import EmbeddingConfig, Trial
 
 # Exponents above go on as a straight line of slope e^30: the term stays finite, and so do the
 # squares of its gradients that Adam keeps in float32, where e^45 would end them.
@@ -78,7 +78,7 @@ class NIR(Plain):
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0, "omega": 1.0}
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """The paper's settings are scale "none" and ω in [0.001, 0.01]; the public code's are
         reading "code", scale "none" and ω = 0.0075 (CUB), 0.01 (Cars), 0.3 (SOP).
 
@@ -128,8 +128,8 @@ class NIR(Plain):
             return self
 
     @classmethod
-    def check(cls, trial: TrialConfig) -> None:
-        name = trial.loss.name  # type: ignore[attr-defined]
+    def check(cls, trial: Trial) -> None:
+        name = trial.loss.name
         if LOSSES[name].references is Loss.references:
             raise ValueError(
                 f"a loss with proxies or centres for method nir, not {name}: the flow is "

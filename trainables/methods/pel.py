@@ -23,7 +23,7 @@ from trainables.methods.mixing import Mixing, MixingConfig
 from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig
+    from trainables.sections import EmbeddingConfig
 
 
 @dataclass(frozen=True)

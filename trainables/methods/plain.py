@@ -11,10 +11,10 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import Loss, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress, State
 from trainables.methods.head import fit_pca, linear_head
-from trainables.registry import ComponentConfig
+from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.config import EmbeddingConfig
+    from trainables.sections import EmbeddingConfig
 
 
 @METHODS.register("plain")
@@ -25,7 +25,7 @@ class Plain(Method):
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {}
 
-    class Config(ComponentConfig):
+    class Config(NamedConfig):
         """No options: embedding and loss say all."""
 
         name: Literal["plain"] = "plain"

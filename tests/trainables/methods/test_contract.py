@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tests.trainables.components import trial
 from trainables import streams
-from trainables.config import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Method, Progress
 from trainables.methods.head import fit_pca, linear_head
 from trainables.model import build_method
+from trainables.sections import EmbeddingConfig
 from trainables.trace import Trace
 
 FEATURES, D, C = 9, 6, 4

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from tests.oracles import ddml as oracle
 from trainables import streams
-from trainables.config import EmbeddingConfig
 from trainables.losses import geometry
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.methods.base import METHODS, Progress, Term
 from trainables.methods.ddml import DDML, DDMLState, log_softplus
 from trainables.methods.plain import Plain
 from trainables.registry import ComponentConfig
+from trainables.sections import EmbeddingConfig
 
 B, FEATURES, D, C = 6, 7, 4, 5
 LABELS = [0, 0, 1, 3, 3, 2]
