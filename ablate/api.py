@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ablate.engine import Outcome, Settings, run_plan
+from ablate.engine import RUNNER, Outcome, Settings, run_plan
 from ablate.ledger import Ledger
 from ablate.mlflow_store import client_uri
 from ablate.output import output_folder
@@ -31,7 +31,6 @@ PACKAGES = (
     "ablate", "torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow",
     "numpy",
 )  # fmt: skip
-RUNNER = "trainables.core:run_job"
 
 
 @dataclass(frozen=True)

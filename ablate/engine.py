@@ -35,6 +35,7 @@ from ablate.supervisor import Supervisor
 
 TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
 log = logging.getLogger("ablate.engine")
+RUNNER = "trainables.job:run_job"  # what a worker does with a job, unless it is told
 
 
 class Tracking(Protocol):
@@ -61,7 +62,7 @@ class Settings:
     out: Path
     cache: Path
     request: Request
-    runner: str = "trainables.core:run_job"
+    runner: str = RUNNER
     evaluator: str | None = None
     address: str | None = None
     budget: float | None = None

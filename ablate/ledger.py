@@ -209,7 +209,7 @@ class Ledger:
             db.execute("UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)])
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Epoch events (`trainables.core.run_job`). Of an epoch told twice (once more after a
+        """Epoch events (`trainables.job.run_job`). Of an epoch told twice (once more after a
         kill took it back) the first word stands: MLflow and schedulers have heard it."""
         with self.write() as db:
             _put_epochs(db, trial_id, reports)

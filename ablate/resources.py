@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """Per trial. device: what `trainables.core.Runtime` takes. threads: at least one."""
+    """Per trial. device: what `trainables.results.Runtime` takes. threads: at least one."""
 
     cpus: float
     gpus: float

@@ -44,7 +44,7 @@ class Attempt:
     """Runs a job in its trial folder, which no other process can enter meanwhile.
 
     Args:
-        job: as `trainables.core.run_job` takes it; `runtime.trial_dir` is required.
+        job: as `trainables.job.run_job` takes it; `runtime.trial_dir` is required.
         runner: dotted name of the generator function that runs it.
         clean: delete `checkpoints/` once the final event is on disk.
         lock_seconds: how long to wait for another process to leave the folder.

@@ -1,6 +1,6 @@
 """TrialConfig: everything that decides a trial's numbers, and nothing else.
 
-Device and threads are not here: they belong to `trainables.core.Runtime`. This module imports
+Device and threads are not here: they belong to `trainables.results.Runtime`. This module imports
 neither Ray nor MLflow nor Optuna.
 """
 

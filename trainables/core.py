@@ -31,15 +31,12 @@ from trainables.devices import describe, resolve_device
 from trainables.evaluation import EVALUATOR, METRICS, PER_EPOCH, evaluate
 from trainables.export import EXPORT, write_export
 from trainables.identity import config_hash
-from trainables.job import run_job
 from trainables.measures import measured
 from trainables.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
 from trainables.optim import RateSchedule, set_rates
 from trainables.results import EpochReport, FinalReport, Runtime
 from trainables.trace import Trace
-
-__all__ = ["EpochReport", "FinalReport", "Runtime", "Trainer", "run_job", "train"]
 
 LOG = logging.getLogger(__name__)
 CHECK_EVERY = 256  # steps between looks at the loss within an epoch; each waits for the device

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.config import TrialConfig
+from trainables.core import Trainer
 from trainables.data import fingerprint
 from trainables.data.cache import of_run
 from trainables.ensemble import Member, evaluate_ensemble
@@ -70,8 +71,6 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Iterator[dict[str, Any]]:
-    from trainables.core import Trainer  # which offers run_job under its own name
-
     seed, wanted = int(job["seed"]), tuple(job.get("evaluate", ("val",)))
     more = tuple(job.get("metrics", ()))
     folder = runtime.trial_dir

@@ -22,5 +22,5 @@ def real(folder: Path, **study: Any) -> Dispatch:
     given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
     plan = checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
     made = dispatch(plan, folder)
-    made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.core:run_job")
+    made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.job:run_job")
     return made

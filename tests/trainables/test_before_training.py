@@ -9,12 +9,14 @@ import torch
 
 from tests.trainables.core_trials import config
 from trainables.config import TrialConfig
-from trainables.core import Runtime, Trainer, run_job, train
+from trainables.core import Trainer, train
 from trainables.data.images import Images
 from trainables.data.splits import Splits, Subset
 from trainables.errors import ConfigError
 from trainables.export import as_images
 from trainables.identity import config_hash
+from trainables.job import run_job
+from trainables.results import Runtime
 
 
 def paper(drawn: Path) -> TrialConfig:

@@ -29,7 +29,8 @@ for name in BARRED:
 
 from pathlib import Path
 from trainables.config import TrialConfig
-from trainables.core import Runtime, train
+from trainables.core import train
+from trainables.results import Runtime
 
 config = TrialConfig(
     data={"name": "typefaces", "image_size": 16}, backbone={"mode": "frozen"},

@@ -17,10 +17,12 @@ from tests.trainables import core_trials
 from tests.trainables.test_core_resume import comparable, job
 from trainables import export
 from trainables import job as jobs
-from trainables.core import Runtime, Trainer, run_job
+from trainables.core import Trainer
 from trainables.data import load_splits
 from trainables.errors import ConfigError, TrialFailure
+from trainables.job import run_job
 from trainables.losses.proxy_anchor import ProxyAnchor
+from trainables.results import Runtime
 
 
 def run(given: dict[str, Any]) -> list[dict[str, Any]]:

@@ -17,12 +17,13 @@ import torch
 from tests.trainables.core_trials import config, timeless
 from trainables import core
 from trainables.checkpoints import Checkpoints
-from trainables.core import Runtime, Trainer
+from trainables.core import Trainer
 from trainables.errors import ConfigError
+from trainables.results import Runtime
 
 WORKER = """
 import json, sys
-from trainables.core import run_job
+from trainables.job import run_job
 for event in run_job(json.loads(sys.argv[1])):
     print(json.dumps(event), flush=True)
 """

@@ -14,11 +14,13 @@ import torch
 from tests.oracles import retrieval
 from tests.trainables import core_trials
 from trainables import export
-from trainables.core import Runtime, Trainer, run_job
+from trainables.core import Trainer
 from trainables.data import load_splits
 from trainables.ensemble import Member, evaluate_ensemble
 from trainables.errors import TrialFailure
 from trainables.evaluation import METRICS
+from trainables.job import run_job
+from trainables.results import Runtime
 
 SIDES = {"cosine": "normsoftmax", "distance": "triplet_l2", "hyperbolic": "hypvit"}
 FOLDS = 3

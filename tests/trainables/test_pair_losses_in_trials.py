@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, timeless
-from trainables.core import Runtime, Trainer, train
+from trainables.core import Trainer, train
 from trainables.export import load
 from trainables.losses.geometry import score
+from trainables.results import Runtime
 
 PML = {"name": "pml", "class": "TripletMarginLoss", "options": {"triplets_per_anchor": 3}}
 LOSSES: list[dict[str, Any]] = [

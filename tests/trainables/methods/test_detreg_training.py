@@ -11,8 +11,9 @@ import torch
 
 from tests.trainables.core_trials import config, timeless
 from trainables.config import TrialConfig
-from trainables.core import Runtime, Trainer
+from trainables.core import Trainer
 from trainables.methods.detreg import DetReg
+from trainables.results import Runtime
 
 
 @pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])

@@ -12,8 +12,9 @@ import torch
 from tests.trainables.core_trials import config, timeless
 from trainables import core
 from trainables.config import TrialConfig
-from trainables.core import Runtime, Trainer, train
+from trainables.core import Trainer, train
 from trainables.methods.dvml import DVML
+from trainables.results import Runtime
 
 
 def metrics(trial: TrialConfig, cache: Path) -> list[dict[str, float]]:

@@ -10,10 +10,11 @@ import torch
 
 from tests.trainables.core_trials import config
 from trainables import export
-from trainables.core import Runtime, Trainer
+from trainables.core import Trainer
 from trainables.data import load_splits
 from trainables.evaluation import evaluate
 from trainables.evaluation.metrics import RANKING
+from trainables.results import Runtime
 
 
 @pytest.mark.parametrize("test_metric", ["semantic", "introspective"])

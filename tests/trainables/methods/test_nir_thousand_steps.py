@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from trainables.config import TrialConfig
-from trainables.core import Runtime, Trainer
+from trainables.core import Trainer
 from trainables.data import default_cache
+from trainables.results import Runtime
 from trainables.trace import Trace
 
 STEPS = 1000
