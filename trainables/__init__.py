@@ -1,0 +1,24 @@
+"""The training side: one exact trial and all it is made of. No sweep, and Ray in one file alone.
+
+    model = trainables.load("runs/trials/<trial_id>/best.safetensors")
+    embeddings = model.embed(images)
+
+Importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainables.export import Model
+
+__all__ = ["load"]
+
+
+def load(path: str | Path, device: str = "auto") -> Model:
+    """A trained model from its export; see `trainables.export.load`."""
+    from trainables import export
+
+    return export.load(path, device)

@@ -1,6 +1,6 @@
 """The trained model as one safetensors file, and the two lines that use it.
 
-    from trainables.export import load
+    from trainables import load
     model = load("runs/trials/<trial_id>/best.safetensors")
     embeddings = model.embed(images)
 

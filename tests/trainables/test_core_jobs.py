@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from pydantic import ValidationError
 
+import trainables
 from tests.trainables import core_trials
 from tests.trainables.test_core_resume import comparable, job
 from trainables import export
@@ -123,7 +124,7 @@ def test_the_export_embeds_as_the_trial_did(
     with torch.no_grad():
         expected = torch.cat([trainer.network.embed(b) for b in trainer.inputs.blocks(test)])
 
-    model = export.load(tmp_path / "best.safetensors", device="cpu")
+    model = trainables.load(tmp_path / "best.safetensors", device="cpu")
     assert model.config == trial
     assert len(model.classes) == trainer.network.method.classes
     arrays = np.stack([test.images[int(row)].numpy() for row in test.index])
