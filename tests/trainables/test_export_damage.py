@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 
 from tests.trainables import core_trials
 from tests.trainables.test_core_resume import comparable, job
-from trainables.core import run_job
 from trainables.errors import ConfigError
 from trainables.export import KEY, load, read_weights
+from trainables.job import run_job
 
 
 @pytest.fixture(scope="module")

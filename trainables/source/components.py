@@ -34,7 +34,7 @@ ROOTS: dict[str, tuple[str, ...]] = {
     "core": ("trainables.core:Trainer", "trainables.assembly:assemble"),
     "optimizer": (
         "trainables.optim:build_optimizer", "trainables.optim:set_rates",
-        "trainables.optim:Schedule",
+        "trainables.optim:RateSchedule",
     ),
     "sampler": ("trainables.data.sampler:epoch_batches",),
     "splits": ("trainables.data.splits:load_splits",),

@@ -15,10 +15,10 @@ from tests.trainables import core_trials
 from tests.trainables.test_core_resume import comparable, job
 from tests.unprivileged import open_folder, unprivileged
 from trainables import digests
-from trainables.config import DataConfig
-from trainables.core import run_job
 from trainables.data import cache, fingerprint
 from trainables.data.cache import of_run, published
+from trainables.job import run_job
+from trainables.sections import DataConfig
 
 
 def flip(path: Path, at: int) -> None:

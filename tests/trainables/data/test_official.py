@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from trainables.config import DataConfig, SplitConfig
 from trainables.data import fingerprint
 from trainables.data.dataset import load_dataset
 from trainables.data.splits import split
 from trainables.errors import ConfigError
+from trainables.sections import DataConfig, SplitConfig
 
 TREES = {
     "Stanford Online Products": [
