@@ -18,8 +18,8 @@ from ablate.plan import Plan
 from ablate.progression import Progression
 from ablate.study import ENSEMBLE
 from ablate.study_parts import Point
-from trainables.config import BackboneConfig, DataConfig, TrainingConfig
 from trainables.errors import ConfigError
+from trainables.sections import BackboneConfig, DataConfig, TrainingConfig
 
 BATCH = ("training.batch_size", "training.per_class")
 

@@ -15,9 +15,10 @@ from ablate.progression import Progression
 from ablate.terminal import say
 from ablate.uses import Use, placed, uses
 from trainables.absent import absent, fetch
-from trainables.config import BackboneConfig, TrialConfig
+from trainables.config import TrialConfig
 from trainables.data.features import has_features
 from trainables.errors import ConfigError
+from trainables.sections import BackboneConfig
 
 
 @dataclass

@@ -15,7 +15,7 @@ from urllib.parse import urlparse
 from trainables.weights import check_file, has_file, packaged_file
 
 if TYPE_CHECKING:
-    from trainables.config import BackboneConfig
+    from trainables.sections import BackboneConfig
 
 SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 

@@ -14,8 +14,9 @@ from ablate.cli import main
 from tests.trainables import core_trials
 from trainables import absent
 from trainables.backbones import import_timm
-from trainables.config import BackboneConfig, TrialConfig
+from trainables.config import TrialConfig
 from trainables.data.features import cached_features
+from trainables.sections import BackboneConfig
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
 MODEL = "mobilenetv3_small_050"

@@ -25,14 +25,15 @@ from pydantic import ValidationError
 from tests.trainables import core_trials, test_golden
 from tests.trainables.components import loss_options
 from trainables import export
-from trainables.config import DataConfig
-from trainables.core import Runtime, Trainer
+from trainables.core import Trainer
 from trainables.data import DATASETS
 from trainables.data.dataset import load_dataset
 from trainables.ensemble import Member, evaluate_ensemble
 from trainables.evaluation import ALL, evaluate
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
+from trainables.results import Runtime
+from trainables.sections import DataConfig
 from trainables.source import components
 
 Proof = dict[str, Any]
