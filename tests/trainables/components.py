@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from pydantic import ValidationError
 from torch import Tensor
 
+from ablate.testing import trials
 from trainables.config import TrialConfig
 from trainables.losses.base import LOSSES
 
@@ -24,22 +23,9 @@ def loss_options(name: str) -> dict[str, Any]:
 
 def labels_for(loss: str, size: int, classes: int, *, major: bool = False) -> Tensor:
     """[size, 1]: classes in turn, or two of each together where the loss (or `major`) wants it."""
-    together = major or LOSSES[loss].batch.layout == "class_major"
-    places = torch.arange(size) // 2 if together else torch.arange(size)
-    return (places % classes)[:, None]
-
-
-def refusal(error: ValidationError) -> str:
-    """The reason that a component gave in `check`, in one line; other errors are raised again."""
-    (only,) = error.errors()
-    if only["loc"] or only["type"] != "value_error":
-        raise error
-    return str(only["ctx"]["error"])
+    return trials.labels_for(loss, size, classes, major=major)
 
 
 def trial(method: dict[str, Any], loss: str, **changes: Any) -> TrialConfig | str:
     """The trial's configuration, or the reason for which it is refused."""
-    try:
-        return TrialConfig(method=method, loss=loss_options(loss), **changes)
-    except ValidationError as error:
-        return refusal(error)
+    return trials.trial(method, loss_options(loss), **changes)

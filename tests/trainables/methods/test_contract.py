@@ -9,17 +9,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.trainables.components import trial
+from ablate.testing import methods
+from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.methods.base import METHODS, Batch, Method, Progress
+from trainables.methods.base import METHODS
 from trainables.methods.head import fit_pca, linear_head
-from trainables.model import build_method
+from trainables.methods.plain import Plain
 from trainables.sections import EmbeddingConfig
-from trainables.trace import Trace
 
-FEATURES, D, C = 9, 6, 4
+FEATURES, D = methods.FEATURES, methods.D
 PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
 
 # A flow makes eight points ever sharper peaks of its density: at a larger step it falls off them.
@@ -27,98 +27,59 @@ PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
 RATES = {"nir": 3e-4, "detreg": 1e-3}
 
 
-def built(method: str, loss: str, **embedding: Any) -> Method:
-    config = trial({"name": method}, loss, embedding={"dim": D, **embedding})
-    if isinstance(config, str):
-        pytest.skip(f"refused: {config}")
-    return build_method(config, features=FEATURES, classes=C, seed=5)
-
-
-def labels(batch: int) -> torch.Tensor:
-    return (torch.arange(batch) // 2 % C)[:, None]
-
-
-def one_step(method: Method, x: torch.Tensor, step: int = 0) -> torch.Tensor:
-    progress = Progress(step=step)
-    batch = method.prepare(Batch(x, labels(len(x))), streams.generator(0, "prepare", step))
-    state = method(batch.inputs, batch.labels, progress, streams.generator(0, "method", step))
-    terms = method.terms(state, batch.labels, progress, streams.generator(0, "loss", step))
-    assert "metric" in terms
-    for term in terms.values():
-        assert term.value.shape == ()
-    return Trace(1, 0).add(terms)
+def options(method: str, loss: str) -> tuple[str, dict[str, Any]]:
+    refused = methods.refusal(method, loss_options(loss))
+    if refused is not None:
+        pytest.skip(f"refused: {refused}")
+    return method, loss_options(loss)
 
 
 @pytest.mark.parametrize(("method", "loss"), PAIRS)
 def test_steps_and_every_parameter_gets_a_gradient(method: str, loss: str) -> None:
-    built_method = built(method, loss)
-    x = torch.randn(8, FEATURES, generator=streams.generator(0, "x"))
-    one_step(built_method, x).backward()
-    grouped = [p for group in built_method.param_groups("main") for p in group.params]
-    assert len({id(p) for p in grouped}) == len(grouped), "a parameter in two groups"
-    assert {id(p) for p in grouped} == {id(p) for p in built_method.parameters()}
-    for name, parameter in built_method.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
-        assert parameter.grad.abs().sum() > 0, name
+    methods.steps(*options(method, loss))
 
 
 @pytest.mark.parametrize(("method", "loss"), PAIRS)
 def test_training_lowers_the_loss(method: str, loss: str) -> None:
-    built_method = built(method, loss)
-    x = torch.randn(8, FEATURES, generator=streams.generator(0, "x"))
-    optimiser = torch.optim.Adam(built_method.parameters(), lr=RATES.get(method, 1e-2))
-    values = []
-    for step in range(60):
-        optimiser.zero_grad()
-        total = one_step(built_method, x, step)
-        total.backward()
-        optimiser.step()
-        values.append(total.item())
-    assert min(values[-5:]) < 0.9 * values[0]
+    methods.lowers_the_loss(*options(method, loss), rate=RATES.get(method, 1e-2))
 
 
 @pytest.mark.parametrize(("method", "loss"), PAIRS)
 def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
-    first, second = built(method, loss).eval(), built(method, loss).eval()
-    x = torch.randn(5, FEATURES, generator=streams.generator(0, "x"))
-    z = first.embed(x)
-    assert torch.equal(z, first.embed(x))
-    assert torch.equal(z, second.embed(x))
-    score = first.retrieval_score(z, z, first.loss.geometry)
-    assert score.shape == (5, 5)
-    assert torch.equal(score.argmax(1), torch.arange(5))
+    methods.embeds_and_starts_alike(*options(method, loss))
 
 
 @pytest.mark.parametrize(("method", "loss"), PAIRS)
 @settings(max_examples=12, deadline=None)
 @given(
     batch=st.integers(1, 5).map(lambda n: 2 * n),
-    scale=st.sampled_from([0.0, 1e-4, 1.0, 1e4]),
+    scale=st.sampled_from(methods.SCALES),
     equal=st.booleans(),
     low_precision=st.booleans(),
 )
 def test_any_batch_is_finite(  # noqa: PLR0917
     method: str, loss: str, batch: int, scale: float, equal: bool, low_precision: bool
 ) -> None:
-    built_method = built(method, loss)
-    x = scale * torch.randn(batch, FEATURES, generator=streams.generator(0, "x"))
-    if equal:
-        x = x[:1].expand(batch, -1)
-    if low_precision:
-        x = x.bfloat16().float()
-    total = one_step(built_method, x)
-    total.backward()
-    assert total.isfinite()
-    for name, parameter in built_method.named_parameters():
-        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+    pair = options(method, loss)
+    methods.finite(*pair, batch=batch, scale=scale, equal=equal, low_precision=low_precision)
 
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_neutral_names_real_options(method: str) -> None:
-    cls = METHODS[method]
-    config = cls.Config(**cls.NEUTRAL)
-    assert {key: getattr(config, key) for key in cls.NEUTRAL} == cls.NEUTRAL
+    methods.neutral_options_are_its_own(method)
+
+
+def test_all_that_another_package_would_call() -> None:
+    assert methods.check("ddml", "normsoftmax") is None
+    refused = methods.check("nir", "multi_similarity")
+    assert refused is not None and "a loss with proxies" in refused
+
+
+def test_a_broken_method_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the checks cannot pass by looking at nothing."""
+    monkeypatch.setattr(Plain, "param_groups", lambda self, phase: [])
+    with pytest.raises(AssertionError, match="one in no group"):
+        methods.check("plain", "normsoftmax")
 
 
 def head(init: str, dim: int = D) -> torch.nn.Linear:

@@ -1,0 +1,153 @@
+"""What every loss must do:
+
+    from ablate.testing import losses
+
+    def test_my_loss() -> None:
+        losses.check({"name": "my_loss", "margin": 0.2})
+
+A value that is finite, with finite gradients, or a ConfigError that says what was found, at all
+extremes of a batch; and the mean over leading dimensions. Batches follow what a loss asks of the
+sampler (`Loss.batch`) and go through the plain method, as in training, so that a loss with
+references, one on the batch itself and one that takes embeddings are all held to the same.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ablate.testing.trials import Component, options
+from trainables import streams
+from trainables.config import TrialConfig
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES, BatchNeeds
+from trainables.methods.base import Method
+from trainables.model import build_method
+
+C, D, B = 6, 8, 12  # classes, dimensions, images
+MANY = 11_318  # training classes of Stanford Online Products
+CASES = (
+    "bf16", "equal", "opposite", "zero", "one zero", "tiny", "huge", "one class", "two", "pairs",
+)  # fmt: skip
+
+
+def check(loss: Component) -> None:
+    """All of them."""
+    for case in CASES:
+        finite(loss, case)
+    if needs(loss).per_class == 1:
+        finite_without_positives(loss)
+    finite_of_many_classes(loss)
+    meaned_over_leading_dimensions(loss)
+
+
+def finite(loss: Component, case: str) -> None:
+    """Of a batch at one of the extremes `CASES`."""
+    each, size = max(2, needs(loss).per_class), B
+    if case in ("two", "pairs"):
+        size = each * (2 if case == "pairs" else 1)
+    x, labels = drawn(size), labels_of(needs(loss), size, C)
+    if case == "bf16":
+        x = in_autocast(size)
+    elif case == "equal":
+        x = x[:1].expand(size, -1)
+    elif case == "opposite":
+        x = x[:1] * (-1) ** torch.arange(size)[:, None]
+    elif case == "zero":
+        x = torch.zeros_like(x)
+    elif case == "one zero":
+        x[0] = 0
+    elif case == "tiny":
+        x = 1e-20 * x
+    elif case == "huge":
+        x = 1e4 * x
+    elif case == "one class":
+        labels = torch.zeros_like(labels)
+    finite_value_and_gradients(method_of(loss), x, labels)
+
+
+def finite_without_positives(loss: Component) -> None:
+    """Of two classes of one image each; the sampler deals such a batch where it may."""
+    assert needs(loss).per_class == 1, "asks for more images of each class"
+    finite_value_and_gradients(method_of(loss), drawn(2), torch.tensor([[0], [4]]))
+
+
+def finite_of_many_classes(loss: Component) -> None:
+    """With as many classes as the largest of the field's data sets has."""
+    labels = labels_of(needs(loss), B, MANY)
+    finite_value_and_gradients(method_of(loss, classes=MANY), drawn(), labels)
+
+
+def meaned_over_leading_dimensions(loss: Component) -> None:
+    """Of [T, B, D] the mean over T; unless it draws, for then samples are other samples."""
+    method, labels = method_of(loss), labels_of(needs(loss), B, C)
+    x = torch.stack([(1 + t) * drawn().roll(t, 1) for t in range(3)])
+    if draws(method, x[0], labels):
+        return
+    generators = [streams.generator(0, "loss") for _ in range(2)]
+    found = method.metric(x, labels, generators[0])
+    each = torch.stack([method.metric(part, labels, generators[1]) for part in x])
+    torch.testing.assert_close(found, each.mean())
+
+
+# ------------------------------------------------------------------- what they are made of
+
+
+def needs(loss: Component) -> BatchNeeds:
+    return LOSSES[options(loss)["name"]].batch
+
+
+def labels_of(needs: BatchNeeds, size: int, classes: int) -> Tensor:
+    """[size, 1] labels of a batch as the sampler deals it to such a loss: class-major, equally
+    many of each; two of each class where a loss is content with one."""
+    each = max(2, needs.per_class)
+    labels = torch.arange(size) // each
+    assert size % each == 0 or needs.layout == "any"
+    return (labels * (classes // int(labels.max() + 1)))[:, None]
+
+
+def method_of(loss: Component, *, classes: int = C) -> Method:
+    """The plain method with the loss."""
+    config = TrialConfig.model_validate({"loss": options(loss), "embedding": {"dim": D}})
+    return build_method(config, features=D, classes=classes, seed=1)
+
+
+def finite_value_and_gradients(method: Method, x: Tensor, labels: Tensor) -> None:
+    """Or a refusal in words."""
+    x = x.detach().requires_grad_()
+    try:
+        value = method.metric(x, labels, streams.generator(0, "loss"))
+    except ConfigError as refused:
+        assert "found" in str(refused), "what was found, what was expected, the remedy"
+        return
+    total = value + sum(w * v for v, w in method.loss.penalty().values())
+    assert value.shape == (), "a scalar"
+    assert value.dtype == torch.float32
+    assert total.isfinite(), f"the value is {total.item()}"
+    total.backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    assert x.grad.isfinite().all(), "the gradient of the embeddings"
+    for name, parameter in method.loss.named_parameters():
+        assert parameter.grad is not None, f"no gradient reaches {name}"
+        assert parameter.grad.isfinite().all(), f"the gradient of {name}"
+
+
+def drawn(size: int = B) -> Tensor:
+    return torch.randn(size, D, generator=streams.generator(0, "x"))
+
+
+def in_autocast(size: int = B) -> Tensor:
+    """Embeddings that a layer computed in bfloat16, few distinct values among them."""
+    layer = torch.nn.Linear(D, D)
+    with torch.autocast("cpu", torch.bfloat16):
+        z: Tensor = layer(drawn(size))
+    assert z.dtype == torch.bfloat16
+    return z.float()
+
+
+def draws(method: Method, x: Tensor, labels: Tensor) -> bool:
+    """Whether the loss draws from the generator."""
+    generator = streams.generator(0, "loss")
+    before = generator.get_state().clone()
+    method.metric(x, labels, generator)
+    return not torch.equal(before, generator.get_state())

@@ -1,0 +1,157 @@
+"""What every method must do with every loss that it takes:
+
+    from ablate.testing import methods
+    from trainables.losses.base import LOSSES
+
+    @pytest.mark.parametrize("loss", list(LOSSES))
+    def test_my_method(loss: str) -> None:
+        methods.check("my_method", loss)
+
+It steps, every parameter gets a gradient and is in one group, training lowers the loss, it starts
+and embeds alike each time, and stays finite on any batch. A pair that either of the two refuses is
+held to nothing but a reason in words.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ablate.testing.trials import Component, options, trial
+from trainables import streams
+from trainables.methods.base import METHODS, Batch, Method, Progress
+from trainables.model import build_method
+from trainables.trace import Trace
+
+FEATURES, D, C = 9, 6, 4
+STEPS = 60
+LOWERED = 0.9  # of the first step's loss; at least so much it falls in those steps
+SCALES = (0.0, 1e-4, 1.0, 1e4)  # of the features of a batch
+
+
+def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | None:
+    """All of them; the reason, where the pair is refused."""
+    refused = refusal(method, loss)
+    if refused is not None:
+        assert ", not " in refused, f"what is expected, not what was found: {refused}"
+        return refused
+    steps(method, loss)
+    lowers_the_loss(method, loss, rate=rate)
+    embeds_and_starts_alike(method, loss)
+    for batch, scale, equal in itertools.product((2, 10), SCALES, (False, True)):
+        finite(method, loss, batch=batch, scale=scale, equal=equal)
+    neutral_options_are_its_own(options(method)["name"])
+    return None
+
+
+def steps(method: Component, loss: Component) -> None:
+    """One step reaches each parameter, and each is in one group."""
+    made = built(method, loss)
+    step(made, features(8)).backward()  # type: ignore[no-untyped-call]
+    grouped = [p for group in made.param_groups("main") for p in group.params]
+    assert len({id(p) for p in grouped}) == len(grouped), "a parameter in two groups"
+    assert {id(p) for p in grouped} == {id(p) for p in made.parameters()}, "one in no group"
+    for name, parameter in made.named_parameters():
+        assert parameter.grad is not None, f"no gradient reaches {name}"
+        assert parameter.grad.isfinite().all(), f"the gradient of {name}"
+        assert parameter.grad.abs().sum() > 0, f"the gradient of {name} is zero"
+
+
+def lowers_the_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
+    """Sixty steps of Adam on one batch.
+
+    Args:
+        rate: less where larger steps throw a model out of reach.
+    """
+    made, x = built(method, loss), features(8)
+    optimiser = torch.optim.Adam(made.parameters(), lr=rate)
+    values = []
+    for number in range(STEPS):
+        optimiser.zero_grad()
+        total = step(made, x, number)
+        total.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        values.append(total.item())
+    assert min(values[-5:]) < LOWERED * values[0], f"{values[0]:g} → {values[-1]:g}"
+
+
+def embeds_and_starts_alike(method: Component, loss: Component) -> None:
+    """The same seed gives the same embeddings, and an image is nearest to itself."""
+    first, second = built(method, loss).eval(), built(method, loss).eval()
+    x = features(5)
+    z = first.embed(x)
+    assert torch.equal(z, first.embed(x)), "embed draws"
+    assert torch.equal(z, second.embed(x)), "two of one seed differ"
+    score = first.retrieval_score(z, z, first.loss.geometry)
+    assert score.shape == (5, 5)
+    assert torch.equal(score.argmax(1), torch.arange(5)), "another image is nearer than itself"
+
+
+def finite(
+    method: Component,
+    loss: Component,
+    *,
+    batch: int,
+    scale: float,
+    equal: bool = False,
+    low_precision: bool = False,
+) -> None:
+    """The loss and all gradients of a batch.
+
+    Args:
+        batch: an even number of images.
+        scale: of the features; equal: they are one and the same; low_precision: as of bfloat16.
+    """
+    made = built(method, loss)
+    x = scale * features(batch)
+    if equal:
+        x = x[:1].expand(batch, -1)
+    if low_precision:
+        x = x.bfloat16().float()
+    total = step(made, x)
+    total.backward()  # type: ignore[no-untyped-call]
+    assert total.isfinite(), f"the loss is {total.item()}"
+    for name, parameter in made.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), f"gradient of {name}"
+
+
+def neutral_options_are_its_own(method: str) -> None:
+    """`NEUTRAL` names options that there are, with values that they can have."""
+    cls = METHODS[method]
+    config = cls.Config.model_validate({"name": method, **cls.NEUTRAL})
+    assert {key: getattr(config, key) for key in cls.NEUTRAL} == cls.NEUTRAL
+
+
+# ------------------------------------------------------------------- what they are made of
+
+
+def refusal(method: Component, loss: Component, **embedding: Any) -> str | None:
+    """Why the pair is refused; None where it is not."""
+    config = trial(method, loss, embedding={"dim": D, **embedding})
+    return config if isinstance(config, str) else None
+
+
+def built(method: Component, loss: Component, **embedding: Any) -> Method:
+    config = trial(method, loss, embedding={"dim": D, **embedding})
+    assert not isinstance(config, str), f"refused: {config}"
+    return build_method(config, features=FEATURES, classes=C, seed=5)
+
+
+def features(size: int) -> Tensor:
+    return torch.randn(size, FEATURES, generator=streams.generator(0, "x"))
+
+
+def step(method: Method, x: Tensor, number: int = 0) -> Tensor:
+    """The loss of one step as the core takes it, of two images of each class in turn."""
+    progress = Progress(step=number)
+    labels = (torch.arange(len(x)) // 2 % C)[:, None]
+    batch = method.prepare(Batch(x, labels), streams.generator(0, "prepare", number))
+    state = method(batch.inputs, batch.labels, progress, streams.generator(0, "method", number))
+    terms = method.terms(state, batch.labels, progress, streams.generator(0, "loss", number))
+    assert "metric" in terms, "the base loss is the term `metric`"
+    for name, term in terms.items():
+        assert term.value.shape == (), f"term {name} is no scalar"
+    return Trace(1, 0).add(terms)
