@@ -23,10 +23,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablate import branches
-from ablate.designs import Point, Search
 from ablate.plan import Overrides, Plan
+from ablate.plan_checks import checked_plan
+from ablate.searching import Search
 from ablate.spec import read_spec
-from ablate.sweep_identity import study_key
+from ablate.study_parts import Point
 from trainables import identity
 from trainables.config import TrialConfig
 from trainables.data import default_cache, fingerprint
@@ -53,12 +54,12 @@ def revisions() -> dict[str, int]:
 
 def identities(spec: Path, cache: Path) -> list[str]:
     """The lines of one spec."""
-    plan = Plan(read_spec(spec), Overrides(), fingerprint, cache)
+    plan = checked_plan(read_spec(spec), Overrides(), fingerprint, cache)
     lines = [f"sweep\t{plan.sweep_id}"]
     for name in plan.order:
         study = plan.spec.studies[name]
         if isinstance(study, Search):
-            lines.append(f"{name}\tkey\t{study_key(plan, name, ())}")
+            lines.append(f"{name}\tkey\t{plan.study_key(name, ())}")
         lines += cells(plan, name)
     return lines
 
