@@ -113,7 +113,7 @@ def test_their_options_are_checked_like_ours(told: dict[str, Any]) -> None:
     refused = dict(zip(FAULTS, told["refused"], strict=True))
     words = {
         "an unknown option": ["studies.wide.frist", "Did you mean 'first'?"],
-        "a path that is none": ["studies.wide.path", "'dim'?"],
+        "a path that is none": ["studies.wide.path", "'embedding.dim'?"],
         "an unknown design": ["studies.wide.design", "search, grid", "'doubling'?"],
         "too many axes": ["studies.tune.space", "5 axes", "at most 4 with halton"],
         "a sampler without generations": ["studies.tune.population", "one of cmaes or nsga2 only"],

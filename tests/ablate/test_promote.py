@@ -219,7 +219,7 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     assert states["high"].blocked == "only 3 cells of low have a result, of 4 to be promoted"
     assert rates_of(made, "next") == [1e-3, 3e-4] and states["next"].complete
     assert states["fifth"].blocked == "low has no cell of rank 5: 3 have a result"
-    outcome = _outcome(made_plan, made, None)
+    outcome = _outcome(made_plan, made, None, "")
     assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.finished
     assert "high: only 3 cells of low" in ending(outcome, tmp_path)
     assert drain(dispatch(made_plan, tmp_path)) == []
