@@ -68,7 +68,7 @@ class RayProcess:
         self.start = psutil.Process(self.pid).create_time()
         self.begun = False
         self._watched: list[tuple[int, float, str]] = []
-        self._silent_after = time.monotonic() + START_SECONDS
+        self._quiet = 0.0
 
     def answer(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -86,7 +86,7 @@ class RayProcess:
         """
         assert self._process.stdout is not None
         pipe, rest = self._process.stdout.fileno(), b""
-        looked = time.monotonic()
+        looked = last = time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while True:
@@ -102,12 +102,15 @@ class RayProcess:
                         self._hear(message)
                         yield message
                 now = time.monotonic()
+                # Time in which this process did not run either (frozen, paused) is no silence.
+                self._quiet += min(now - last, 2 * TICK_SECONDS)
+                last = now
                 if now - looked >= TICK_SECONDS and not selector.select(0):
                     looked = now  # with nothing unread: its last word may be that it ends
                     self._look()
-                if not heard:
-                    if now > self._silent_after:
+                    if self._quiet > (SILENT_SECONDS if self.begun else START_SECONDS):
                         raise RayLostError("it does not answer")
+                if not heard:
                     yield None
 
     def _hear(self, message: Message) -> None:
@@ -115,7 +118,7 @@ class RayProcess:
             self.begun = True
             self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
         if message["do"] in ("begun", "alive"):
-            self._silent_after = time.monotonic() + SILENT_SECONDS
+            self._quiet = 0.0
         elif message["do"] == "gone":
             raise RayLostError("this machine's node is gone")
         elif message["do"] in ("done", "refused", "failed"):
