@@ -58,7 +58,8 @@ class News:
     def log(
         self, client: MlflowClient, ledger: Ledger, sweep: payload.Row, parent_run_id: str
     ) -> int:
-        """Log it into its run (`row`), ending the run if the trial ended; the last epoch."""
+        """Log it into its run (`row`), ending the run if the trial ended; the epoch up to which
+        the run has every one. What a driver did not hear before it was killed comes later."""
         row, trial = self.row, self.trial
         assert row is not None
         run_id = row["run_id"]
@@ -75,7 +76,10 @@ class News:
         if self.mark:
             end = payload.milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
-        return max(int(row["logged_epoch"]), *(int(epoch["epoch"]) for epoch in epochs), 0)
+        last = int(row["logged_epoch"])
+        for epoch in epochs:
+            last += epoch["epoch"] == last + 1
+        return last
 
 
 def log_batches(

@@ -172,7 +172,9 @@ def tables(path: Path) -> frozenset[str]:
     """The tables of a database that may be written meanwhile; without a lock if that is enough."""
     try:
         found = head(path)
-    except sqlite3.DatabaseError:  # somebody may be making it
+    except sqlite3.DatabaseError:
+        if path.with_name(f"{path.name}-journal").exists():
+            return frozenset()  # a transaction under way or broken off: opening it rolls back
         found = head(path, locked=True)
     return frozenset() if found is None else found.tables
 

@@ -278,9 +278,12 @@ def assert_same(run: Run, whole: Run) -> int:
     assert set(runs) == {"", *run.facts()}, "a run lost"
     assert {status for status, _ in runs.values()} == {"FINISHED"}
     assert runs == whole.mlflow_runs()
-    points = run.points()
+    points, told = run.points(), run.told()
+    assert points == told, (
+        f"MLflow has not what the ledger says, once: too much {sorted(points - told)[:5]}, "
+        f"too little {sorted(told - points)[:5]}"
+    )
     assert max(points.values()) == 1
-    assert points == run.told(), "MLflow has not what the ledger says, values and times, once"
     assert len({(trial, key, step) for trial, key, _, _, step in points}) == len(points)
     assert timeless(points) == timeless(whole.points())
     return len(points)

@@ -12,6 +12,7 @@ import datetime
 import os
 import platform
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -22,18 +23,20 @@ from tests.faults.killed import MORE, SPEC, Run, assert_same
 
 def main(kills: int = 20, seed: int = 20) -> None:
     draw, began = random.Random(seed), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        whole, run = Run(Path(folder) / "whole"), Run(Path(folder) / "killed")
-        whole.finish(MORE)
-        print(f"left in peace: {time.monotonic() - began:.0f} s", flush=True)
-        for spec, until in ((SPEC, kills * 2 // 3), (MORE, kills)):
-            while run.kills < until and run.ended < 2 * kills:
-                if run.kill(spec, draw):
-                    print(f"kill {run.kills}: {run.progress()} recorded", flush=True)
-            run.finish(spec)
-        points = assert_same(run, whole)
-        assert run.kills == kills, f"only {run.kills} drivers lived long enough"
-        trials = len(run.facts())
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))  # stays if something is wrong
+    print(folder, flush=True)
+    whole, run = Run(folder / "whole"), Run(folder / "killed")
+    whole.finish(MORE)
+    print(f"left in peace: {time.monotonic() - began:.0f} s", flush=True)
+    for spec, until in ((SPEC, kills * 2 // 3), (MORE, kills)):
+        while run.kills < until and run.ended < 2 * kills:
+            if run.kill(spec, draw):
+                print(f"kill {run.kills}: {run.progress()} recorded", flush=True)
+        run.finish(spec)
+    points = assert_same(run, whole)
+    assert run.kills == kills, f"only {run.kills} drivers lived long enough"
+    trials = len(run.facts())
+    shutil.rmtree(folder)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     print(
         f"| {today} | {processor()}, {os.cpu_count()} cores | {kills} (seed {seed}) | "

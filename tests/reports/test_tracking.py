@@ -231,6 +231,27 @@ def test_later_evaluations_and_cells_reach_the_run(sweep: Any) -> None:
     assert after == before, "a point was logged once more, or moved"
 
 
+def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
+    """A driver is killed before it hears of epoch 2; the next attempt goes on with epoch 3."""
+    trial = sweep.plan(seeds=1)[0]
+    sweep.finish([trial], epochs=4, final=False)
+    with Ledger(sweep.ledger_path) as ledger:
+        known = ledger.epochs(trial)
+        with ledger.write() as db:
+            db.execute("DELETE FROM epochs WHERE epoch=2")
+        sweep.track()
+        assert [step for step, _ in history(sweep, children(sweep)[trial], "train/loss")] == [
+            1,
+            3,
+            4,
+        ]
+        ledger.record_epochs(trial, known)
+    sweep.finish([trial])
+    sweep.track()
+    assert_complete(sweep, [trial])
+    assert {len(found) for found in points(sweep, children(sweep)[trial]).values()} == {1, 4}
+
+
 def test_a_run_made_but_not_recorded_is_found_again(
     sweep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
