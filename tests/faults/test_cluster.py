@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import collections
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.faults.driver import SPEC
 from tests.faults.test_driver import Sweep, assert_whole, sweep, whole
 
 __all__ = ["sweep", "whole"]  # fixtures
+EPOCHS = SPEC["trial"]["training.epochs"]
 
 
 @pytest.fixture
@@ -32,13 +36,27 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         made.shutdown()
 
 
+def wait_for_a_trial_under_way(epochs: Path, driver: subprocess.Popen[str]) -> None:
+    """Until an epoch that is not its trial's last has just been trained, as the file tells."""
+    end, seen = time.monotonic() + 120, 0
+    while True:
+        lines = epochs.read_text().splitlines() if epochs.exists() else []
+        if len(lines) > seen and int(lines[-1].split()[1]) < EPOCHS:
+            return
+        seen = len(lines)
+        assert driver.poll() is None, driver.communicate()[0]
+        assert time.monotonic() < end, "no trial of that node trained an epoch"
+        time.sleep(0.02)
+
+
 @pytest.mark.slow
 def test_a_node_that_goes_costs_no_trial(
     cluster: Any, sweep: Sweep, whole: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    node = cluster.add_node(num_cpus=1)
+    there = tmp_path / "epochs-there"
+    node = cluster.add_node(num_cpus=1, env_vars={"SYN_EPOCHS": str(there)})
     process = sweep.start({"address": cluster.address})
-    sweep.wait_for_starts(6, process)  # a round's three trials: two at most run on either node
+    wait_for_a_trial_under_way(there, process)
     cluster.remove_node(node, allow_graceful=False)
     text, _ = process.communicate(timeout=200)
     assert process.returncode == 0, text
