@@ -113,14 +113,11 @@ def go_on() -> str:
 
 def _reasons(out: Path, sweep_id: str) -> list[str]:
     """Why trials of a sweep failed: each reason once, the most frequent first, a few of them."""
+    from ablate import queries
     from ablate.ledger import Ledger
 
     with Ledger(out / "ledger.sqlite") as facts:
-        found = facts.rows(
-            "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE "
-            "status='failed' AND trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) "
-            "GROUP BY reason ORDER BY n DESC, reason", [sweep_id],
-        )  # fmt: skip
+        found = queries.failures(facts, sweep_id)
     shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in found[:REASONS]]
     more = len(found) - REASONS
     return shown + ([f"and {more} other reasons"] if more > 0 else [])
@@ -165,14 +162,13 @@ def ledger(args: argparse.Namespace) -> int:
 
 
 def _show(facts: Ledger, name: str | None) -> None:
-    found = facts.rows(
-        "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [name or ""]
-    )
-    if not name or not found:
+    from ablate import queries
+
+    ids = queries.trials_called(facts, name or "")
+    if not name or not ids:
         raise ConfigError(
             "TRIAL", repr(name or ""), "a trial id or its beginning", "`ablate ledger ls` helps"
         )
-    ids = [row["trial_id"] for row in found]
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
         more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
         raise ConfigError(
@@ -190,23 +186,19 @@ def _show(facts: Ledger, name: str | None) -> None:
 
 
 def _list(facts: Ledger) -> None:
-    for row in facts.rows(
-        "SELECT status, count(*) AS n, sum(seconds) AS s FROM trials GROUP BY status"
-    ):
-        say(f"{row['status']}: {row['n']} trials, {row['s'] or 0:.0f} s of training")
-    for row in facts.rows(
-        "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
-        "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created"
-    ):
+    from ablate import queries
+
+    for row in queries.statuses(facts):
+        say(f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training")
+    for row in queries.sweeps(facts):
         say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
-    for row in facts.rows(
-        "SELECT trial_id, status, reason FROM trials WHERE reason IS NOT NULL ORDER BY created"
-    ):
+    for row in queries.reasons(facts):
         say(f"{row['status']} {row['trial_id']}: {row['reason']}")
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
     """Every sweep of the ledger, or the named one, into the MLflow store."""
+    from ablate import queries
     from ablate.api import Options
     from ablate.ledger import Ledger
     from ablate.replaying import rebuild, replay_all
@@ -223,7 +215,7 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
         else:
             store.check()
         if args.name is None:
-            chosen = [row["sweep_id"] for row in facts.rows("SELECT sweep_id FROM sweeps")]
+            chosen = [row["sweep_id"] for row in queries.sweeps(facts)]
         else:
             chosen = [find_sweep(facts, args.name, "SWEEP")]
     refused = replay_all(path, store, chosen)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import platform
-import re
 import shutil
 import sqlite3
 import subprocess
@@ -13,7 +12,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ablate import sqlite_files
+from ablate import queries, sqlite_files
+from ablate.integrity import damage
 from ablate.ledger import Ledger
 from ablate.resources import cores
 from ablate.schema import LedgerError
@@ -26,8 +26,6 @@ PACKAGES = (
 )  # fmt: skip
 OPTIONAL = ("faiss-cpu",)
 FREE_GIB = 2.0
-FAULTS = 10_000  # of a ledger, at most
-SEES_NULLS = ((3, 40, 0), (3, 40, 1))
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ def ledger(path: Path) -> Finding:
     try:
         with Ledger(path, timeout=5) as facts:
             faults = damage(facts)
-            trials = facts.rows("SELECT count(*) AS n FROM trials")[0]["n"]
+            trials = sum(row["n"] for row in queries.statuses(facts))
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
     if faults:
@@ -151,22 +149,3 @@ def mlflow(out: Path) -> Finding:
         remedy = f"{store.remedy()} moves it aside and writes it anew"
         return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
     return Finding(True, f"MLflow store {path}: intact")
-
-
-def damage(facts: Ledger, sqlite: tuple[int, ...] = sqlite3.sqlite_version_info) -> list[str]:
-    """What SQLite's own check finds wrong.
-
-    Versions 3.40.0 and 3.40.1 see NULLs that are not there; theirs are looked for.
-    """
-    found = [row["quick_check"] for row in facts.rows(f"PRAGMA quick_check({FAULTS})")]
-    if sqlite[:3] in SEES_NULLS:
-        found = [text for text in found if not _no_such_null(facts, text)]
-    return [text for text in found if text != "ok"]
-
-
-def _no_such_null(facts: Ledger, text: str) -> bool:
-    told = re.fullmatch(r"NULL value in (\w+)\.(\w+)", text)
-    if told is None:
-        return False
-    table, column = told.groups()
-    return not facts.rows(f'SELECT 1 FROM "{table}" WHERE "{column}" IS NULL LIMIT 1')

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ablate import queries
 from ablate.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _shape(options: Any) -> Any:
 def known_rates(ledger: Ledger) -> dict[Kind, Rate]:
     """Of finished trials, by kind: medians; spread 0 where there is only one."""
     found: dict[Kind, list[float]] = {}
-    for row in ledger.rows("SELECT config_json, seconds, epochs FROM trials WHERE status='done'"):
+    for row in queries.finished(ledger):
         if row["epochs"] and row["seconds"] is not None:
             found.setdefault(kind(row["config"]), []).append(row["seconds"] / row["epochs"])
     return {

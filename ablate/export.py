@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ablate import queries
 from ablate.ledger import Ledger
 from ablate.nested import leaves
 from ablate.sweep_names import find_sweep
@@ -40,7 +41,7 @@ def table(ledger: Ledger, sweep: str | None) -> pd.DataFrame:
 
     rows: list[dict[str, Any]] = []
     if sweep is None:
-        trials = ledger.rows("SELECT * FROM trials ORDER BY created, trial_id")
+        trials = queries.trials(ledger)
         rows = [_row(ledger, trial, {}) for trial in trials]
     else:
         sweep_id = find_sweep(ledger, sweep, "SWEEP")

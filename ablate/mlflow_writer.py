@@ -191,11 +191,7 @@ class Writer:
 
     def forget(self, trial_id: str) -> None:
         """The store has lost this run: the next `write` makes a new one, from epoch 1."""
-        with self.ledger.write() as db:
-            db.execute(
-                "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
-                [self.store, self.sweep_id, trial_id],
-            )
+        self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
 
     # -------------------------------------------------------------- making runs
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from ablate import queries
 from ablate.ledger import Ledger, LedgerError
 from ablate.mlflow_store import set_aside, sqlite_file
 from ablate.owner import Owner
@@ -55,7 +56,7 @@ def rebuild(facts: Ledger, store: Store) -> Path | None:
             OPTION, store.shown, "with --rebuild a SQLite store",
             "A server's store is mended where the server is",
         )  # fmt: skip
-    for row in facts.rows("SELECT owner, heartbeat FROM trials WHERE owner IS NOT NULL"):
+    for row in queries.owners(facts):
         if Owner.parse(row["owner"]).alive(row["heartbeat"]):
             raise ConfigError(
                 "--rebuild", f"a run under way ({row['owner']})", "none", "Wait for its end"

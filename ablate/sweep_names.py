@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ablate import queries
 from ablate.ledger import Ledger
 from trainables.errors import ConfigError
 
@@ -12,7 +13,7 @@ def find_sweep(ledger: Ledger, given: str | None, place: str) -> str:
     Raises:
         ConfigError: at `place`; there is none.
     """
-    sweeps = ledger.rows("SELECT sweep_id, name FROM sweeps ORDER BY created DESC, rowid DESC")
+    sweeps = queries.sweeps(ledger)[::-1]
     for sweep in sweeps:
         if given in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])

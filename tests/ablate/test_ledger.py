@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ablate.doctor import damage
+from ablate.integrity import damage
 from ablate.ledger import Ledger, LedgerError
 from ablate.owner import Owner
 from ablate.sqlite_files import damage as damaged
