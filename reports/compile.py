@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from reports import factor_curves, figures, html, render, tables
+from reports import csv_table, curves, factor_curves, heatmap, html, latex, render, tables
 from reports.best import best_yaml
 from reports.client import open_client
+from reports.drawn import Drawn
 from reports.errors import ReportError, StoreAway
 from reports.frame import Frame, load
 from reports.names import slug
@@ -79,8 +80,8 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     made = _distinct(tables.build_all(frame, recipe))
     texts: dict[str, str] = {}
     for table in made:
-        texts[f"{table.key}.csv"] = render.to_csv(table)
-        texts[f"{table.key}.tex"] = render.latex(table)
+        texts[f"{table.key}.csv"] = csv_table.to_csv(table)
+        texts[f"{table.key}.tex"] = latex.latex(table)
     names = distinct([f"best_{slug(study)}" for study in recipe.best])
     best = {
         f"{name}.yaml": text
@@ -89,9 +90,9 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     }
     texts |= best
     paths: dict[str, Path] = {}
-    drawn = [figures.heatmap(frame, part) for part in recipe.heatmaps]
+    drawn = [heatmap.heatmap(frame, part) for part in recipe.heatmaps]
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
-    drawn += [figures.curves(frame, part) for part in recipe.curves]
+    drawn += [curves.curves(frame, part) for part in recipe.curves]
     drawn = _distinct(drawn)
     with_files = []
     for figure in drawn:
@@ -111,7 +112,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
 
 
-Keyed = TypeVar("Keyed", bound="tables.TableData | tables.Sheet | figures.Drawn")
+Keyed = TypeVar("Keyed", bound="tables.TableData | tables.Sheet | Drawn")
 
 
 def _distinct(parts: list[Keyed]) -> list[Keyed]:
@@ -141,7 +142,7 @@ def _write(path: Path, text: str) -> None:
 def _markdown(
     frame: Frame,
     made: list[tables.AnyTable],
-    drawn: list[figures.Drawn],
+    drawn: list[Drawn],
     best: dict[str, str],
 ) -> str:
     title = frame.document.get("title") or frame.document["name"]

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from reports import stats
+from reports.drawn import COLOURS, DASHES, Drawn, ordered, seeds_text, style
 from reports.errors import ReportError
-from reports.figures import COLOURS, DASHES, Drawn, ordered, seeds_text, style
 from reports.frame import Frame
 from reports.names import coordinate_name, level, metric_label, scale, slug, ticks
 from reports.recipe import FactorCurves
@@ -182,9 +182,18 @@ def _figure(lines: list[Line], recipe: FactorCurves, title: str, kind: str) -> F
         xs, mean = [place[x] for x in line.x], np.array(line.mean)
         ends = np.abs(np.array([line.low, line.high]) - mean)  # NaN: one seed, no bar
         axes.errorbar(
-            xs, mean, yerr=ends if xs else None, color=colour, linestyle=dash, marker="o",
-            linewidth=1.8, markersize=4, elinewidth=1.1, capsize=3, label=line.label or None,
-        )  # fmt: skip
+            xs,
+            mean,
+            yerr=ends if xs else None,
+            color=colour,
+            linestyle=dash,
+            marker="o",
+            linewidth=1.8,
+            markersize=4,
+            elinewidth=1.1,
+            capsize=3,
+            label=line.label or None,
+        )
     if not levels:
         axes.text(0.5, 0.5, "no finished runs", ha="center", transform=axes.transAxes)
     if kind != "linear" and levels:

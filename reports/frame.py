@@ -25,8 +25,17 @@ FINAL = "final/"
 BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
 KEYS = [
-    "study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "trial_id", "run_id",
-]  # fmt: skip
+    "study",
+    "cell",
+    "idx",
+    "seed",
+    "fold",
+    "coords",
+    "status",
+    "reason",
+    "trial_id",
+    "run_id",
+]
 
 
 @dataclass(frozen=True)
@@ -118,8 +127,15 @@ class Frame:
 
 
 TRIAL_KEYS = (
-    "trial_id", "run_id", "parent_run_id", "seed", "status", "reason", "tags", "params",
-)  # fmt: skip
+    "trial_id",
+    "run_id",
+    "parent_run_id",
+    "seed",
+    "status",
+    "reason",
+    "tags",
+    "params",
+)
 
 
 def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
@@ -143,11 +159,14 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
     parents = [
         Parent(
-            run.info.run_id, run.info.experiment_id, run.info.status, dict(run.data.tags),
+            run.info.run_id,
+            run.info.experiment_id,
+            run.info.status,
+            dict(run.data.tags),
             _document(client, run.info.run_id),
         )
         for run in runs
-    ]  # fmt: skip
+    ]
     children = [
         child
         for parent in parents
@@ -178,9 +197,12 @@ def _search(client: Any, experiments: list[str], condition: str) -> list[Any]:
     token: str | None = None
     while True:
         page = client.search_runs(
-            experiments, condition, max_results=PAGE, page_token=token,
+            experiments,
+            condition,
+            max_results=PAGE,
+            page_token=token,
             order_by=["attributes.start_time ASC"],
-        )  # fmt: skip
+        )
         runs += page
         token = page.token
         if not token:
@@ -253,8 +275,11 @@ def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) 
         rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **told})
     rows.sort(
         key=lambda r: (
-            order.get(r["study"], len(order)), r["study"], r["idx"], r["seed"],
+            order.get(r["study"], len(order)),
+            r["study"],
+            r["idx"],
+            r["seed"],
             -1 if r["fold"] is None else r["fold"],
         )
-    )  # fmt: skip
+    )
     return pd.DataFrame(rows, columns=[*KEYS, *metrics])

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from reports import render
-from reports.figures import Drawn
+from reports.drawn import Drawn
 from reports.frame import Frame
 from reports.names import number, scale, slug
 from reports.tables import AnyTable, TableData, protocol
@@ -37,18 +37,24 @@ def page(
     """The page's HTML (well-formed XML too). `figures`: each with its SVG file."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     server = link(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
     known = protocol(frame)
     printed = any(table.published is not None for table in frame.recipe.tables)
     beside = printed and known == "validation-selected"
     sections = [
-        ("Tables", "tables", tables), ("Figures", "figures", figures), ("Studies", "studies", True),
-        ("Best configurations", "best", best), ("Without a result", "lost", len(lost)),
-        ("Provenance", "provenance", True), ("Runs", "runs", True),
-    ]  # fmt: skip
+        ("Tables", "tables", tables),
+        ("Figures", "figures", figures),
+        ("Studies", "studies", True),
+        ("Best configurations", "best", best),
+        ("Without a result", "lost", len(lost)),
+        ("Provenance", "provenance", True),
+        ("Runs", "runs", True),
+    ]
     return environment.get_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
@@ -144,13 +150,20 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
         sampler = (
             f"{spec.get('sampler', 'tpe')}, {spec['trials']} trials" if "trials" in spec else ""
         )
-        found.append({
-            "name": name, "design": frame.design(name), "sampler": sampler,
-            "cells": rows["cell"].nunique(), "trials": len(rows), "done": done, "failed": failed,
-            "other": len(rows) - done - failed,
-            "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
-            "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
-        })  # fmt: skip
+        found.append(
+            {
+                "name": name,
+                "design": frame.design(name),
+                "sampler": sampler,
+                "cells": rows["cell"].nunique(),
+                "trials": len(rows),
+                "done": done,
+                "failed": failed,
+                "other": len(rows) - done - failed,
+                "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
+                "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
+            }
+        )
     return found
 
 
@@ -178,24 +191,32 @@ def _table(table: AnyTable) -> dict[str, Any]:
         else [(False, f"runs-{slug(study)}")] * len(table.rows)
     )
     return {
-        "key": table.key, "title": table.title, "caption": table.recipe.caption,
-        "headers": found.headers, "labels": found.labels, "notes": render.marked_notes(table),
+        "key": table.key,
+        "title": table.title,
+        "caption": table.recipe.caption,
+        "headers": found.headers,
+        "labels": found.labels,
+        "notes": render.marked_notes(table),
         "rows": [
             {
-                "fields": fields, "baseline": baseline,
+                "fields": fields,
+                "baseline": baseline,
                 "hrefs": [anchor(*field.of) if field.of else href for field in fields],
             }
             for (baseline, href), fields in zip(marks, found.rows, strict=True)
         ],
-    }  # fmt: skip
+    }
 
 
 def _figure(drawn: Drawn, svg: Path) -> dict[str, str]:
     data = base64.b64encode(svg.read_bytes()).decode()
     return {
-        "key": drawn.key, "title": drawn.title, "caption": drawn.caption,
-        "source": f"data:image/svg+xml;base64,{data}", "href": f"runs-{slug(drawn.study)}",
-    }  # fmt: skip
+        "key": drawn.key,
+        "title": drawn.title,
+        "caption": drawn.caption,
+        "source": f"data:image/svg+xml;base64,{data}",
+        "href": f"runs-{slug(drawn.study)}",
+    }
 
 
 def _runs(frame: Frame) -> list[dict[str, Any]]:
@@ -208,11 +229,14 @@ def _runs(frame: Frame) -> list[dict[str, Any]]:
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
             mark = anchor(study, cell["cell"])
             value = float(cell.get(metric, math.nan))
-            rows.append({
-                **cell, "anchor": "" if mark in seen else mark,
-                "value": number(value * scale(metric), 2) if math.isfinite(value) else "–",
-                "experiment_id": experiments.get(parent_of.get(cell["run_id"], ""), ""),
-            })  # fmt: skip
+            rows.append(
+                {
+                    **cell,
+                    "anchor": "" if mark in seen else mark,
+                    "value": number(value * scale(metric), 2) if math.isfinite(value) else "–",
+                    "experiment_id": experiments.get(parent_of.get(cell["run_id"], ""), ""),
+                }
+            )
             seen.add(mark)
         groups.append({"key": f"runs-{slug(study)}", "name": study, "rows": rows})
     return groups

@@ -8,24 +8,44 @@ from typing import Any
 
 PERCENT = 100.0
 METRICS = {
-    "map_at_r": "MAP@R", "r_precision": "R-Precision", "nmi": "NMI", "ami": "AMI", "f1": "F1",
-    "map_at_1000": "mAP@1000", "map_at_1000_of_found": "mAP@1000 (of R)", "density": "π_density",
-    "spectrum": "ρ", "uniformity": "G₂", "concentration": "σ²_κ", "gaussian_p": "KS p-value",
-    "gaussian_p_deviation": "KS p-value, deviation", "relative_deviation": "relative deviation",
-    "top_1_accuracy": "top-1 accuracy", "top_5_accuracy": "top-5 accuracy",
-}  # fmt: skip
+    "map_at_r": "MAP@R",
+    "r_precision": "R-Precision",
+    "nmi": "NMI",
+    "ami": "AMI",
+    "f1": "F1",
+    "map_at_1000": "mAP@1000",
+    "map_at_1000_of_found": "mAP@1000 (of R)",
+    "density": "π_density",
+    "spectrum": "ρ",
+    "uniformity": "G₂",
+    "concentration": "σ²_κ",
+    "gaussian_p": "KS p-value",
+    "gaussian_p_deviation": "KS p-value, deviation",
+    "relative_deviation": "relative deviation",
+    "top_1_accuracy": "top-1 accuracy",
+    "top_5_accuracy": "top-5 accuracy",
+}
 # Not shares: shown as they are, as the papers do. DVML prints its figures in per cent.
 PLAIN = ("density", "spectrum", "uniformity", "concentration")
 # As NIR's Table 3 wants them, and DVML's Table 4.
 LOWER = ("spectrum", "uniformity", "relative_deviation")
 SPLITS = {
-    "val": "validation", "test": "test", "train": "training", "best": "best so far",
+    "val": "validation",
+    "test": "test",
+    "train": "training",
+    "best": "best so far",
     "ensemble": "test, ensemble of folds",
-}  # fmt: skip
+}
 GREEK = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "lambda": "λ", "omega": "ω",
-    "epsilon": "ε", "tau": "τ",
-}  # fmt: skip
+    "alpha": "α",
+    "beta": "β",
+    "gamma": "γ",
+    "delta": "δ",
+    "lambda": "λ",
+    "omega": "ω",
+    "epsilon": "ε",
+    "tau": "τ",
+}
 
 
 def is_share(metric: str) -> bool:
@@ -116,3 +136,8 @@ def slug(text: str) -> str:
     """A file name and HTML id: lower case, digits and underscores."""
     kept = "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
     return "_".join(part for part in kept.split("_") if part) or "x"
+
+
+def signed(value: float, metric: str, digits: int) -> str:
+    text = number(value * scale(metric), digits)
+    return text if text.startswith("−") else f"+{text}"

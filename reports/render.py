@@ -7,12 +7,9 @@ one line per row and metric.
 
 from __future__ import annotations
 
-import csv
-import io
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
-from reports.csv_cells import guarded
 from reports.names import metric_label, metric_name, number, p_text, scale
 from reports.tables import EFFECT_SIZES, AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 
@@ -84,18 +81,24 @@ def grid(table: AnyTable) -> Grid:
         return table.grid()
     columns = [column for i, metric in enumerate(table.metrics) for column in _of(table, metric, i)]
     if any(row.tuning is not None for row in table.rows):
-        columns.append(("tuning trials", False, lambda row: Field(
-            "" if row.tuning is None else str(row.tuning)
-        )))  # fmt: skip
+        columns.append(
+            (
+                "tuning trials",
+                False,
+                lambda row: Field("" if row.tuning is None else str(row.tuning)),
+            )
+        )
     columns.append(("n", False, _n))
     rows = tuple(
         (*map(Field, row.labels), *(field(row) for _, _, field in columns)) for row in table.rows
     )
     count = len(table.headers)
     return Grid(
-        (*table.headers, *(header for header, _, _ in columns)), count,
-        (*(False,) * count, *(wide for _, wide, _ in columns)), rows,
-    )  # fmt: skip
+        (*table.headers, *(header for header, _, _ in columns)),
+        count,
+        (*(False,) * count, *(wide for _, wide, _ in columns)),
+        rows,
+    )
 
 
 def _of(table: TableData, metric: str, place: int) -> list[Column]:
@@ -114,10 +117,13 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
 
     columns: list[Column] = [(metric_label(metric), False, value)]
     if table.recipe.kind != "search":
-        columns.append((
-            f"Δ {metric_name(metric)} [95 %]", not first,
-            lambda row: Field(delta(row, metric, digits)),
-        ))  # fmt: skip
+        columns.append(
+            (
+                f"Δ {metric_name(metric)} [95 %]",
+                not first,
+                lambda row: Field(delta(row, metric, digits)),
+            )
+        )
     if first and table.has(metric, "p_corrected"):
         columns += [
             ("p (Holm)", False, lambda row: Field(p_text(row.measured[metric].p_corrected))),
@@ -134,7 +140,7 @@ def _n(row: TableRow) -> Field:
     return Field(text, hint="; ".join(row.gaps))
 
 
-def _narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
+def narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
     keep = [i for i, wide in enumerate(found.wide) if not wide]
     return [found.headers[i] for i in keep], [[row[i] for i in keep] for row in found.rows]
 
@@ -142,7 +148,7 @@ def _narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
 def plain(table: AnyTable) -> str:
     """For a terminal: aligned columns under one rule, notes below."""
     found = grid(table)
-    headers, rows = _narrow(found)
+    headers, rows = narrow(found)
     lines = [headers, *([field.text for field in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
 
@@ -191,89 +197,3 @@ def markdown(table: AnyTable) -> str:
     notes = [f"- {mark.replace('*', chr(92) + '*')}{note}" for mark, note in marked_notes(table)]
     head = [f"### {table.title}", "", *caption, line(list(found.headers)), line(rule)]
     return "\n".join([*head, *body, "", *notes, ""])
-
-
-LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "✓": r"$\checkmark$", "±": r"$\pm$", "−": "$-$", "–": "--", "Δ": r"$\Delta$",
-    "α": r"$\alpha$", "β": r"$\beta$", "γ": r"$\gamma$", "†": r"$^\dagger$", "“": "``",
-    "”": "''", "<": "$<$", ">": "$>$", "π": r"$\pi$", "λ": r"$\lambda$",
-    "δ": r"$\delta$", "ε": r"$\epsilon$", "κ": r"$\kappa$", "ρ": r"$\rho$", "σ": r"$\sigma$",
-    "τ": r"$\tau$", "ω": r"$\omega$", "²": "$^2$", "₂": "$_2$", "√": r"$\surd$", "×": r"$\times$",
-    "→": r"$\to$", "…": r"\dots{}", "≤": r"$\le$", "≥": r"$\ge$",
-}  # fmt: skip
-
-
-def latex_text(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)
-
-
-def latex(table: AnyTable) -> str:
-    """A `table` float; needs `booktabs` and, for the check marks, `amssymb`."""
-    found = grid(table)
-    headers, rows = _narrow(found)
-    columns = "l" * found.labels + "r" * (len(headers) - found.labels)
-    body = [
-        " & ".join(
-            rf"\textbf{{{latex_text(f.text)}}}" if f.best else latex_text(f.text) for f in row
-        )
-        + r" \\"
-        for row in rows
-    ]
-    notes = r" \\ ".join(
-        latex_text(f"{mark}{note}") for mark, note in marked_notes(table, wide=False)
-    )
-    return "\n".join([
-        r"% needs \usepackage{booktabs,amssymb}", r"\begin{table}", r"  \centering",
-        rf"  \caption{{{latex_text(table.title)}. {latex_text(table.recipe.caption)}}}",
-        rf"  \label{{tab:{table.key.replace('_', '-')}}}",
-        rf"  \begin{{tabular}}{{{columns}}}", r"    \toprule",
-        "    " + " & ".join(latex_text(h) for h in headers) + r" \\", r"    \midrule",
-        *(f"    {line}" for line in body), r"    \bottomrule", r"  \end{tabular}",
-        rf"  \par\footnotesize {notes}", r"\end{table}", "",
-    ])  # fmt: skip
-
-
-CSV_HEADERS = (
-    "metric", "mean", "sd", "n", "planned", "delta", "delta_low", "delta_high", "delta_n",
-    "delta_method", "p", "p_holm", "p_wilcoxon", "p_wilcoxon_holm", "cohens_dz", "cliffs_delta",
-    "p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials", "published",
-    "published_sd", "published_unit", "published_slip", "run_ids", "gaps",
-)  # fmt: skip
-
-
-def to_csv(table: AnyTable) -> str:
-    """Long form, unrounded: one line per row and metric; measured values on [0, 1]."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([guarded(value) for value in row] for row in _csv_rows(table))
-    return out.getvalue()
-
-
-def _csv_rows(table: AnyTable) -> Iterator[Sequence[object]]:
-    if isinstance(table, Sheet):
-        yield table.columns
-        yield from table.numbers
-        return
-    yield ["cell", *table.headers, *CSV_HEADERS]
-    for row in table.rows:
-        for metric, measured in row.measured.items():
-            yield [row.cell, *row.labels, metric, *_numbers(row, measured)]
-
-
-def _numbers(row: TableRow, measured: Measured) -> list[object]:
-    """As `CSV_HEADERS` after the metric."""
-    s, c, printed = measured.summary, measured.compared, measured.printed
-    d, better = (c.difference, c.improvement) if c else (None, None)
-    return [
-        s.mean if s else None, s.sd if s else None, s.n if s else 0, row.planned,
-        d.mean if d else None, d.low if d else None, d.high if d else None, d.n if d else None,
-        d.method if d else None,
-        *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
-        *((better.probability, better.low, better.high) if better else (None,) * 3),
-        measured.half, row.tuning,
-        printed.value if printed else None, printed.sd if printed else None,
-        "percent" if printed and printed.scale != 1 else None,
-        printed.slip if printed else None, " ".join(row.run_ids), "; ".join(row.gaps),
-    ]  # fmt: skip

@@ -87,9 +87,10 @@ def probability_of_improvement(
     first = {k: finite(v) for k, v in (a.items() if isinstance(a, Mapping) else [("", a)])}
     second = {k: finite(v) for k, v in (b.items() if isinstance(b, Mapping) else [("", b)])}
     both = [
-        (x, second[task]) for task, x in first.items()
+        (x, second[task])
+        for task, x in first.items()
         if task in second and len(x) and len(second[task])
-    ]  # fmt: skip
+    ]
     if not both:
         return None
     found = float(np.mean([vargha_delaney_a(list(x), list(y)) for x, y in both]))

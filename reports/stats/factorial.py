@@ -100,8 +100,10 @@ def factorial(
     """
     rows = [
         (dict(coords), seed, float(value))
-        for coords, values in cells for seed, value in values.items() if np.isfinite(value)
-    ]  # fmt: skip
+        for coords, values in cells
+        for seed, value in values.items()
+        if np.isfinite(value)
+    ]
     factors = _factors([coords for coords, _, _ in rows], levels or {})
     places = [tuple(coords.get(name, "") for name in factors) for coords, _, _ in rows]
     if not factors or len(set(places)) < 2:
@@ -116,8 +118,9 @@ def factorial(
     within, ranks = _within(y, blocks, places)
     sigma2, df, error = None, 0, "none"
     for name, squares, rank in (
-        ("replicates", within, ranks), ("residual", _rss(y, everything), everything.shape[1]),
-    ):  # fmt: skip
+        ("replicates", within, ranks),
+        ("residual", _rss(y, everything), everything.shape[1]),
+    ):
         if sigma2 is None and len(y) > rank:
             sigma2, df, error = squares / (len(y) - rank), len(y) - rank, name
     between = _rss(y, blocks) - within
@@ -141,11 +144,21 @@ def factorial(
                 low, high = estimate - half, estimate + half
         fitted = columns @ beta[mine]
         top = int(np.argmax(fitted))
-        effects.append(Effect(
-            term, estimate, se, low, high, float(np.ptp(fitted)),
-            tuple(places[top][list(factors).index(name)] for name in term),
-            squares / between if between > 0 else 0.0, width, f, p,
-        ))  # fmt: skip
+        effects.append(
+            Effect(
+                term,
+                estimate,
+                se,
+                low,
+                high,
+                float(np.ptp(fitted)),
+                tuple(places[top][list(factors).index(name)] for name in term),
+                squares / between if between > 0 else 0.0,
+                width,
+                f,
+                p,
+            )
+        )
     sigma = None if sigma2 is None else float(np.sqrt(sigma2))
     return Fit(tuple(effects), error, df, sigma, aliased, len(y), len(set(places)))
 

@@ -71,9 +71,7 @@ def importances(
     Raises:
         ValueError: a trial has a value outside its space, or a path that `space` lacks.
     """
-    told = [
-        (dict(p), float(v)) for p, v in zip(params, values, strict=True) if math.isfinite(v)
-    ]  # fmt: skip
+    told = [(dict(p), float(v)) for p, v in zip(params, values, strict=True) if math.isfinite(v)]
     n = len(told)
     if n < LEAST:
         return None

@@ -54,9 +54,11 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
     for subset, value in worth.items():
         v[sum(place[name] for name in subset)] = value
     lost = [
-        names_of for size in range(n + 1) for names_of in combinations(names, size)
+        names_of
+        for size in range(n + 1)
+        for names_of in combinations(names, size)
         if not np.isfinite(v[sum(place[name] for name in names_of)])
-    ]  # fmt: skip
+    ]
     if lost:
         told = " + ".join(lost[0]) or "none"
         raise ValueError(f"the worth of every subset, not without {told} ({len(lost)} missing)")
@@ -83,10 +85,11 @@ def attribution(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribut
     names = sorted(frozenset[str]().union(*worth))
     seen = {seed for values in worth.values() for seed in values}
     complete = [
-        seed for seed in sorted(seen)
+        seed
+        for seed in sorted(seen)
         if len(worth) == 2 ** len(names)
         and all(np.isfinite(values.get(seed, np.nan)) for values in worth.values())
-    ]  # fmt: skip
+    ]
     if not complete:
         return None
     each = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]

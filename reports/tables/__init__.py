@@ -73,9 +73,16 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
             found.append(table)
             continue
         title = f"{part.title or part.study}: {'effects' if kind == 'effects' else 'importances'}"
-        with_it = build(frame, Table(
-            kind=kind, study=part.study, metrics=part.metrics[:1], title=title, digits=part.digits
-        ))  # fmt: skip
+        with_it = build(
+            frame,
+            Table(
+                kind=kind,
+                study=part.study,
+                metrics=part.metrics[:1],
+                title=title,
+                digits=part.digits,
+            ),
+        )
         if with_it.rows:
             found += [table, with_it]
         else:

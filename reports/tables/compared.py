@@ -63,18 +63,31 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
             )
         labels = _labels(recipe, headers, cell, coords[cell])
         seeds = mine["seed"].nunique()
-        rows.append(TableRow(
-            cell, labels, measured, run_ids(mine), seeds, gaps(mine), cell == against.get(cell),
-            tuned.get(cell),
-        ))  # fmt: skip
+        rows.append(
+            TableRow(
+                cell,
+                labels,
+                measured,
+                run_ids(mine),
+                seeds,
+                gaps(mine),
+                cell == against.get(cell),
+                tuned.get(cell),
+            )
+        )
     rows = _finished(rows, recipe, data)
     return TableData(
-        recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, headers, tuple(rows),
+        recipe,
+        slug(f"table_{recipe.study}"),
+        recipe.title or recipe.study,
+        headers,
+        tuple(rows),
         (
-            *_data_notes(data, against), *_notes(frame, recipe, rows),
+            *_data_notes(data, against),
+            *_notes(frame, recipe, rows),
             *fold_notes(cells, recipe.metrics),
         ),
-    )  # fmt: skip
+    )
 
 
 def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
@@ -167,8 +180,9 @@ def _printed(
 
 def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> list[TableRow]:
     """Rows with corrected p, and the best mean of each metric on each data set marked."""
-    alike = [[other for other in rows if data.get(other.cell) == data.get(row.cell)]
-             for row in rows]  # fmt: skip
+    alike = [
+        [other for other in rows if data.get(other.cell) == data.get(row.cell)] for row in rows
+    ]
     measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
     for metric in recipe.metrics:
         told = [found[metric].compared for found in measured]

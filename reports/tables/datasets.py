@@ -51,9 +51,10 @@ def baselines(
     kept = {
         name
         for name in names
-        if any(len({level(coords[cell].get(name)) for cell in group}) > 1
-               for group in groups.values())
-    }  # fmt: skip
+        if any(
+            len({level(coords[cell].get(name)) for cell in group}) > 1 for group in groups.values()
+        )
+    }
     found: dict[str, str] = {}
     wanted = {name: level(coords[baseline].get(name)) for name in kept}
     for group in groups.values():

@@ -9,21 +9,36 @@ import pandas as pd
 
 from reports import stats
 from reports.frame import Frame
-from reports.names import coordinate_name, level, metric_label, number, p_text, scale, slug
+from reports.names import coordinate_name, level, metric_label, number, p_text, scale, signed, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
+from reports.tables import shapley
 from reports.tables.cells import by_seed, coordinates, fold_notes, gaps, protocol_note, race_notes
 from reports.tables.data import Field, Sheet
-
-Cells = list[tuple[dict[str, str], dict[int, float]]]
-Levels = dict[str, list[str]]
-Term = tuple[str, ...]
-NO_ENDS = (None, None)
+from reports.tables.shapley import Cells, Levels, Term
 
 COLUMNS = (
-    "metric", "term", "levels", "effect", "se", "low", "high", "spread", "best", "share", "df",
-    "f", "p", "p_holm", "shapley", "shapley_low", "shapley_high", "n", "error", "error_df",
-)  # fmt: skip
+    "metric",
+    "term",
+    "levels",
+    "effect",
+    "se",
+    "low",
+    "high",
+    "spread",
+    "best",
+    "share",
+    "df",
+    "f",
+    "p",
+    "p_holm",
+    "shapley",
+    "shapley_low",
+    "shapley_high",
+    "n",
+    "error",
+    "error_df",
+)
 ALIASED_SHOWN = 6
 
 
@@ -40,7 +55,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     """A row per term and metric; terms that the design cannot tell apart are named in a note."""
     levels = _levels(frame, cells)
     worth = {metric: _cells(frame, cells, metric) for metric in recipe.metrics}
-    with_shapley = _full(worth[recipe.metrics[0]], levels)
+    with_shapley = shapley.is_full(worth[recipe.metrics[0]], levels)
     several = len(recipe.metrics) > 1
     blocks = [
         _block(recipe, metric, data, levels, with_shapley=with_shapley)
@@ -49,20 +64,31 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     told = dict.fromkeys(note for block in blocks for note in block.notes)
     unit = ", points" if all(scale(metric) != 1 for metric in recipe.metrics) else ""
     headers = (
-        *(("metric",) if several else ()), "term", "levels", f"effect [95 %]{unit}", "p (Holm)",
-        "variation (%)", *((f"Shapley [95 %]{unit}",) if with_shapley else ()),
-    )  # fmt: skip
+        *(("metric",) if several else ()),
+        "term",
+        "levels",
+        f"effect [95 %]{unit}",
+        "p (Holm)",
+        "variation (%)",
+        *((f"Shapley [95 %]{unit}",) if with_shapley else ()),
+    )
     return Sheet(
-        recipe, slug(f"effects_{recipe.study}"), recipe.title or f"{recipe.study}: effects",
-        headers, 3 if several else 2,
-        tuple(row for block in blocks for row in block.rows), COLUMNS,
+        recipe,
+        slug(f"effects_{recipe.study}"),
+        recipe.title or f"{recipe.study}: effects",
+        headers,
+        3 if several else 2,
+        tuple(row for block in blocks for row in block.rows),
+        COLUMNS,
         tuple(row for block in blocks for row in block.numbers),
         (
-            protocol_note(frame), *fold_notes(cells, recipe.metrics),
-            *race_notes(frame, recipe.study), *told,
+            protocol_note(frame),
+            *fold_notes(cells, recipe.metrics),
+            *race_notes(frame, recipe.study),
+            *told,
             *(f"Without a result: {gap}." for gap in gaps(cells)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _block(
@@ -75,30 +101,51 @@ def _block(
     p = dict(
         zip((e.term for e in fit.effects), stats.holm([e.p for e in fit.effects]), strict=True)
     )
-    found = _attribution(data, levels) if with_shapley else None
+    found = shapley.attribution(data, levels) if with_shapley else None
     shown = _shown(fit, recipe.top)
     rows = []
     for effect in shown:
         row = [name] if len(recipe.metrics) > 1 else []
         row += [
-            _called(effect.term), _level_text(effect.term, levels), _size(effect, metric, digits),
-            p_text(p[effect.term]), f"{100 * effect.share:.1f}",
-        ]  # fmt: skip
+            _called(effect.term),
+            _level_text(effect.term, levels),
+            _size(effect, metric, digits),
+            p_text(p[effect.term]),
+            f"{100 * effect.share:.1f}",
+        ]
         if with_shapley:
-            value, ends = _shapley_of(effect.term, found)
+            value, ends = shapley.value_of(effect.term, found)
             row.append("" if value is None else _interval(value, ends, metric, digits))
         rows.append(tuple(map(Field, row)))
     numbers = []
     for e in fit.effects:
-        value, ends = _shapley_of(e.term, found)
-        numbers.append((
-            metric, "*".join(e.term), _level_text(e.term, levels), e.estimate, e.se, e.low, e.high,
-            e.spread, " ".join(e.best), e.share, e.df, e.f, e.p, p[e.term], value, *ends, fit.n,
-            fit.error, fit.error_df,
-        ))  # fmt: skip
+        value, ends = shapley.value_of(e.term, found)
+        numbers.append(
+            (
+                metric,
+                "*".join(e.term),
+                _level_text(e.term, levels),
+                e.estimate,
+                e.se,
+                e.low,
+                e.high,
+                e.spread,
+                " ".join(e.best),
+                e.share,
+                e.df,
+                e.f,
+                e.p,
+                p[e.term],
+                value,
+                *ends,
+                fit.n,
+                fit.error,
+                fit.error_df,
+            )
+        )
     notes = _notes(fit, len(shown), metric, digits)
     if with_shapley:
-        notes.append(_shapley_note(found, levels, metric, digits))
+        notes.append(shapley.note(found, levels, metric, digits))
     return _Block(rows, numbers, notes)
 
 
@@ -162,55 +209,9 @@ def _interval(
 ) -> str:
     low, high = ends
     if low is None or high is None:
-        return _signed(value, metric, digits)
-    told = f"{_signed(low, metric, digits)}, {_signed(high, metric, digits)}"
-    return f"{_signed(value, metric, digits)} [{told}]"
-
-
-def _signed(value: float, metric: str, digits: int) -> str:
-    text = number(value * scale(metric), digits)
-    return text if text.startswith("−") else f"+{text}"
-
-
-def _full(data: Cells, levels: Levels) -> bool:
-    """Whether this is a full factorial of two or more factors with two levels each."""
-    varied = [mine for mine in levels.values() if len(mine) > 1]
-    two = len(varied) > 1 and all(len(mine) == 2 for mine in varied)
-    return two and len(data) == 2 ** len(varied)
-
-
-def _attribution(data: Cells, levels: Levels) -> stats.Attribution | None:
-    """The second level is the component being there."""
-    return stats.attribution({
-        frozenset(n for n, mine in levels.items() if len(mine) > 1 and coords[n] == mine[1]): values
-        for coords, values in data
-    })  # fmt: skip
-
-
-def _shapley_of(
-    term: Term, found: stats.Attribution | None
-) -> tuple[float | None, tuple[float | None, float | None]]:
-    if found is None or len(term) > 1:
-        return None, NO_ENDS
-    return found.values[term[0]], found.intervals[term[0]] or NO_ENDS
-
-
-def _shapley_note(found: stats.Attribution | None, levels: Levels, metric: str, digits: int) -> str:
-    name = metric_label(metric)
-    if found is None:
-        return f"Shapley, {name}: none, no seed has every cell."
-    ends = "all on − all off"
-    if any(mine != ["off", "on"] for mine in levels.values() if len(mine) == 2):
-        ends = "all at their second level − all at their first"
-    seeds = f"{len(found.seeds)} seed{'' if len(found.seeds) == 1 else 's'}"
-    text = (
-        f"Shapley, {name}: mean gain of adding a component over all orders; they sum to {ends} = "
-        f"{_signed(found.total, metric, digits)}. "
-    )
-    text += f"Interval: t over {seeds}." if len(found.seeds) > 1 else "One seed gives no interval."
-    if found.dropped:
-        text += f" Left out, without every cell: seed {', '.join(map(str, found.dropped))}."
-    return text
+        return signed(value, metric, digits)
+    told = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"
+    return f"{signed(value, metric, digits)} [{told}]"
 
 
 def _notes(fit: stats.Fit, shown: int, metric: str, digits: int) -> list[str]:
@@ -249,6 +250,7 @@ def _notes(fit: stats.Fit, shown: int, metric: str, digits: int) -> list[str]:
         more = len(fit.aliased) - len(told)
         notes.append(
             f"Cannot be told apart in this design: {'; '.join(told)}"
-            + (f"; and {more} more" if more else "") + "."
-        )  # fmt: skip
+            + (f"; and {more} more" if more else "")
+            + "."
+        )
     return notes

@@ -48,15 +48,29 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         for path, share in told.shares.items():
             where = _searched(space[path])
             rows.append((Field(path), Field(where), Field(f"{100 * share:.1f}")))
-            numbers.append((
-                path, where, share, told.evaluator, told.n, path in told.conditional, metric,
-            ))  # fmt: skip
+            numbers.append(
+                (
+                    path,
+                    where,
+                    share,
+                    told.evaluator,
+                    told.n,
+                    path in told.conditional,
+                    metric,
+                )
+            )
         notes += _notes(told, metric)
     return Sheet(
-        recipe, slug(f"importance_{recipe.study}"), recipe.title or f"{recipe.study}: importances",
-        ("parameter", "searched", "importance (%)"), 2, tuple(rows), COLUMNS, tuple(numbers),
+        recipe,
+        slug(f"importance_{recipe.study}"),
+        recipe.title or f"{recipe.study}: importances",
+        ("parameter", "searched", "importance (%)"),
+        2,
+        tuple(rows),
+        COLUMNS,
+        tuple(numbers),
         tuple(notes),
-    )  # fmt: skip
+    )
 
 
 def _notes(told: stats.Importances, metric: str) -> list[str]:

@@ -35,9 +35,11 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     source = str(spec["of"])
     by, most = _ranked_by(frame, source, spec.get("by"))
     before = frame.study(source) if source in frame.study_order else cells.iloc[:0]
-    names = list(dict.fromkeys(
-        name for coords in cells["coords"] for name in coords if name not in (RANK, SOURCE)
-    ))  # fmt: skip
+    names = list(
+        dict.fromkeys(
+            name for coords in cells["coords"] for name in coords if name not in (RANK, SOURCE)
+        )
+    )
     rows, numbers = [], []
     pairs: list[tuple[float, float]] = []
     for cell, mine in cells.groupby("cell", sort=False):
@@ -54,22 +56,45 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         rows.append((*labels, *fields, count))
         means = [_numbers(metric, values) for metric, values, _ in told]
         runs = " ".join(run for run in mine["run_id"] if run)
-        numbers.append((
-            cell, coords.get(RANK), was, *sampled, *(x for each in means for x in each), runs,
-        ))  # fmt: skip
+        numbers.append(
+            (
+                cell,
+                coords.get(RANK),
+                was,
+                *sampled,
+                *(x for each in means for x in each),
+                runs,
+            )
+        )
         if means[0][1] is not None and means[1][1] is not None:
             pairs.append((means[0][1], means[1][1]))
     agreement = _agreement(recipe, source, (by, most), pairs)
     return Sheet(
-        recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study,
-        ("rank", f"{source} cell", *names, f"{metric_label(by)}, {source}",
-         *(f"{metric_label(m)}, {recipe.study}" for m in recipe.metrics), "n"),
-        2 + len(names), tuple(rows),
-        ("cell", RANK, SOURCE, *names, *(f"source_{column}" for column in COLUMNS),
-         *(c if i == 0 else f"{c}_{i + 1}" for i in range(len(recipe.metrics)) for c in COLUMNS),
-         "run_ids"),
-        tuple(numbers), _notes(frame, recipe, source, cells, agreement),
-    )  # fmt: skip
+        recipe,
+        slug(f"table_{recipe.study}"),
+        recipe.title or recipe.study,
+        (
+            "rank",
+            f"{source} cell",
+            *names,
+            f"{metric_label(by)}, {source}",
+            *(f"{metric_label(m)}, {recipe.study}" for m in recipe.metrics),
+            "n",
+        ),
+        2 + len(names),
+        tuple(rows),
+        (
+            "cell",
+            RANK,
+            SOURCE,
+            *names,
+            *(f"source_{column}" for column in COLUMNS),
+            *(c if i == 0 else f"{c}_{i + 1}" for i in range(len(recipe.metrics)) for c in COLUMNS),
+            "run_ids",
+        ),
+        tuple(numbers),
+        _notes(frame, recipe, source, cells, agreement),
+    )
 
 
 def _ranked_by(frame: Frame, source: str, by: str | None) -> tuple[str, bool]:

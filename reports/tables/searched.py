@@ -38,9 +38,13 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         notes.append(f"Without a result: {counts}.")
     notes += [protocol_note(frame), *fold_notes(cells, recipe.metrics)]
     return TableData(
-        recipe, slug(f"table_{recipe.study}"), recipe.title or recipe.study, ("trial", *names),
-        tuple(rows), tuple(notes),
-    )  # fmt: skip
+        recipe,
+        slug(f"table_{recipe.study}"),
+        recipe.title or recipe.study,
+        ("trial", *names),
+        tuple(rows),
+        tuple(notes),
+    )
 
 
 def _measured(values: dict[int, float]) -> Measured:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reports import render
+from reports import csv_table
 from reports.compile import distinct
 from reports.csv_cells import guarded
 from reports.recipe import Table
@@ -33,7 +33,7 @@ def test_all_else_is_as_it_was(value: Any) -> None:
 def test_a_table_of_hostile_names() -> None:
     coords = [{"variant": name} for name in EVIL]
     made = frame("compare", coords, lambda _, seed: 0.5 - seed, names=list(EVIL))
-    text = render.to_csv(build(made, Table(kind="compare", study="s")))
+    text = csv_table.to_csv(build(made, Table(kind="compare", study="s")))
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["cell"] for row in rows] == [f"'{name}" for name in EVIL]
     assert not [cell for row in rows for cell in row.values() if cell and cell[0] in "=@+\t"]

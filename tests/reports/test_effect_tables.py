@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports import ReportError, render, stats
+from reports import ReportError, csv_table, latex, render, stats
 from reports.factor_curves import factor_curves
 from reports.recipe import FactorCurves, Recipe, Table
 from reports.tables import Sheet, TableData, build, build_all
@@ -54,7 +54,7 @@ def test_effects_of_components_are_the_planted_ones() -> None:
     told = " ".join(table.notes)
     assert "validation-selected" in told and "all on − all off = +8.0" in told
     assert "error from cells × seeds" in told and "14 degrees of freedom" in told
-    lines = list(csv.DictReader(io.StringIO(render.to_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
     total = sum(float(line["shapley"]) for line in lines if line["shapley"])
     assert total == pytest.approx(0.08, abs=2e-4)
     assert {line["term"] for line in lines} == {"A", "B", "C", "A*B", "A*C", "B*C"}
@@ -202,7 +202,7 @@ def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
     assert number is not None and half is not None
     assert f"± {100 * half:.2f}" in grid.rows[1][1].text
     assert "d_z" not in render.plain(table) and "d_z" in render.markdown(table)
-    line = list(csv.DictReader(io.StringIO(render.to_csv(table))))[1]
+    line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
     assert (
         float(line["p_better"]) == table.rows[1].measured[METRIC].compared.improvement.probability
     )  # type: ignore[union-attr]
@@ -282,7 +282,7 @@ def test_what_goes_with_a_table() -> None:
 
 def test_sheets_are_written_in_every_form() -> None:
     table = build(frame("components", ON_OFF, planted), Table(kind="effects", study="s"))
-    text = render.latex(table)
+    text = latex.latex(table)
     assert text.count("{") == text.count("}") and not set("−±Δ×→…") & set(text)
     assert "| A | off → on |" in render.markdown(table)
     assert max(map(len, render.plain(table).splitlines())) <= 120

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from reports import ReportError, html, render, stats
+from reports import ReportError, csv_table, html, latex, render, stats
 from reports.frame import TRIAL_KEYS, Frame, Parent
 from reports.recipe import Recipe, Table
 from reports.tables import Sheet, build, build_all
@@ -93,9 +93,9 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert "The best 3 of 4 cells of heads" in told
     expected = scipy_stats.spearmanr([0.5, 0.45, 0.4], [0.6, 0.62, 0.7]).statistic
     assert expected == pytest.approx(-1) and "ρ = −1.00 over 3 promoted cells" in told
-    for text in (render.plain(table), render.markdown(table), render.latex(table)):
+    for text in (render.plain(table), render.markdown(table), latex.latex(table)):
         assert "0003" in text and "Spearman" in text
-    lines = list(csv.DictReader(io.StringIO(render.to_csv(table))))
+    lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
     assert [line["rank"] for line in lines] == ["1", "2", "3"]
     assert float(lines[1]["source_mean"]) == pytest.approx(0.445)
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"

@@ -18,7 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from ablate.ledger import Ledger
-from reports import Report, ReportError, compile_report, figures, render, tables
+from reports import Report, ReportError, compile_report, curves, heatmap, latex, tables
 from reports.best import nested
 from reports.frame import load
 from reports.recipe import Curves, Heatmap, Recipe, Table
@@ -124,7 +124,7 @@ def test_latex_is_balanced_booktabs(report: Report) -> None:
     columns = re.search(r"begin\{tabular\}\{(\w+)\}", text)
     assert columns and len(body) == 8
     assert {line.count("&") + 1 for line in body} == {len(columns[1])}
-    assert render.latex_text("a_b & 5 %") == r"a\_b \& 5 \%"
+    assert latex.latex_text("a_b & 5 %") == r"a\_b \& 5 \%"
     assert not set("✓±−Δ†“") & set(text)
 
 
@@ -190,7 +190,7 @@ def test_figures_are_written_and_parse(report: Report, kind: str) -> None:
 
 
 def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
-    drawn = figures.heatmap(report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha"))
+    drawn = heatmap.heatmap(report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha"))
     axes = drawn.figure.axes[0]
     image = np.asarray(axes.images[0].get_array())
     assert image.shape == (3, 3)
@@ -205,7 +205,7 @@ def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
     assert "n = 1–2 seeds" in drawn.caption
     by_cell = {text.get_position(): text.get_text() for text in axes.texts}
     assert by_cell[0, 0].count("±") == 1 and "±" not in by_cell[2, 2]
-    empty = figures.heatmap(
+    empty = heatmap.heatmap(
         report.frame, Heatmap(study="tune", x="optimizer.lr", y="method.alpha")
     ).figure.axes[0]  # a diagonal: most pairs never ran, one failed
     hatched = [patch for patch in empty.patches if patch.get_hatch()]
@@ -214,7 +214,7 @@ def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
 
 
 def test_curves_are_means_over_seeds(finished: Any, report: Report) -> None:
-    drawn = figures.curves(report.frame, Curves(studies=("tuned",)))
+    drawn = curves.curves(report.frame, Curves(studies=("tuned",)))
     line = drawn.figure.axes[0].lines[0]
     with Ledger(finished.ledger_path) as ledger:
         mine = [r for r in ledger.cells(finished.sweep_id) if r["cell"] == "NormSoftmax"]
