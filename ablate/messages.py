@@ -230,12 +230,10 @@ def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> list[str]:
-    """The names that a tagged union at `path` knows."""
-    if path[:-1] == ["studies"]:
-        from ablate.study import DESIGNS
-
-        return list(DESIGNS)
+    """The names that a tagged union at `path` knows: a field, or a member of a mapping or list."""
     info = fields_at(model, path[:-1], data).get(path[-1]) if path else None
+    if info is None and len(path) > 1:
+        info = fields_at(model, path[:-2], data).get(path[-2])
     for mark in info.metadata if info else ():
         if isinstance(mark, FromRegistry):
             return list(mark.registry)
