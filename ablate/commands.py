@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate import cli
+from ablate.options import options_of
 from ablate.output import output_folder
 from ablate.terminal import say
 from ablate.typed import typed
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     from ablate import api
 
-    options = cli.options(args)
+    options = options_of(args)
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
     chosen, settings = api.prepare(args.spec, options)

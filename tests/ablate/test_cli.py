@@ -14,10 +14,11 @@ import pytest
 
 import ablate
 from ablate import api, doctor, engine
-from ablate.cli import main, seconds, seed_option, settings
+from ablate.cli import main
 from ablate.commands import _print_report, ending
 from ablate.engine import Outcome, Settings
 from ablate.foreground import run_cell
+from ablate.options import seconds, seed_option, settings
 from ablate.preview import preview
 from ablate.progress import Board, rows
 from ablate.resources import Request, check_nodes, cores, request
