@@ -17,8 +17,8 @@ from trainables.errors import ConfigError
 REASONS = 5  # of failures, shown at the end of a run
 
 if TYPE_CHECKING:
-    from ablate.engine import Outcome
     from ablate.ledger import Ledger
+    from ablate.settings import Outcome
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,7 +125,7 @@ def _reasons(out: Path, sweep_id: str) -> list[str]:
 
 def plan(args: argparse.Namespace) -> int:
     if args.schema:
-        from ablate.spec import json_schema
+        from ablate.json_schema import json_schema
 
         say(json.dumps(json_schema(), indent=1, sort_keys=True))
         return 0

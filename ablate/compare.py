@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 
 from ablate.exclusion import Rule, check_rules, not_excluded
 from ablate.layers import Layer, merge
-from ablate.messages import listed
 from ablate.nested import leaves
 from ablate.remedies import nearest
 from ablate.study import DESIGNS, StudyBase
@@ -26,6 +25,7 @@ from ablate.study_parts import (
     cell_name,
     one_or_several,
 )
+from ablate.wording import listed
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
