@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate import paths
 from ablate.messages import explain, fields_at, is_free
 from ablate.nested import expand, has
+from ablate.paths import meant
 from ablate.remedies import UNLIKE
 from ablate.wording import listed
 from trainables.config import TrialConfig
@@ -103,7 +103,7 @@ def resolve(layers: Stack, locate: Locate) -> TrialConfig:
         place = locate(origin(layers, ".".join(path), fault.path))
         remedy = fault.remedy
         if remedy == UNLIKE:  # nothing at that level: a key that belongs elsewhere
-            remedy = paths.meant(".".join(path), len(path) - 1, path[-1:], merged)
+            remedy = meant(".".join(path), len(path) - 1, path[-1:], merged)
         raise ConfigError(place, fault.found, fault.expected, remedy) from None
 
 
@@ -153,6 +153,6 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
                 kind += f" ({named.get('name')})"
             expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
-            meant = paths.meant(path, length, names, data)
-            raise ConfigError(place, f"the unknown path {path!r}", expected, meant)
+            told = meant(path, length, names, data)
+            raise ConfigError(place, f"the unknown path {path!r}", expected, told)
         free = is_free(fields[parts[length]].annotation)
