@@ -7,11 +7,10 @@ from typing import Any
 
 from ablate import inherited, tuning
 from ablate.inherited import within
-from ablate.layers import expand
-from ablate.messages import shown
-from ablate.nested import leaves
+from ablate.nested import expand, leaves
 from ablate.plan import Plan
 from ablate.study_parts import Around
+from ablate.wording import shown
 
 
 def notes(plan: Plan, name: str) -> list[str]:

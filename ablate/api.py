@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ablate.engine import RUNNER, Outcome, Settings, run_plan
+from ablate.engine import run_plan
 from ablate.ledger import Ledger
 from ablate.mlflow_store import client_uri
 from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
 from ablate.plan_checks import checked_plan
+from ablate.provenance import provenance
 from ablate.resources import request
+from ablate.settings import RUNNER, Outcome, Settings
 from ablate.spec import read_spec
 from ablate.stores import Store
-from ablate.typed import typed
 from trainables.errors import ConfigError
 from trainables.texts import check_option, check_values
 
 if TYPE_CHECKING:
     import pandas as pd
-
-PACKAGES = (
-    "ablate", "torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow",
-    "numpy",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -211,37 +204,6 @@ def compile_report(store: Store, sweep_id: str) -> tuple[dict[str, Path], str]:
             f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
         ) from error
     return {"page": report.html, **report.paths}, report.text
-
-
-def provenance() -> dict[str, Any]:
-    """Versions, the command line, and the commit of this package in a repository."""
-    found: dict[str, Any] = {"versions": {}}
-    if typed():
-        found["command"] = typed()
-    for package in PACKAGES:
-        try:
-            found["versions"][package] = version(package)
-        except PackageNotFoundError:
-            continue
-    root = Path(__file__).resolve().parent.parent
-    if (root / ".git").exists():
-        commit = _git(root, "rev-parse", "HEAD")
-        if commit:
-            found["git_commit"] = commit
-            found["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
-    return found
-
-
-def _git(root: Path, *args: str) -> str:
-    """Output of a git command; empty where git is missing or refuses."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *args], capture_output=True, text=True, timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def _load(name: str) -> Any:

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.canonical import canonical
-from ablate.messages import listed, shown
 from ablate.remedies import nearest
 from ablate.space import Space
+from ablate.wording import listed, shown
 from trainables.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate import cli
+from ablate.options import options_of
 from ablate.output import output_folder
 from ablate.terminal import say
 from ablate.typed import typed
@@ -17,14 +17,14 @@ from trainables.errors import ConfigError
 REASONS = 5  # of failures, shown at the end of a run
 
 if TYPE_CHECKING:
-    from ablate.engine import Outcome
     from ablate.ledger import Ledger
+    from ablate.settings import Outcome
 
 
 def run(args: argparse.Namespace) -> int:
     from ablate import api
 
-    options = cli.options(args)
+    options = options_of(args)
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
     chosen, settings = api.prepare(args.spec, options)
@@ -125,7 +125,7 @@ def _reasons(out: Path, sweep_id: str) -> list[str]:
 
 def plan(args: argparse.Namespace) -> int:
     if args.schema:
-        from ablate.spec import json_schema
+        from ablate.json_schema import json_schema
 
         say(json.dumps(json_schema(), indent=1, sort_keys=True))
         return 0

@@ -6,13 +6,13 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from ablate.exclusion import Rule, check_rules, not_excluded
 from ablate.layers import Layer, merge
-from ablate.messages import listed
 from ablate.nested import leaves
 from ablate.remedies import nearest
 from ablate.study import DESIGNS, StudyBase
@@ -26,6 +26,7 @@ from ablate.study_parts import (
     cell_name,
     one_or_several,
 )
+from ablate.wording import listed
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
@@ -131,7 +132,13 @@ class Compare(StudyBase):
         return [Layer(f"{self.place(*p)}.trial", self.level(*p).trial) for p in point.arm]
 
     def gives(self, point: Point) -> dict[str, Any]:
-        return leaves(merge(self.of_point(point)))
+        return dict(self.given[point.arm])
+
+    @cached_property
+    def given(self) -> dict[Arm, dict[str, Any]]:
+        """Arm → what its cell sets, by path: the layers of each are merged once, although checks,
+        rankings and studies centred on this one ask again and again."""
+        return {point.arm: leaves(merge(self.of_point(point))) for point in self.listed}
 
     def representatives(self) -> Sequence[Point | None]:
         return self.listed

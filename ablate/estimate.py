@@ -23,7 +23,7 @@ from ablate import queries
 from ablate.ledger import Ledger
 
 if TYPE_CHECKING:
-    from ablate.engine import Settings
+    from ablate.settings import Settings
 
 Kind = str
 PILOTS = 24  # kinds at most that are tried

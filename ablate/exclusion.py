@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ablate.canonical import canonical
-from ablate.messages import listed, shown
 from ablate.remedies import nearest
+from ablate.wording import listed, shown
 from trainables.errors import ConfigError
 
 Rule = Annotated[dict[str, Any], Field(min_length=1)]

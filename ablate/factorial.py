@@ -12,10 +12,10 @@ from pydantic import Field, model_validator
 from ablate import fractions
 from ablate.exclusion import Rule, check_rules, not_excluded
 from ablate.factors import Levels, check_factors, check_size, combination, names_of
-from ablate.messages import listed, shown
 from ablate.remedies import nearest
 from ablate.study import DESIGNS, StudyBase
 from ablate.study_parts import MAX_COMBINATIONS, Point, cell_name
+from ablate.wording import listed, shown
 from trainables.errors import ConfigError
 
 

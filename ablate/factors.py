@@ -13,8 +13,9 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag
 
 from ablate.canonical import canonical
-from ablate.messages import LISTED, NAMED, shown
+from ablate.messages import LISTED, NAMED
 from ablate.study_parts import MAX_CELLS
+from ablate.wording import shown
 from trainables.errors import ConfigError
 
 Levels = Annotated[

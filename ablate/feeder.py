@@ -1,11 +1,11 @@
 """One `Tuner.fit()` for the whole sweep. Ray Tune's searcher, scheduler and callback are thin: they
-pass between Tune and the driver, which has `Dispatch` (`ablate/ray_process.py` tells how)."""
+pass between Tune and the driver, which has `Dispatch` (`ablate/pipe.py` tells how)."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import ray.tune
 from ray.exceptions import RayActorError
@@ -14,11 +14,9 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
+from ablate.pipe import Driver
 from ablate.resources import Request
 from trainables.trainable import JobTrainable
-
-if TYPE_CHECKING:
-    from ablate.ray_process import Driver
 
 
 def tune(driver: Driver, request: Request, storage: Path, name: str, keep: int) -> None:

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from ablate.cell import Cell
 from ablate.dispatch import Dispatch
-from ablate.engine import Settings, heartbeats
+from ablate.heartbeat import heartbeats
 from ablate.ledger import Ledger
-from ablate.messages import listed, shown
 from ablate.owner import Owner
 from ablate.plan import Plan
 from ablate.progression import Progression
 from ablate.remedies import nearest
+from ablate.settings import Settings
 from ablate.terminal import say
+from ablate.wording import listed, shown
 from trainables.attempt import Attempt, limit_threads
 from trainables.errors import ConfigError
 

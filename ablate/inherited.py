@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ablate.designs import Study
-from ablate.layers import expand, has, lookup
+from ablate.nested import expand, has, lookup
 
 Studies = Mapping[str, Study]
 

@@ -14,9 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate import paths
-from ablate.messages import explain, fields_at, is_free, listed
+from ablate.messages import explain, fields_at, is_free
+from ablate.nested import expand, has
+from ablate.paths import meant
 from ablate.remedies import UNLIKE
+from ablate.wording import listed
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 from trainables.registry import FromRegistry
@@ -42,38 +44,6 @@ class Layer:
         return f"{self.where} {path}" if self.where.startswith("-") else f"{self.where}.{path}"
 
 
-def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Nested mapping of one whose keys may be dotted, at any depth.
-
-    Raises:
-        ConfigError: a path is given twice, or both a value and something below it; a key that
-            is no text.
-    """
-    nested: dict[str, Any] = {}
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise ConfigError(_at(where, key), f"the key {key!r}", "text", "Put it in quotes")
-        inner = expand(value, _at(where, key)) if isinstance(value, Mapping) else value
-        for part in reversed(key.split(".")[1:]):
-            inner = {part: inner}
-        _put(nested, key.split(".")[0], inner, where)
-    return nested
-
-
-def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
-    if key not in nested:
-        nested[key] = value
-    elif isinstance(nested[key], dict) and isinstance(value, dict):
-        for inner, below in value.items():
-            _put(nested[key], inner, below, _at(where, key))
-    else:
-        raise ConfigError(_at(where, key), "it twice", "one value", "Remove one of the two")
-
-
-def _at(where: str, key: object) -> str:
-    return f"{where} {key}" if where == "--set" else f"{where}.{key}"
-
-
 def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`.
 
@@ -90,24 +60,6 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = overlay(old, value)
     return merged
-
-
-def lookup(values: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path. KeyError if there is none."""
-    level: Any = values
-    for part in path.split("."):
-        if not isinstance(level, Mapping) or part not in level:
-            raise KeyError(path)
-        level = level[part]
-    return level
-
-
-def has(values: Mapping[str, Any], path: str) -> bool:
-    try:
-        lookup(values, path)
-    except KeyError:
-        return False
-    return True
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:
@@ -151,7 +103,7 @@ def resolve(layers: Stack, locate: Locate) -> TrialConfig:
         place = locate(origin(layers, ".".join(path), fault.path))
         remedy = fault.remedy
         if remedy == UNLIKE:  # nothing at that level: a key that belongs elsewhere
-            remedy = paths.meant(".".join(path), len(path) - 1, path[-1:], merged)
+            remedy = meant(".".join(path), len(path) - 1, path[-1:], merged)
         raise ConfigError(place, fault.found, fault.expected, remedy) from None
 
 
@@ -201,6 +153,6 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
                 kind += f" ({named.get('name')})"
             expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
-            meant = paths.meant(path, length, names, data)
-            raise ConfigError(place, f"the unknown path {path!r}", expected, meant)
+            told = meant(path, length, names, data)
+            raise ConfigError(place, f"the unknown path {path!r}", expected, told)
         free = is_free(fields[parts[length]].annotation)

@@ -1,7 +1,7 @@
 """The ledger: every finished trial as a durable fact.
 
 One SQLite file (`ablate/schema.py` has the tables). Drivers write it, workers never do;
-`ablate/records.py` reads it.
+`ablate/records.py` reads it, and `ablate/claims.py` says which driver has what.
 """
 
 from __future__ import annotations
@@ -9,124 +9,24 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from ablate.owner import STALE_SECONDS, Owner
-from ablate.records import NO_FOLD, Records
-from ablate.schema import CELLS, LedgerError, explained
+from ablate.claims import Claim, Claims
+from ablate.records import NO_FOLD
+from ablate.schema import CELLS, LedgerError, as_json
 
 __all__ = ["Claim", "Ledger", "LedgerError"]
 
-Claim = Literal["mine", "busy", "done", "failed"]
 
-
-def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-class Ledger(Records):
+class Ledger(Claims):
     """The records, and all that is ever written into them, each word in one transaction.
 
     Raises:
         LedgerError: full disk, lock or I/O error while writing.
     """
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; it is on disk when the block has been left."""
-        with explained(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-            try:
-                self._connection.execute("COMMIT")
-            except sqlite3.DatabaseError:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-
     # ---------------------------------------------------------------- trials
-
-    def claim(
-        self,
-        trial_id: str,
-        config_hash: str,
-        seed: int,
-        config: Mapping[str, Any],
-        owner: Owner,
-        *,
-        retry_failed: bool = False,
-        force: bool = False,
-        stale_after: float = STALE_SECONDS,
-        source: str | None = None,
-    ) -> Claim:
-        """Take a trial for this driver, unless it is finished or another live driver has it.
-
-        source: key of the code that it will run (`ablate/sources.py`).
-
-        Returns "mine" (train it), "busy" (another driver has it: ask again later), "done" or
-        "failed" (a fact already; nothing to do). With `force` what is known of it is forgotten,
-        and told anew to MLflow when it is known again.
-        """
-        now = time.time()
-        with self.write() as db:
-            row = db.execute("SELECT * FROM trials WHERE trial_id=?", [trial_id]).fetchone()
-            if row is None:
-                db.execute(
-                    "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
-                    "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
-                    [trial_id, config_hash, seed, _json(config), str(owner), now, now, now, source],
-                )
-                return "mine"
-            if (
-                row["owner"] is not None
-                and _held(row, owner, stale_after)
-                and (force or row["status"] == "running")
-            ):
-                return "busy"
-            if force:
-                _forget(db, trial_id)
-                row = {"status": "interrupted"}
-            if row["status"] == "done":
-                return "done"
-            if row["status"] == "failed" and not retry_failed:
-                return "failed"
-            if row["status"] == "failed":  # a retry starts afresh
-                db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
-            db.execute(
-                "UPDATE trials SET status='running', reason=NULL, owner=?, heartbeat=?, "
-                "started=coalesce(started, ?), ended=NULL, source=coalesce(?, source) "
-                "WHERE trial_id=?",
-                [str(owner), now, now, source, trial_id],
-            )
-            return "mine"
-
-    def claim_evaluation(
-        self, trial_id: str, owner: Owner, *, stale_after: float = STALE_SECONDS
-    ) -> Claim:
-        """Take a finished trial to evaluate further splits; it stays "done" meanwhile."""
-        with self.write() as db:
-            row = db.execute("SELECT * FROM trials WHERE trial_id=?", [trial_id]).fetchone()
-            if row is None or row["status"] != "done":
-                return "failed"
-            if row["owner"] is not None and _held(row, owner, stale_after):
-                return "busy"
-            db.execute(
-                "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?",
-                [str(owner), time.time(), trial_id],
-            )
-            return "mine"
-
-    def heartbeat(self, owner: Owner) -> None:
-        """A sign of life for everything this driver has claimed."""
-        with self.write() as db:
-            db.execute("UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)])
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Epoch events (`trainables.job.run_job`). Of an epoch told twice (once more after a
@@ -168,42 +68,8 @@ class Ledger(Records):
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
                 [now, now, final["epochs"], final["steps"], final["seconds"],
-                 final["best_epoch"], final["export"], _json(final["provenance"]), trial_id],
+                 final["best_epoch"], final["export"], as_json(final["provenance"]), trial_id],
             )  # fmt: skip
-
-    def release(
-        self,
-        trial_id: str,
-        status: Literal["failed", "partial", "interrupted"],
-        reason: str | None = None,
-    ) -> None:
-        """End a claim without a result; a trial that is "done" stays so."""
-        with self.write() as db:
-            db.execute(
-                "UPDATE trials SET owner=NULL, "
-                "ended=CASE status WHEN 'done' THEN ended ELSE ? END, "
-                "reason=CASE status WHEN 'done' THEN reason ELSE ? END, "
-                "status=CASE status WHEN 'done' THEN status ELSE ? END WHERE trial_id=?",
-                [time.time(), reason, status, trial_id],
-            )
-
-    def release_dead(self, *, stale_after: float = STALE_SECONDS) -> list[str]:
-        """Mark trials of drivers that are gone "interrupted" (resumable); returns their ids."""
-        released = []
-        for row in self.rows("SELECT * FROM trials WHERE owner IS NOT NULL"):
-            if not Owner.parse(row["owner"]).alive(row["heartbeat"], stale_after):
-                with self.write() as db:
-                    changed = db.execute(
-                        "UPDATE trials SET owner=NULL, "
-                        "ended=CASE status WHEN 'running' THEN ? ELSE ended END, "
-                        "status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END, "
-                        "reason=CASE status WHEN 'running' THEN 'its driver was killed' "
-                        "ELSE reason END WHERE trial_id=? AND owner=?",
-                        [time.time(), row["trial_id"], row["owner"]],
-                    ).rowcount
-                if changed:
-                    released.append(row["trial_id"])
-        return released
 
     # ------------------------------------------------- sweeps, cells, proposals
 
@@ -215,7 +81,7 @@ class Ledger(Records):
                 "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
                 "name=excluded.name, spec_json=excluded.spec_json, "
                 "provenance_json=excluded.provenance_json",
-                [sweep_id, name, _json(spec), time.time(), _json(provenance)],
+                [sweep_id, name, as_json(spec), time.time(), as_json(provenance)],
             )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
@@ -227,7 +93,7 @@ class Ledger(Records):
                 [
                     (sweep_id, c["study"], c["cell"], c["seed"],
                      NO_FOLD if c.get("fold") is None else c["fold"],
-                     c["trial_id"], _json(c["coords"]), c["idx"])
+                     c["trial_id"], as_json(c["coords"]), c["idx"])
                     for c in cells
                 ],
             )  # fmt: skip
@@ -244,11 +110,11 @@ class Ledger(Records):
         with self.write() as db:
             first = db.execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
-                [study_key, idx, _json(params), config_hash],
+                [study_key, idx, as_json(params), config_hash],
             ).rowcount
             if first and beside is not None:
                 db.execute(
-                    "INSERT INTO beside VALUES (?,?,?)", [study_key, idx, _json(list(beside))]
+                    "INSERT INTO beside VALUES (?,?,?)", [study_key, idx, as_json(list(beside))]
                 )
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
@@ -297,7 +163,7 @@ def _put_epochs(
     db.executemany(
         "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
         [
-            (trial_id, e["epoch"], e["steps"], e["seconds"], _json(e["metrics"]))
+            (trial_id, e["epoch"], e["steps"], e["seconds"], as_json(e["metrics"]))
             for e in reports
         ],
     )  # fmt: skip
@@ -322,23 +188,5 @@ def _put_evaluation(
         source = source or row["source"]
     db.execute(
         "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, recorded, "
-        "source) VALUES (?,?,?,?,?,?)", (*key, _json(told), recorded, source),
+        "source) VALUES (?,?,?,?,?,?)", (*key, as_json(told), recorded, source),
     )  # fmt: skip
-
-
-def _forget(db: sqlite3.Connection, trial_id: str) -> None:
-    db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
-    db.execute("DELETE FROM evaluations WHERE trial_id=?", [trial_id])
-    db.execute(
-        "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, best_epoch=NULL, "
-        "export=NULL, provenance_json=NULL, source=NULL WHERE trial_id=?",
-        [trial_id],
-    )
-    db.execute("UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", [trial_id])
-
-
-def _held(row: sqlite3.Row, owner: Owner, stale_after: float) -> bool:
-    """Whether another live driver holds this row."""
-    if row["owner"] is None or row["owner"] == str(owner):
-        return False
-    return Owner.parse(row["owner"]).alive(row["heartbeat"], stale_after)

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from ablate.remedies import expected, nearest, remedy
+from ablate.wording import listed, shown
 from trainables.errors import ConfigError
 from trainables.registry import FromRegistry
 
 _TAGS = ("design", "name")  # the fields by which tagged unions are told
 LISTED, NAMED = "list of levels", "named levels"  # the members of a union told by their type
 _MEMBER = re.compile(r"(int|float|str|bool|(constrained-|function-|tuple\[|dict\[|list\[).*)")
-
-
-def listed(words: Iterable[object]) -> str:
-    return ", ".join(str(word) for word in words) or "nothing"
-
-
-def shown(value: object) -> str:
-    """A value as it would stand in YAML, cut to a line."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except ValueError:
-        text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def untagged(parts: Sequence[str | int], data: Any) -> list[str]:
@@ -230,12 +217,10 @@ def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> list[str]:
-    """The names that a tagged union at `path` knows."""
-    if path[:-1] == ["studies"]:
-        from ablate.study import DESIGNS
-
-        return list(DESIGNS)
+    """The names that a tagged union at `path` knows: a field, or a member of a mapping or list."""
     info = fields_at(model, path[:-1], data).get(path[-1]) if path else None
+    if info is None and len(path) > 1:
+        info = fields_at(model, path[:-2], data).get(path[-2])
     for mark in info.metadata if info else ():
         if isinstance(mark, FromRegistry):
             return list(mark.registry)

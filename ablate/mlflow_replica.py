@@ -23,8 +23,9 @@ from filelock import Timeout
 
 from ablate.ledger import Ledger, LedgerError
 from ablate.mlflow_payload import STATUS
+from ablate.mlflow_runs import PARENT
 from ablate.mlflow_store import is_damaged, quiet_environment
-from ablate.mlflow_writer import PARENT, Writer, first_line
+from ablate.mlflow_writer import Writer, first_line
 from ablate.owner import Owner
 from reports.uri import redacted, scrubbed
 

@@ -10,84 +10,25 @@ the others have written.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock
+from collections.abc import Sequence
 
 from ablate import mlflow_payload as payload
-from ablate.ledger import Ledger
 from ablate.mlflow_news import News
-from ablate.mlflow_store import experiment_id, find_runs, open_store, store_key
+from ablate.mlflow_runs import PARENT, Runs
 from ablate.owner import Owner, host_name
-from reports.uri import has_secret
 
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-
-PARENT = ""
 DRIVER = "ablate.driver"
 CHUNK = 32  # trials whose runs are recorded by one transaction of the ledger
-LOCK_SECONDS = 5.0
 
 
-class Writer:
-    """Writes the runs of `sweep_id` as the ledger has them; belongs to one thread.
-
-    Args:
-        ledger: the caller's connection.
-        tracking_uri: any MLflow tracking URI.
-        experiment: the experiment's name.
-        driver: the sweep's driver; default: this process.
+class Writer(Runs):
+    """Writes the runs of a sweep as the ledger has them.
 
     Raises:
-        filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
-        Whatever MLflow raises when the store is away; see `ablate.mlflow_replica`.
+        What `Runs` does.
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        tracking_uri: str,
-        sweep_id: str,
-        experiment: str,
-        *,
-        driver: Owner | None = None,
-    ) -> None:
-        self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
-        self.experiment = experiment
-        self.driver = str(driver or Owner.me())
-        self.store = store_key(tracking_uri)
-        if self.store != tracking_uri and has_secret(tracking_uri):
-            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # as it once was written
-        self.sweep = ledger.sweep(sweep_id)
-        self._client: MlflowClient | None = None
-        self._experiment_id = ""
-        self._doubtful = False  # a create_run failed: the run may exist all the same
-        name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
-        self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
-
     # ------------------------------------------------------------ start and end
-
-    def open(self) -> MlflowClient:
-        """The store, its tables made."""
-        if self._client is None:
-            client = open_store(self.tracking_uri)
-            self._experiment_id = experiment_id(client, self.tracking_uri, self.experiment)
-            self._client = client
-        return self._client
-
-    def reconcile(self, *, thorough: bool = False) -> None:
-        """Find this sweep's runs again, and end those that a dead driver left RUNNING.
-
-        The runs are looked through one by one where the ledger does not know the parent (a
-        fresh store, or one that was moved or lost), or if `thorough`; otherwise only those that
-        are RUNNING, because a run that was made and not recorded is.
-        """
-        self.open()
-        with self.lock:
-            self._reconcile(thorough)
 
     def begin(self) -> None:
         """The parent run is there and RUNNING, with its `sweep.json`."""
@@ -124,6 +65,10 @@ class Writer:
         driver = self.open().get_run(row["run_id"]).data.tags.get(DRIVER, "")
         owner = Owner.parse(driver) if driver.count("/") >= 2 else None
         return owner is not None and owner.host == host_name() and not owner.alive(0.0)
+
+    def _log_document(self, run_id: str) -> None:
+        document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
+        self.open().log_dict(run_id, document, "sweep.json")
 
     # ------------------------------------------------------------------ trials
 
@@ -189,12 +134,6 @@ class Writer:
                 return refused[new.trial_id]
         return None
 
-    def forget(self, trial_id: str) -> None:
-        """The store has lost this run: the next `write` makes a new one, from epoch 1."""
-        self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
-
-    # -------------------------------------------------------------- making runs
-
     def _create(self, news: Sequence[News]) -> dict[str, str]:
         """Make a run each, and record them together; those that the store refuses, and why."""
         from mlflow.exceptions import MlflowException
@@ -224,111 +163,6 @@ class Writer:
             self._put(rows)
         self._doubtful = False
         return refused
-
-    def _parent(self) -> payload.Row:
-        """The ledger's row of the parent run, which is made if there is none."""
-        row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
-        if row is None:
-            self._resolve_doubt()
-            row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
-        if row is None:
-            tags = payload.parent_tags(self.sweep, self.driver)
-            row = {**self._create_run(self.sweep["created"], tags), "trial_id": PARENT}
-            self._put([row])
-            self._doubtful = False
-        return row
-
-    def _create_run(self, start: float, tags: dict[str, str]) -> payload.Row:
-        self._doubtful = True
-        run = self.open().create_run(
-            self._experiment_id, start_time=payload.milliseconds(start), tags=tags
-        )
-        return {"run_id": run.info.run_id, "logged_epoch": 0, "logged_final": 0}
-
-    def _resolve_doubt(self) -> None:
-        """Adopt what an unanswered `create_run` made: it is RUNNING and unknown."""
-        if self._doubtful:
-            found = self._find(" and attributes.status = 'RUNNING'")
-            self._adopt([run for run in found if self._record(run) is None])
-            self._doubtful = False
-
-    def _put(self, rows: Sequence[payload.Row]) -> None:
-        if rows:
-            with self.ledger.write() as db:
-                db.executemany(
-                    "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
-                    [
-                        (self.store, self.sweep_id, row["trial_id"], row["run_id"],
-                         row["logged_epoch"], row["logged_final"])
-                        for row in rows
-                    ],
-                )  # fmt: skip
-
-    # ------------------------------------------------------------- finding runs
-
-    def _reconcile(self, thorough: bool) -> None:
-        from mlflow.exceptions import MlflowException
-
-        client = self.open()
-        parent = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
-        if parent is not None:
-            try:
-                thorough |= client.get_run(parent["run_id"]).info.lifecycle_stage != "active"
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-                thorough = True
-        thorough |= parent is None
-        running = "" if thorough else " and attributes.status = 'RUNNING'"
-        found = self._find(running)
-        if thorough:
-            present = {run.info.run_id for run in found}
-            for known in self.ledger.mlflow_runs(self.store, self.sweep_id):
-                if known["run_id"] not in present:
-                    self.forget(known["trial_id"])
-            self._adopt(found)
-        else:
-            self._adopt([run for run in found if self._record(run) is None])
-        for run in found:
-            row = self._record(run)
-            if (
-                run.info.status == "RUNNING"
-                and row is not None
-                and row["run_id"] != run.info.run_id
-            ):
-                client.set_tag(run.info.run_id, "ablate.superseded_by", row["run_id"])
-                client.set_terminated(run.info.run_id, "KILLED")
-
-    def _log_document(self, run_id: str) -> None:
-        document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
-        self.open().log_dict(run_id, document, "sweep.json")
-
-    def _record(self, run: Any) -> payload.Row | None:
-        trial_id = run.data.tags.get("ablate.trial_id", PARENT)
-        return self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
-
-    def _find(self, condition: str) -> list[Any]:
-        mine = (
-            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
-            f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
-        )
-        return find_runs(self.open(), self._experiment_id, mine + condition)
-
-    def _adopt(self, runs: Iterable[Any]) -> None:
-        """Record runs that the ledger does not know, or knows under a run that is gone.
-
-        The oldest of several for one trial is taken. Its epochs are written again: they carry
-        the same time stamps, so that MLflow keeps one of each.
-        """
-        taken: set[str] = set()
-        present = {run.info.run_id for run in runs}
-        for run in runs:
-            trial_id = run.data.tags.get("ablate.trial_id", PARENT)
-            row = self._record(run)
-            known = row is not None and row["run_id"] in present
-            if trial_id not in taken and not known and "ablate.superseded_by" not in run.data.tags:
-                self.ledger.put_mlflow_run(self.store, self.sweep_id, trial_id, run.info.run_id)
-            taken.add(trial_id)
 
 
 def first_line(error: BaseException) -> str:

@@ -1,9 +1,11 @@
-"""Nested mappings by dotted paths."""
+"""Nested mappings by dotted paths: made of them, taken apart into them, looked up by them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from trainables.errors import ConfigError
 
 
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -15,3 +17,53 @@ def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
         else:
             found[f"{above}{key}"] = value
     return found
+
+
+def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Nested mapping of one whose keys may be dotted, at any depth.
+
+    Raises:
+        ConfigError: a path is given twice, or both a value and something below it; a key that
+            is no text.
+    """
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise ConfigError(_at(where, key), f"the key {key!r}", "text", "Put it in quotes")
+        inner = expand(value, _at(where, key)) if isinstance(value, Mapping) else value
+        for part in reversed(key.split(".")[1:]):
+            inner = {part: inner}
+        _put(nested, key.split(".")[0], inner, where)
+    return nested
+
+
+def _put(nested: dict[str, Any], key: str, value: Any, where: str) -> None:
+    if key not in nested:
+        nested[key] = value
+    elif isinstance(nested[key], dict) and isinstance(value, dict):
+        for inner, below in value.items():
+            _put(nested[key], inner, below, _at(where, key))
+    else:
+        raise ConfigError(_at(where, key), "it twice", "one value", "Remove one of the two")
+
+
+def _at(where: str, key: object) -> str:
+    return f"{where} {key}" if where == "--set" else f"{where}.{key}"
+
+
+def lookup(values: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path. KeyError if there is none."""
+    level: Any = values
+    for part in path.split("."):
+        if not isinstance(level, Mapping) or part not in level:
+            raise KeyError(path)
+        level = level[part]
+    return level
+
+
+def has(values: Mapping[str, Any], path: str) -> bool:
+    try:
+        lookup(values, path)
+    except KeyError:
+        return False
+    return True

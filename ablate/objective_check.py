@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablate.designs import Study
-from ablate.messages import listed
 from ablate.remedies import nearest_metric
+from ablate.wording import listed
 from trainables.errors import ConfigError
 
 

@@ -18,13 +18,13 @@ from ablate import inherited
 from ablate.canonical import canonical_hash
 from ablate.cell import Cell
 from ablate.layers import Layer, Stack, resolve
-from ablate.messages import listed
+from ablate.loaded import LoadedSpec
 from ablate.remedies import nearest
-from ablate.spec import LoadedSpec
 from ablate.study import ENSEMBLE
 from ablate.study_parts import Objective, Point, seed_list
 from ablate.sweep_identity import study_key
 from ablate.tuning import budgets
+from ablate.wording import listed
 from trainables import identity
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError

@@ -11,7 +11,6 @@ import psutil
 from ablate import advice
 from ablate.before import as_it_is
 from ablate.data_check import check_classes
-from ablate.engine import Settings
 from ablate.estimate import Kind, Rate, Total, kind, known_rates, pilot_rates, side_by_side
 from ablate.facts import Facts
 from ablate.ledger import Ledger
@@ -19,6 +18,7 @@ from ablate.plan import Plan
 from ablate.progress import duration
 from ablate.progression import Progression
 from ablate.resources import cores, local_gpus
+from ablate.settings import Settings
 from ablate.sources import refusal, summary
 from ablate.study import ENSEMBLE
 from ablate.sweep_state import StudyState

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from ablate.layers import Layer, expand
-from ablate.nested import leaves
+from ablate.layers import Layer
+from ablate.nested import expand, leaves
 from ablate.study import DESIGNS, StudyBase
 from ablate.study_parts import MAX_CELLS, Arm, Around, Point, cell_name
 from trainables.errors import ConfigError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.cell import Cell
-from ablate.layers import has, lookup
+from ablate.nested import has, lookup
 from ablate.promote import as_promoted
 from ablate.study_parts import Arm, Around, Objective, Point
 from ablate.sweep_state import SweepState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablate.designs import Study
-from ablate.messages import listed
 from ablate.remedies import nearest, nearest_metric
 from ablate.study import ENSEMBLE
+from ablate.wording import listed
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ablate.spec import Resources
+    from ablate.spec_model import Resources
 
 
 @dataclass(frozen=True)

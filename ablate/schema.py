@@ -8,6 +8,7 @@ guards the first use.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,11 @@ ADDED = (
 CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json", "idx")
 CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
 CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
+
+
+def as_json(value: object) -> str:
+    """What a `*_json` column holds."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 class LedgerError(RuntimeError):

@@ -51,7 +51,7 @@ class RayLostError(RuntimeError):
 class RayProcess:
     """One process that has Ray, and all that it has started.
 
-    Its first answer is what is asked for, see `ablate/ray_process.py`. log: file that gets what is
+    Its first answer is what is asked for, see `ablate/pipe.py`. log: file that gets what is
     printed there. begun: whether it has Ray by now.
     """
 

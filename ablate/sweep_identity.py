@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ablate.canonical import canonical_hash
-from ablate.layers import Layer, expand, merge
-from ablate.spec import Spec
+from ablate.layers import Layer, merge
+from ablate.nested import expand
+from ablate.spec_model import Spec
 
 
 def sweep_id(spec: Spec, base: Sequence[Layer], top: Layer, fingerprints: Mapping[str, str]) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 from ablate.canonical import canonical
 from ablate.designs import Study
 from ablate.inherited import paths_taken
-from ablate.layers import expand, has, origin
+from ablate.layers import origin
+from ablate.nested import expand, has
 from ablate.plan import Plan
 from ablate.progression import Progression
 from ablate.study import ENSEMBLE

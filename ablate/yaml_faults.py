@@ -9,52 +9,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 import yaml
 from yaml.reader import ReaderError
 
-from ablate.yaml_layout import content, cut, indent_of, is_entry, key_of, open_levels, spaces
+from ablate.yaml_keys import block_end, entry_beside_key, indentation, no_colon, second_colon
+from ablate.yaml_layout import cut
+from ablate.yaml_report import Fault, Report, report_of
 from trainables.errors import ConfigError
-
-
-class Fault(NamedTuple):
-    """line: 1-based."""
-
-    line: int
-    found: str
-    expected: str
-    remedy: str
-
-
-class Report(NamedTuple):
-    """What PyYAML says of `lines`: the line and column it stopped at, the line where what it was
-    reading began (both from 0), and its words."""
-
-    lines: Sequence[str]
-    at: int
-    began: int
-    column: int
-    problem: str
-    context: str
-
-    @property
-    def line(self) -> str:
-        return self.lines[self.at]
-
-    @property
-    def rest(self) -> str:
-        """The line from where it stopped."""
-        return self.line[self.column :].strip()
-
-    @property
-    def token(self) -> str:
-        """The token met instead of the one expected."""
-        return re.split(r"found |got ", self.problem)[-1].strip("'")
-
-    def fault(self, found: str, expected: str, remedy: str) -> Fault:
-        return Fault(self.at + 1, found, expected, remedy)
 
 
 def described(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
@@ -62,7 +25,7 @@ def described(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
     if isinstance(error, ReaderError):
         fault = _character(text, error)
     elif isinstance(error, yaml.MarkedYAMLError) and (error.problem_mark or error.context_mark):
-        fault = _fault(_report(text, error))
+        fault = _fault(report_of(text, error))
     else:
         fault = Fault(0, str(error).splitlines()[0], "YAML", "Correct it")
     return ConfigError(place(name, fault.line), fault.found, fault.expected, fault.remedy)
@@ -88,14 +51,6 @@ def _character(text: str, error: ReaderError) -> Fault:
     return Fault(line, f"the character U+{code:04X}", "text without control characters", remedy)
 
 
-def _report(text: str, error: yaml.MarkedYAMLError) -> Report:
-    lines = [*text.splitlines(), ""]
-    mark = error.problem_mark or error.context_mark
-    assert mark is not None
-    at, began = (min(found.line, len(lines) - 1) for found in (mark, error.context_mark or mark))
-    return Report(lines, at, began, mark.column, str(error.problem), str(error.context or ""))
-
-
 def _fault(report: Report) -> Fault:
     if "\t" in report.line[: report.column + 1] or "\\t" in report.problem:
         return report.fault("a tab", "spaces for indentation", "Replace tabs by spaces")
@@ -108,100 +63,13 @@ def _fault(report: Report) -> Fault:
     )  # fmt: skip
 
 
-# ------------------------------------------------------------------ keys and indentation
-
-
-def _second_colon(report: Report) -> Fault:
-    """`a: b: c`, a key below a value, or a key below a line without a colon."""
-    line, above = report.line, report.at - 1
-    if ": " in line[: report.column]:
-        key, _, value = line.strip().partition(": ")
-        remedy = f'Write {key}: "{value}"' if len(value) < 50 and '"' not in value else "Quote it"
-        return report.fault(
-            f"{cut(line)}, with two colons", f"one value after `{key}:`",
-            f"{remedy}, or start a new line",
-        )  # fmt: skip
-    while above > 0 and not content(report.lines[above]):
-        above -= 1
-    held = report.lines[max(above, 0)]
-    if key_of(held) is None:
-        return _without_colon(report.lines, max(above, 0))
-    return report.fault(
-        f"{cut(line)}, indented by {indent_of(line)} below {cut(held)}, which has a value already",
-        f"{spaces(indent_of(held))} before it, as there", "Indent it like the line above",
-    )  # fmt: skip
-
-
-def _no_colon(report: Report) -> Fault:
-    return _without_colon(report.lines, report.began)
-
-
-def _without_colon(lines: Sequence[str], at: int) -> Fault:
-    text = lines[at].strip()
-    near = re.match(r"(?:-\s+)?([\w.]+):(\S.*)$", text)
-    if near is not None:
-        found, expected = f"{cut(text)}, without a space after the colon", f"`{near[1]}: {near[2]}`"
-        return Fault(at + 1, found, expected, "Put a space there")
-    remedy = f"Write `{text}:`" if re.fullmatch(r"[\w.-]+", text) else "Add the colon"
-    return Fault(at + 1, f"{cut(text)}, a line without a colon", "`key: value`", remedy)
-
-
-def _block_end(report: Report) -> Fault:
-    """Where keys or entries end, and something stands that belongs to none around them."""
-    line, before = report.line, report.line[: report.column].rstrip()
-    if report.token in ("]", "}"):
-        found = f"a {report.token} that nothing opens"
-        return report.fault(found, "as many as were opened", "Remove it")
-    if not before.strip(" -"):
-        return _indentation(report)
-    if before.endswith("'"):
-        expected, remedy = "nothing after it", "Double the quote inside the text ('')"
-        return report.fault(f"{cut(report.rest)} after a closing '", expected, remedy)
-    if before.endswith('"'):
-        expected, remedy = "nothing after it", 'Write a quote inside the text as \\"'
-        return report.fault(f'{cut(report.rest)} after a closing "', expected, remedy)
-    return report.fault(f"{cut(line)}, two values", "one value", "Put quotes around all of it")
+# ------------------------------------------------------------------ documents
 
 
 def _document(report: Report) -> Fault:
     """Text where the file's should have ended: its first lines set the indentation."""
     percent = [i for i, line in enumerate(report.lines[: report.at]) if line.startswith("%")]
-    return _percent(report, percent[0]) if percent else _indentation(report)
-
-
-def _indentation(report: Report) -> Fault:
-    """A line that is indented like none of those above it, or of another kind than they."""
-    line, indent, entry = report.line, indent_of(report.line), is_entry(report.line)
-    known = open_levels(report.lines, report.at)
-    same = [level for level in known if level.indent == indent]
-    if same and entry != same[0].entry:
-        kinds = ("a list entry", "keys") if entry else ("a key", "list entries")
-        return report.fault(
-            f"{cut(line)}, {kinds[0]} among {kinds[1]}", f"{kinds[1]} alone, as `{same[0].text}` "
-            f"in line {same[0].line}", "Indent it further, or less",
-        )  # fmt: skip
-    if not entry and key_of(line) is None:
-        remedy = "Add the colon, or indent it as part of the text above"
-        return report.fault(f"{cut(line)}, a line without a colon", "`key: value`", remedy)
-    if same:
-        found, remedy = f"{cut(line)} after the end of the text", "Remove the line that ends it"
-        return report.fault(found, "no more text", f"{remedy} (...)")
-    wanted = [f"{level.indent} (as `{level.text}` in line {level.line})" for level in known[:3]]
-    return report.fault(
-        f"{cut(line)}, indented by {spaces(indent)}", _either(wanted) or "no indentation",
-        "Align it with the one it belongs to",
-    )  # fmt: skip
-
-
-def _either(words: Sequence[str]) -> str:
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _entry_beside_key(report: Report) -> Fault:
-    return report.fault(
-        f"{cut(report.line)}, a list entry on the line of its key", "entries on the lines below",
-        "Write `- …` on lines of their own, or [a, b]",
-    )  # fmt: skip
+    return _percent(report, percent[0]) if percent else indentation(report)
 
 
 def _second_document(report: Report) -> Fault:
@@ -296,11 +164,11 @@ def _percent(report: Report, at: int) -> Fault:
 
 # By `context: problem` of PyYAML, the first that fits.
 _READERS: tuple[tuple[str, Callable[[Report], Fault]], ...] = (
-    (r"mapping values are not allowed", _second_colon),
-    (r"could not find expected ':'", _no_colon),
-    (r"sequence entries are not allowed", _entry_beside_key),
+    (r"mapping values are not allowed", second_colon),
+    (r"could not find expected ':'", no_colon),
+    (r"sequence entries are not allowed", entry_beside_key),
     (r"another document", _second_document),
-    (r"expected <block end>, but found", _block_end),
+    (r"expected <block end>, but found", block_end),
     (r"expected '<document start>'", _document),
     (r"flow (mapping|sequence): expected ','", _bracket),
     (r"expected the node content", _no_value),

@@ -14,14 +14,15 @@ import pytest
 
 import ablate
 from ablate import api, doctor, engine
-from ablate.cli import main, seconds, seed_option, settings
+from ablate.cli import main
 from ablate.commands import _print_report, ending
-from ablate.engine import Outcome, Settings
 from ablate.foreground import run_cell
+from ablate.options import seconds, seed_option, settings
 from ablate.preview import preview
 from ablate.progress import Board, rows
 from ablate.resources import Request, check_nodes, cores, request
-from ablate.spec import Resources
+from ablate.settings import Outcome, Settings
+from ablate.spec_model import Resources
 from tests.ablate import specs
 from tests.ablate.test_sweep import dispatch, drain, table
 from trainables.errors import ConfigError

@@ -15,13 +15,14 @@ from PIL import Image
 import ablate.data_check
 import ablate.engine
 from ablate.data_check import check_data
-from ablate.engine import Settings, run_plan
+from ablate.engine import run_plan
 from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.plan import Overrides
 from ablate.plan_checks import checked_plan
 from ablate.progression import Progression
 from ablate.resources import Request
+from ablate.settings import Settings
 from ablate.spec import read_spec
 from tests.ablate import specs, synthetic
 from tests.ablate.test_sweep import dispatch, drain

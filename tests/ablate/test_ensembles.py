@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from ablate.dispatch import Dispatch
-from ablate.engine import Settings, run_plan
+from ablate.engine import run_plan
 from ablate.ledger import Ledger
 from ablate.mlflow_payload import final_metrics
 from ablate.owner import Owner
 from ablate.preview import preview
 from ablate.progress import rows as progress_rows
 from ablate.resources import Request
+from ablate.settings import Settings
 from tests.ablate import specs, synthetic
 from tests.ablate.real_sweeps import real
 from tests.ablate.test_sweep import dispatch, drain, table

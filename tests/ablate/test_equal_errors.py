@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ablate.dispatch import Dispatch
-from ablate.engine import Outcome, _outcome
+from ablate.engine import _outcome
+from ablate.settings import Outcome
 from tests.ablate import specs
 from tests.ablate.test_sweep import dispatch
 from trainables.errors import ConfigError

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ablate.api import result_rows
-from ablate.engine import Settings
 from ablate.ledger import Ledger
 from ablate.mlflow_payload import checksum, final_metrics
 from ablate.owner import Owner
 from ablate.preview import preview
 from ablate.resources import Request
+from ablate.settings import Settings
 from tests.ablate import specs, synthetic
 from tests.ablate.real_sweeps import real
 from tests.ablate.test_ledger import FINAL

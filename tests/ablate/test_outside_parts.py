@@ -37,7 +37,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from ablate.advice import notes
-from ablate.spec import json_schema
+from ablate.json_schema import json_schema
 from tests.ablate import specs
 from tests.ablate.test_sweep import dispatch, drain, table
 from trainables.errors import ConfigError

@@ -12,11 +12,12 @@ from ablate import advice
 from ablate.canonical import without_unused
 from ablate.commands import ending
 from ablate.dispatch import Dispatch
-from ablate.engine import Settings, _outcome
+from ablate.engine import _outcome
 from ablate.foreground import find_cell
 from ablate.plan import Plan
 from ablate.preview import preview
 from ablate.resources import Request
+from ablate.settings import Settings
 from tests.ablate import specs, synthetic
 from tests.ablate.test_sweep import dispatch, drain, table
 from trainables.errors import ConfigError

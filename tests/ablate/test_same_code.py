@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from ablate.dispatch import Dispatch
-from ablate.engine import Settings
 from ablate.facts import Facts
 from ablate.ledger import Ledger
 from ablate.preview import examine
 from ablate.progression import Progression
 from ablate.resources import Request
+from ablate.settings import Settings
 from ablate.sources import Sources
 from tests.ablate import specs
 from tests.ablate.test_sweep import dispatch, drain

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from ablate.json_schema import json_schema
 from ablate.plan import Overrides
 from ablate.plan_checks import checked_plan
-from ablate.spec import json_schema, read_spec
+from ablate.spec import read_spec
 from tests.ablate.specs import plan, spec
 from trainables.data import fingerprint
 from trainables.errors import ConfigError

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from ablate import cli, doctor
+from ablate import doctor
 from ablate.cli import main
 from ablate.ledger import Ledger
 from ablate.owner import Owner
+from ablate.parser import parser
 from ablate.replaying import rebuild
 from ablate.stores import DamagedStore, Store
 from ablate.typed import conceal, concealed, typed
@@ -135,7 +136,7 @@ def test_a_remedy_names_the_store_that_the_run_had(
     monkeypatch.setenv("MINE", f"http://me:{WORD}@h")
     store = Store(Path("my runs"), given)
     assert store.command("ledger replay") == said == store.remedy()
-    args = cli.parser().parse_args(shlex.split(said.strip("`"))[1:])
+    args = parser().parse_args(shlex.split(said.strip("`"))[1:])
     assert (args.out, args.action) == ("my runs", "replay")
     assert WORD not in repr(store)
 
@@ -146,7 +147,7 @@ def test_a_password_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch) -> 
     for option in (["--tracking-uri", uri], [f"--tracking-uri={uri}"], [f"--track={uri}"]):
         words, found = concealed(["run", "s.yaml", *option, *rest])
         assert found == uri and WORD not in " ".join(words)
-        args = cli.parser().parse_args([w for w in words if w not in rest])
+        args = parser().parse_args([w for w in words if w not in rest])
         assert args.tracking_uri == "env:ABLATE_TRACKING_URI"
     assert concealed(["run", "--tracking-uri", "http://h"])[1] is None
     started: list[Any] = []

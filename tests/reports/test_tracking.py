@@ -410,7 +410,7 @@ def test_a_writer_that_hangs_does_not_hold_up_the_sweep(sweep: Any) -> None:
 def test_a_writer_waits_for_another_and_says_so(
     sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ablate.mlflow_writer.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("ablate.mlflow_runs.LOCK_SECONDS", 0.2)
     trials = sweep.plan(seeds=1)[:3]
     sweep.finish(trials)
     with Ledger(sweep.ledger_path) as ledger:
