@@ -9,7 +9,7 @@ import torch
 
 from tests.trainables.core_trials import config
 from trainables.config import TrialConfig
-from trainables.core import Trainer, train
+from trainables.core import Trainer
 from trainables.data.images import Images
 from trainables.data.splits import Splits, Subset
 from trainables.errors import ConfigError
@@ -17,6 +17,7 @@ from trainables.export import as_images
 from trainables.identity import config_hash
 from trainables.job import run_job
 from trainables.results import Runtime
+from trainables.train import train
 
 
 def paper(drawn: Path) -> TrialConfig:
