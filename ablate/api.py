@@ -134,7 +134,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     Raises:
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
     """
-    from trainables.data import default_cache
+    from trainables.cache_folder import default_cache
     from trainables.data.cache import required
 
     loaded = read_spec(spec)

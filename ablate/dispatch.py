@@ -13,16 +13,18 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ablate.cell import Cell
 from ablate.ledger import Claim, Ledger
 from ablate.owner import Owner
 from ablate.progression import Progression
-from ablate.scheduler_base import WAIT, Decision
+from ablate.scheduler_base import WAIT
 from ablate.sources import summary
 from ablate.study import ENSEMBLE
 from trainables.errors import ConfigError
+from trainables.job_spec import Fold, Job, Mode
+from trainables.results import Runtime
 
 WAIT_SECONDS = 1.0
 EQUAL_ERRORS = 3  # of configuration, without a success between them: the study stops
@@ -44,6 +46,16 @@ class JobSettings:
     clean: bool = True
     checkpoint_seconds: float = 10.0
     run: str | None = None
+
+    def runtime(self, trial_id: str) -> Runtime:
+        return Runtime(
+            device=self.device,
+            threads=self.threads,
+            cache_dir=self.cache,
+            trial_dir=self.trials / trial_id,
+            checkpoint_seconds=self.checkpoint_seconds,
+            run=self.run,
+        )
 
 
 @dataclass
@@ -67,7 +79,7 @@ class Dispatch:
     force: bool = False
 
     stopping: bool = False
-    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    running: dict[str, Job] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     trained: int = 0
     walls: dict[str, list[float]] = field(default_factory=dict)
@@ -104,7 +116,7 @@ class Dispatch:
             return True
         return not (self._queue or self.running or self._waiting or self.progression.wanting())
 
-    def next_job(self) -> dict[str, Any] | None:
+    def next_job(self) -> Job | None:
         """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
         if self.stopping or self.out_of_time:
             return None
@@ -123,22 +135,24 @@ class Dispatch:
             self._learn(fresh)
             self.unfold()
 
-    def _claim(self, trial_id: str) -> dict[str, Any] | None:
+    def _claim(self, trial_id: str) -> Job | None:
         cells = self._cells[trial_id]
         cell = cells[0]
         fact = self.progression.facts[trial_id]
         asked = {split for cell in cells for split in cell.evaluate}
-        metrics = list(dict.fromkeys(name for cell in cells for name in cell.metrics))
+        metrics = tuple(dict.fromkeys(name for cell in cells for name in cell.metrics))
         until = self._until(cells)
         if until == WAIT:
             return None
-        mode, members = "evaluate" if fact.status == "done" else "train", None
+        mode: Mode = "evaluate" if fact.status == "done" else "train"
+        members: tuple[Fold, ...] = ()
         if mode == "evaluate":
             asked = set(fact.lacking(asked, metrics))
             if asked == {ENSEMBLE}:
-                members = self.progression.ensembles.members(cells, self.settings.trials)
-                if members is None:
+                folds = self.progression.ensembles.members(cells, self.settings.trials)
+                if folds is None:
                     return None  # the end of the last of its folds asks again
+                members = folds
                 mode = "ensemble"
             claim = self.ledger.claim_evaluation(trial_id, self.owner)
             if claim == "mine":
@@ -156,30 +170,19 @@ class Dispatch:
             self.reread(trial_id)
             return None
         self.notify(trial_id)
-        settings = self.settings
-        job = {
-            "trial_id": trial_id,
-            "config": cell.config,
-            "seed": cell.seed,
-            "runtime": {
-                "device": settings.device,
-                "threads": settings.threads,
-                "cache_dir": str(settings.cache),
-                "trial_dir": str(settings.trials / trial_id),
-                "checkpoint_seconds": settings.checkpoint_seconds,
-                "run": settings.run,
-            },
-            "evaluate": [split for split in ("val", "test") if split in asked],
-            "metrics": metrics,
-            "mode": mode,
-        }
         sources = self.progression.facts.sources
-        if sources is not None:
-            job["source"] = sources.of_job(cell.config)
-        if members is not None:
-            job |= {"evaluate": [ENSEMBLE], "members": members}
-        if until is not None:
-            job["until"] = until
+        job = Job(
+            trial_id=trial_id,
+            config=cell.config,
+            seed=cell.seed,
+            runtime=self.settings.runtime(trial_id),
+            evaluate=(ENSEMBLE,) if members else tuple(s for s in ("val", "test") if s in asked),
+            metrics=metrics,
+            mode=mode,
+            until=until,
+            members=members,
+            source=None if sources is None else sources.of_job(cell.config),
+        )
         self.running[trial_id] = job
         self.progression.leg(trial_id, begins=True)
         self._began[trial_id] = time.monotonic()
@@ -203,14 +206,15 @@ class Dispatch:
             self.ledger.drop_epochs(trial_id)
         return claim
 
-    def _until(self, cells: Sequence[Cell]) -> Decision | None:
+    def _until(self, cells: Sequence[Cell]) -> int | Literal["wait"] | None:
         """How far the cells of a trial want it to train now; None: to its end."""
         wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
         if None in wanted:
             return None
-        return max((w for w in wanted if isinstance(w, int)), default=WAIT)
+        epochs = [w for w in wanted if isinstance(w, int)]
+        return max(epochs) if epochs else WAIT
 
-    def job_of(self, trial_id: str) -> dict[str, Any] | None:
+    def job_of(self, trial_id: str) -> Job | None:
         """One trial's job out of turn; None where nothing is left to do.
 
         Raises:
@@ -239,7 +243,7 @@ class Dispatch:
             # All of them once more: a killed driver or worker may have lost some on the way.
             epochs += last.get("history", [])
         if last["event"] == "final":
-            trained = self.running[trial_id]["mode"] == "train"
+            trained = self.running[trial_id].mode == "train"
             sources = self.progression.facts.sources
             self.ledger.record_final(
                 trial_id, last, epochs if trained else (), trained=trained,
@@ -299,13 +303,11 @@ class Dispatch:
         """Whether a cell's trial is to be handed out for it."""
         return cell.study not in self._halted and not self.progression.settled(cell)
 
-    def _lose_what_was_not_told(
-        self, trial_id: str, job: Mapping[str, Any], last: Mapping[str, Any]
-    ) -> None:
+    def _lose_what_was_not_told(self, trial_id: str, job: Job, last: Mapping[str, Any]) -> None:
         """A trial that is done and was not evaluated as asked is not asked again in this run."""
         self.progression.facts.refresh(trial_id)
         fact = self.progression.facts[trial_id]
-        missing = fact.lacking(job["evaluate"], job["metrics"])
+        missing = fact.lacking(job.evaluate, job.metrics)
         if missing and last["event"] == "final":
             told = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(told)}"
