@@ -20,9 +20,10 @@ from typing import Any, Protocol
 
 from ablate.before import as_it_is, check_inputs
 from ablate.data_check import check_data
-from ablate.dispatch import Dispatch, JobSettings
+from ablate.dispatch import Dispatch
 from ablate.facts import Facts
 from ablate.full_disk import room
+from ablate.job_settings import JobSettings
 from ablate.ledger import Ledger
 from ablate.owner import HEARTBEAT_SECONDS, Owner
 from ablate.plan import Plan

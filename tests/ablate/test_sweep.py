@@ -12,11 +12,12 @@ import pytest
 from ablate import layers
 from ablate.api import result_rows
 from ablate.components import Components
-from ablate.dispatch import Dispatch, JobSettings
+from ablate.dispatch import Dispatch
 from ablate.earlier import Earlier
 from ablate.facts import Facts
 from ablate.foreground import find_cell
 from ablate.grid import Grid
+from ablate.job_settings import JobSettings
 from ablate.layers import Layer, merge
 from ablate.ledger import Ledger
 from ablate.owner import Owner
