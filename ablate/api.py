@@ -22,6 +22,7 @@ from ablate.spec import read_spec
 from ablate.stores import Store
 from ablate.typed import typed
 from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
 from trainables.texts import check_option, check_values
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
         row["reason"] = trial["reason"] if trial else None
         row |= {f"coords/{name}": value for name, value in cell["coords"].items()}
         for split, metrics in ledger.evaluations(cell["trial_id"]).items():
-            row |= {f"{split}/{name}": value for name, value in metrics.items()}
+            row |= {str(MetricName(split, name)): value for name, value in metrics.items()}
         found.append(row)
     return found
 
