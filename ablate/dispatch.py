@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ablate.cell import Cell
-from ablate.claims import Claims
+from ablate.sweep_claims import Claims
 from ablate.equal_errors import EqualErrors
 from ablate.job_queue import JobQueue
 from ablate.job_settings import JobSettings
