@@ -20,6 +20,7 @@ from ablate.settings import RUNNER, Outcome, Settings
 from ablate.spec import read_spec
 from ablate.stores import Store
 from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
 from trainables.texts import check_option, check_values
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
         row["reason"] = trial["reason"] if trial else None
         row |= {f"coords/{name}": value for name, value in cell["coords"].items()}
         for split, metrics in ledger.evaluations(cell["trial_id"]).items():
-            row |= {f"{split}/{name}": value for name, value in metrics.items()}
+            row |= {str(MetricName(split, name)): value for name, value in metrics.items()}
         found.append(row)
     return found
 
@@ -127,7 +128,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     Raises:
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
     """
-    from trainables.data import default_cache
+    from trainables.cache_folder import default_cache
     from trainables.data.cache import required
 
     loaded = read_spec(spec)

@@ -227,7 +227,8 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
 def data(args: argparse.Namespace) -> int:
     from pydantic import ValidationError
 
-    from trainables.data import DATASETS, default_cache, fingerprint, load_splits
+    from trainables.cache_folder import default_cache
+    from trainables.data import DATASETS, fingerprint, load_splits
     from trainables.data.cache import required
     from trainables.sections import DataConfig
 

@@ -1,49 +1,29 @@
 """Which job is next, and what becomes of its events: the sweep's logic without Ray.
 
-`next_job` claims in the ledger before it hands out; `record` writes every event there
+`next_job` claims in the ledger (`claims.py`) before it hands out; `record` writes every event there
 before anyone else hears of it. A trial that another live driver has is waited for, then its
 result is used.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ablate.cell import Cell
-from ablate.ledger import Claim, Ledger
+from ablate.equal_errors import EqualErrors
+from ablate.job_queue import JobQueue
+from ablate.job_settings import JobSettings
+from ablate.ledger import Ledger
 from ablate.owner import Owner
 from ablate.progression import Progression
-from ablate.scheduler_base import WAIT, Decision
+from ablate.scheduler_base import WAIT
 from ablate.sources import summary
-from ablate.study import ENSEMBLE
+from ablate.sweep_claims import Claims
 from trainables.errors import ConfigError
-
-WAIT_SECONDS = 1.0
-EQUAL_ERRORS = 3  # of configuration, without a success between them: the study stops
-
-
-@dataclass(frozen=True)
-class JobSettings:
-    """What all jobs of a sweep have in common.
-
-    device: "cpu", "cuda" or "cuda:N". run: a name for this run, whose processes check the cache
-    once between them.
-    """
-
-    trials: Path
-    cache: Path
-    device: str
-    threads: int
-    runner: str
-    clean: bool = True
-    checkpoint_seconds: float = 10.0
-    run: str | None = None
+from trainables.job_spec import Job
 
 
 @dataclass
@@ -67,18 +47,19 @@ class Dispatch:
     force: bool = False
 
     stopping: bool = False
-    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    running: dict[str, Job] = field(default_factory=dict)
     lost: dict[str, str] = field(default_factory=dict)
     trained: int = 0
     walls: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
-        self._queue: OrderedDict[str, None] = OrderedDict()  # asked of far more than read
-        self._waiting: dict[str, float] = {}
-        self._retried: set[str] = set()
-        self._errors: dict[str, Counter[str]] = {}  # study → reason
-        self._halted: set[str] = set()
+        self._queue = JobQueue()
+        self._claims = Claims(
+            self.progression, self.ledger, self.owner,
+            retry_failed=self.retry_failed, force=self.force,
+        )  # fmt: skip
+        self._errors = EqualErrors(self.progression)
         self._began: dict[str, float] = {}
         self.unfold()
 
@@ -95,26 +76,23 @@ class Dispatch:
     @property
     def waits(self) -> bool:
         """Some of what is left is in another driver's hands."""
-        return bool(self._waiting)
+        return self._queue.waits
 
     @property
     def exhausted(self) -> bool:
         """Nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
-        return not (self._queue or self.running or self._waiting or self.progression.wanting())
+        return not (self._queue or self.running or self.progression.wanting())
 
-    def next_job(self) -> dict[str, Any] | None:
+    def next_job(self) -> Job | None:
         """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
         if self.stopping or self.out_of_time:
             return None
-        now = time.monotonic()
-        for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
-            del self._waiting[trial_id]
-            self._queue[trial_id] = None
+        self._queue.look_again()
         while True:
-            while self._queue:
-                job = self._claim(self._queue.popitem(last=False)[0])
+            while (trial_id := self._queue.pop()) is not None:
+                job = self._claim(trial_id)
                 if job is not None:
                     return job
             fresh = self.progression.demand()
@@ -123,104 +101,30 @@ class Dispatch:
             self._learn(fresh)
             self.unfold()
 
-    def _claim(self, trial_id: str) -> dict[str, Any] | None:
-        cells = self._cells[trial_id]
-        cell = cells[0]
-        fact = self.progression.facts[trial_id]
-        asked = {split for cell in cells for split in cell.evaluate}
-        metrics = list(dict.fromkeys(name for cell in cells for name in cell.metrics))
-        until = self._until(cells)
-        if until == WAIT:
-            return None
-        mode, members = "evaluate" if fact.status == "done" else "train", None
-        if mode == "evaluate":
-            asked = set(fact.lacking(asked, metrics))
-            if asked == {ENSEMBLE}:
-                members = self.progression.ensembles.members(cells, self.settings.trials)
-                if members is None:
-                    return None  # the end of the last of its folds asks again
-                mode = "ensemble"
-            claim = self.ledger.claim_evaluation(trial_id, self.owner)
-            if claim == "mine":
-                self.progression.facts.refresh(trial_id)
-                if all(map(self.progression.settled, cells)):  # another driver has just done it
-                    self.ledger.release(trial_id, "interrupted")
-                    claim = "done"
-        else:
-            claim = self._claim_training(cell)
-        self._retried.add(trial_id)
-        if claim == "busy":
-            self._waiting[trial_id] = time.monotonic()
-            return None
-        if claim != "mine":
+    def _claim(self, trial_id: str) -> Job | None:
+        taken = self._claims.take(self._cells[trial_id], self.settings)
+        if isinstance(taken, Job):
+            self.notify(trial_id)
+            self.running[trial_id] = taken
+            self.progression.leg(trial_id, begins=True)
+            self._began[trial_id] = time.monotonic()
+            return taken
+        if taken == "busy":
+            self._queue.wait(trial_id)
+        elif taken == "known":
             self.reread(trial_id)
-            return None
-        self.notify(trial_id)
-        settings = self.settings
-        job = {
-            "trial_id": trial_id,
-            "config": cell.config,
-            "seed": cell.seed,
-            "runtime": {
-                "device": settings.device,
-                "threads": settings.threads,
-                "cache_dir": str(settings.cache),
-                "trial_dir": str(settings.trials / trial_id),
-                "checkpoint_seconds": settings.checkpoint_seconds,
-                "run": settings.run,
-            },
-            "evaluate": [split for split in ("val", "test") if split in asked],
-            "metrics": metrics,
-            "mode": mode,
-        }
-        sources = self.progression.facts.sources
-        if sources is not None:
-            job["source"] = sources.of_job(cell.config)
-        if members is not None:
-            job |= {"evaluate": [ENSEMBLE], "members": members}
-        if until is not None:
-            job["until"] = until
-        self.running[trial_id] = job
-        self.progression.leg(trial_id, begins=True)
-        self._began[trial_id] = time.monotonic()
-        return job
+        return None
 
-    def _claim_training(self, cell: Cell) -> Claim:
-        trial_id, sources = cell.trial_id, self.progression.facts.sources
-        first = trial_id not in self._retried
-        before = None if sources is None else self.ledger.trial(trial_id)
-        claim = self.ledger.claim(
-            trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
-            retry_failed=self.retry_failed and first, force=self.force and first,
-            source=None if sources is None else sources.key(cell.config),
-        )  # fmt: skip
-        if claim != "mine":
-            return claim
-        if self.force and first:
-            shutil.rmtree(self.settings.trials / trial_id, ignore_errors=True)
-        if sources is not None and before is not None and sources.differing(before["source"], ()):
-            # A driver with other code was at it and is gone: the worker begins anew as well.
-            self.ledger.drop_epochs(trial_id)
-        return claim
-
-    def _until(self, cells: Sequence[Cell]) -> Decision | None:
-        """How far the cells of a trial want it to train now; None: to its end."""
-        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
-        if None in wanted:
-            return None
-        return max((w for w in wanted if isinstance(w, int)), default=WAIT)
-
-    def job_of(self, trial_id: str) -> dict[str, Any] | None:
+    def job_of(self, trial_id: str) -> Job | None:
         """One trial's job out of turn; None where nothing is left to do.
 
         Raises:
             ConfigError: another live driver has it.
         """
-        if trial_id not in self._queue:
+        if not self._queue.take(trial_id):
             return None
-        del self._queue[trial_id]
         job = self._claim(trial_id)
-        if job is None and trial_id in self._waiting:
+        if job is None and self._queue.is_waiting(trial_id):
             raise ConfigError(
                 trial_id, "a trial that another process is running", "a free one",
                 "Wait for it, or end that process",
@@ -239,7 +143,7 @@ class Dispatch:
             # All of them once more: a killed driver or worker may have lost some on the way.
             epochs += last.get("history", [])
         if last["event"] == "final":
-            trained = self.running[trial_id]["mode"] == "train"
+            trained = self.running[trial_id].mode == "train"
             sources = self.progression.facts.sources
             self.ledger.record_final(
                 trial_id, last, epochs if trained else (), trained=trained,
@@ -249,7 +153,7 @@ class Dispatch:
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
-            left = self._behind(trial_id, last)
+            left = self._errors.behind(self._studies(trial_id), last)
             self.ledger.release(trial_id, "interrupted" if left else "failed", last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
@@ -260,52 +164,26 @@ class Dispatch:
             job = self.running.pop(trial_id)
             self.progression.leg(trial_id, begins=False)
             wall = time.monotonic() - self._began.pop(trial_id)
-            for study in {cell.study for cell in self._cells[trial_id]}:
+            for study in self._studies(trial_id):
                 # A leg counts as a trial does: only a first look at the time that is left.
                 self.walls.setdefault(study, []).append(wall)
             self._lose_what_was_not_told(trial_id, job, last)
-            self._count(trial_id, last)
+            if self._errors.count(self._studies(trial_id), last):
+                self._queue.keep(lambda each: any(map(self._open, self._cells[each])))
             self.reread(trial_id)
 
-    def _count(self, trial_id: str, last: Mapping[str, Any]) -> None:
-        """A study whose trials fail one after the other, each by the same fault of configuration,
-        ends here: what it has left would too. It is missing, and the next run goes on with it."""
-        for study in {cell.study for cell in self._cells[trial_id]}:
-            errors = self._errors.setdefault(study, Counter())
-            if last["event"] == "final":
-                errors.clear()
-            elif _misconfigured(last):
-                errors[last["reason"]] += 1
-                if errors[last["reason"]] == EQUAL_ERRORS:
-                    self._halt(study, last["reason"])
-
-    def _halt(self, study: str, reason: str) -> None:
-        state = self.progression.studies[study]
-        if sum(map(self.progression.settled, state.cells)) == state.size:
-            return  # those were its last
-        self._halted.add(study)
-        state.blocked = f"stopped after {EQUAL_ERRORS} equal configuration errors: {reason}"
-        for trial_id in [*self._queue, *self._waiting]:
-            if not any(map(self._open, self._cells[trial_id])):
-                self._queue.pop(trial_id, None)
-                self._waiting.pop(trial_id, None)
-
-    def _behind(self, trial_id: str, last: Mapping[str, Any]) -> bool:
-        """Whether a trial was under way when its studies stopped, and ends as they did: it is one
-        of those that the next run goes on with."""
-        return _misconfigured(last) and {c.study for c in self._cells[trial_id]} <= self._halted
+    def _studies(self, trial_id: str) -> set[str]:
+        return {cell.study for cell in self._cells[trial_id]}
 
     def _open(self, cell: Cell) -> bool:
         """Whether a cell's trial is to be handed out for it."""
-        return cell.study not in self._halted and not self.progression.settled(cell)
+        return cell.study not in self._errors.halted and not self.progression.settled(cell)
 
-    def _lose_what_was_not_told(
-        self, trial_id: str, job: Mapping[str, Any], last: Mapping[str, Any]
-    ) -> None:
+    def _lose_what_was_not_told(self, trial_id: str, job: Job, last: Mapping[str, Any]) -> None:
         """A trial that is done and was not evaluated as asked is not asked again in this run."""
         self.progression.facts.refresh(trial_id)
         fact = self.progression.facts[trial_id]
-        missing = fact.lacking(job["evaluate"], job["metrics"])
+        missing = fact.lacking(job.evaluate, job.metrics)
         if missing and last["event"] == "final":
             told = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
             self.lost[trial_id] = f"its evaluation lacks {'; '.join(told)}"
@@ -316,11 +194,7 @@ class Dispatch:
         """A job ended by the machine: it is the next one, from its last checkpoint."""
         if self._break_off(trial_id, reason):
             self.progression.facts.refresh(trial_id)
-            self._put_first(trial_id)
-
-    def _put_first(self, trial_id: str) -> None:
-        self._queue[trial_id] = None
-        self._queue.move_to_end(trial_id, last=False)
+            self._queue.put_first([trial_id])
 
     def lose(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine more often than is retried: resumable, not this run."""
@@ -378,7 +252,7 @@ class Dispatch:
         for cell in cells:
             trial_id = cell.trial_id
             known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
-            if known or trial_id in self._waiting or not self._open(cell):
+            if known or not self._open(cell):
                 continue
             if self.progression.until(cell) == WAIT:
                 continue
@@ -388,9 +262,8 @@ class Dispatch:
             if first:
                 ahead.append(trial_id)
             else:
-                self._queue[trial_id] = None
-        for trial_id in reversed(ahead):
-            self._put_first(trial_id)
+                self._queue.append(trial_id)
+        self._queue.put_first(ahead)
 
     def _refuse(self, trial_id: str) -> None:
         """A record of other code that has come to light since the run began."""
@@ -408,12 +281,6 @@ class Dispatch:
             self.ledger.release(cell.trial_id, "failed", cell.error)
             self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)
-
-
-def _misconfigured(last: Mapping[str, Any]) -> bool:
-    """Whether a job's last event tells of an error of configuration."""
-    failed = last["event"] == "failed"
-    return failed and str(last["reason"]).startswith(ConfigError.__name__)
 
 
 def trained_before(progression: Progression, trial_id: str) -> bool:

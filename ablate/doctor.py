@@ -104,7 +104,7 @@ def gpu() -> Finding:
 
 
 def disk(out: Path) -> list[Finding]:
-    from trainables.data import default_cache
+    from trainables.cache_folder import default_cache
 
     found = []
     for what, path in (("output", out), ("cache", default_cache())):

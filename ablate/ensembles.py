@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from ablate.cell import Cell
 from ablate.study import ENSEMBLE as SPLIT
 from ablate.sweep_state import SweepState
+from trainables.job_spec import Fold
 
 
 class Ensembles:
@@ -53,7 +53,7 @@ class Ensembles:
             for each in self.group(cell) if SPLIT in each.evaluate
         ]  # fmt: skip
 
-    def members(self, cells: Iterable[Cell], trials: Path) -> list[dict[str, Any]] | None:
+    def members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
         """The parts of a trial's ensemble as a job names them; None while one is missing."""
         facts = self._sweep.facts
         for cell in cells:
@@ -63,9 +63,8 @@ class Ensembles:
             if any(facts[each.trial_id].status != "done" for each in group):
                 return None
             rows = [facts.ledger.trial(each.trial_id) or {} for each in group]
-            return [
-                {"config": each.config, "seed": each.seed,
-                 "export": str(trials / each.trial_id / str(row["export"]))}
+            return tuple(
+                Fold(each.config, each.seed, trials / each.trial_id / str(row["export"]))
                 for each, row in zip(group, rows, strict=True)
-            ]  # fmt: skip
+            )
         return None

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from ablate import queries
 from ablate.ledger import Ledger
+from trainables.job_spec import Job
+from trainables.results import Runtime
 
 if TYPE_CHECKING:
     from ablate.settings import Settings
@@ -128,20 +130,22 @@ def pilot_rates(
 
 
 def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | str:
-    job = {
-        "config": config,
-        "seed": 0,
-        "runtime": {
-            "device": settings.request.device,
-            "threads": settings.request.threads,
-            "cache_dir": str(settings.cache.resolve()),
-            "run": run,
-        },
-    }
+    job = Job(
+        trial_id="pilot",
+        config=config,
+        seed=0,
+        runtime=Runtime(
+            device=settings.request.device,
+            threads=settings.request.threads,
+            cache_dir=settings.cache.resolve(),
+            run=run,
+        ),
+        evaluate=(),
+    )
     threads = str(settings.request.threads)
     limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
     done = subprocess.run(
-        [sys.executable, "-m", "trainables.pilot"], input=json.dumps(job), text=True,
+        [sys.executable, "-m", "trainables.pilot"], input=json.dumps(job.to_dict()), text=True,
         capture_output=True, env={**os.environ, **limits}, check=False,
     )  # fmt: skip
     if done.returncode != 0 or not done.stdout.strip():

@@ -19,6 +19,7 @@ from ablate.sweep_names import find_sweep
 from ablate.terminal import say
 from reports.csv_cells import guarded
 from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,7 +59,7 @@ def table(ledger: Ledger, sweep: str | None) -> pd.DataFrame:
 def _row(ledger: Ledger, trial: Mapping[str, Any], place: Mapping[str, Any]) -> dict[str, Any]:
     row = {**place, **{key: trial.get(key) for key in FACTS}}
     for split, metrics in ledger.evaluations(trial["trial_id"]).items():
-        row |= {f"{split}/{name}": value for name, value in metrics.items()}
+        row |= {str(MetricName(split, name)): value for name, value in metrics.items()}
     for kind in ("config", "provenance"):
         of_kind = leaves(trial.get(kind) or {})
         # An empty mapping is no column: other trials may have some below it.

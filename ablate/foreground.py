@@ -18,6 +18,7 @@ from ablate.terminal import say
 from ablate.wording import listed, shown
 from trainables.attempt import Attempt, limit_threads
 from trainables.errors import ConfigError
+from trainables.job_spec import Job
 
 OPTION = "--cell"
 
@@ -123,7 +124,7 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
             return 1
         job = dispatch.job_of(cell.trial_id)
         if job is not None:
-            job.pop("until", None)  # who asks for one cell wants its result
+            job = replace(job, until=None)  # who asks for one cell wants its result
         if job is None:
             state = ledger.trial(cell.trial_id) or {}
             say(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
@@ -135,13 +136,13 @@ def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
             dispatch.interrupt("stopped in the foreground")
 
 
-def _attend(dispatch: Dispatch, job: dict[str, object], settings: Settings) -> int:
+def _attend(dispatch: Dispatch, job: Job, settings: Settings) -> int:
     limit_threads(settings.request.threads)
     attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
     try:
         while True:
             events = attempt.events(0.0)
-            dispatch.record(str(job["trial_id"]), events)
+            dispatch.record(job.trial_id, events)
             for event in events:
                 if event["event"] == "epoch":
                     metrics = ", ".join(f"{k} {v:.4g}" for k, v in event["metrics"].items())

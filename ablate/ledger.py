@@ -12,11 +12,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ablate.claims import Claim, Claims
+from ablate.claims import Claims
 from ablate.records import NO_FOLD
-from ablate.schema import CELLS, LedgerError, as_json
-
-__all__ = ["Claim", "Ledger", "LedgerError"]
+from ablate.schema import CELLS, as_json
 
 
 class Ledger(Claims):

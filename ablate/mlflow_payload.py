@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ablate.nested import leaves
+from trainables.metric_name import MetricName
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
@@ -138,7 +139,7 @@ def final_metrics(
         at = milliseconds(recorded.get(split, ended))
         for key, value in metrics.items():
             if value is not None:
-                yield f"final/{split}/{key}", float(value), at, step
+                yield f"final/{MetricName(split, key)}", float(value), at, step
     at = milliseconds(ended)
     for key in ("best_epoch", "epochs", "steps", "seconds"):
         if trial[key] is not None:

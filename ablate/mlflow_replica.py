@@ -21,12 +21,13 @@ from typing import Literal, cast
 
 from filelock import Timeout
 
-from ablate.ledger import Ledger, LedgerError
+from ablate.ledger import Ledger
 from ablate.mlflow_payload import STATUS
 from ablate.mlflow_runs import PARENT
 from ablate.mlflow_store import is_damaged, quiet_environment
 from ablate.mlflow_writer import Writer, first_line
 from ablate.owner import Owner
+from ablate.schema import LedgerError
 from reports.uri import redacted, scrubbed
 
 LINGER_SECONDS = 0.25  # trials that end within this time are written together

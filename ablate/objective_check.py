@@ -8,6 +8,7 @@ from ablate.designs import Study
 from ablate.remedies import nearest_metric
 from ablate.wording import listed
 from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
 
 
 def check_objectives(
@@ -37,12 +38,13 @@ def check_objectives(
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
     """Metrics by which a study's cells may be compared: its objectives, and what is read."""
     own = [objective.metric for objective in study.objectives_of_its_own()]
-    splits = {metric.partition("/")[0] for metric in (objective, *own)} | {*study.evaluate}
-    return [*own, *(m for m in metrics if m.partition("/")[0] in splits and m not in own)]
+    splits = {MetricName.parse(metric).split for metric in (objective, *own)} | {*study.evaluate}
+    return [*own, *(m for m in metrics if MetricName.parse(m).split in splits and m not in own)]
 
 
 def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
-    known = [*metrics, *(f"{split}/{more}" for split in ("val", "test") for more in study.metrics)]
+    own = (MetricName(split, more) for split in ("val", "test") for more in study.metrics)
+    known = [*metrics, *map(str, own)]
     if metric not in known:
         remedy = nearest_metric(metric, known)
         raise ConfigError(

@@ -28,6 +28,7 @@ from ablate.wording import listed
 from trainables import identity
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
 from trainables.sections import DataConfig
 
 Fingerprint = Callable[[DataConfig, Path], str]
@@ -170,8 +171,8 @@ class Plan:
     def evaluate(self, name: str) -> tuple[str, ...]:
         """Splits a study's trials are read on: those it names and its objectives'. The first of
         its folds also stands for their ensemble."""
-        asked = {*self.spec.studies[name].evaluate, self.spec.objective.split("/")[0]}
-        asked |= {objective.metric.split("/")[0] for objective in self.objectives(name)}
+        asked = {*self.spec.studies[name].evaluate, MetricName.parse(self.spec.objective).split}
+        asked |= {MetricName.parse(objective.metric).split for objective in self.objectives(name)}
         return tuple(split for split in ("val", "test", ENSEMBLE) if split in asked)
 
     def cells(

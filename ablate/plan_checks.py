@@ -20,6 +20,7 @@ from ablate.sweep_identity import sweep_id
 from trainables.config import TrialConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import PER_EPOCH
+from trainables.metric_name import MetricName
 from trainables.sections import BackboneConfig
 from trainables.weights import check_weights
 
@@ -225,7 +226,7 @@ class Checks:
         own = self.spec.studies[place.partition(".")[2]].objectives_of_its_own()
         asked = {f"{place}.objectives.{i}": each.metric for i, each in enumerate(own)}
         for where, metric in asked.items() or [("objective", self.spec.objective)]:
-            if paper != (metric.split("/")[0] == "test"):
+            if paper != (MetricName.parse(metric).split == "test"):
                 split, expected = ("test", "a test metric under") if paper else (
                     "val", "a val metric unless")  # fmt: skip
                 key = "objective" if where == "objective" else "metric"
@@ -234,7 +235,7 @@ class Checks:
                 raise ConfigError(
                     self.locate(where), f"{metric!r}{given} for {place}",
                     f"{expected} data.split.protocol: paper",
-                    f"Write `{key}: {split}/{metric.partition('/')[2]}`, or change the protocol",
+                    f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
                 )  # fmt: skip
 
     def _read(self, config: TrialConfig, place: str) -> None:
@@ -247,8 +248,8 @@ class Checks:
                 "'val'" if listed else f"{self.spec.objective!r}, which is read of {place} too",
                 "test alone under data.split.protocol: paper, which trains on the validation "
                 "classes", "Write `evaluate: [test]`, or change the protocol" if listed else
-                f"Write `objective: test/{self.spec.objective.partition('/')[2]}`, or change the "
-                "protocol",
+                f"Write `objective: {MetricName.parse(self.spec.objective).on('test')}`, or change "
+                "the protocol",
             )  # fmt: skip
 
     def _scheduler(self, config: TrialConfig, study: str) -> None:
@@ -256,7 +257,7 @@ class Checks:
         scheduler = self.spec.studies[study.partition(".")[2]].halting()
         if scheduler is None:
             return
-        place, metric = f"{study}.scheduler", self.spec.objective.split("/")[1]
+        place, metric = f"{study}.scheduler", MetricName.parse(self.spec.objective).metric
         locate = self.locate
         if metric not in PER_EPOCH:
             raise ConfigError(

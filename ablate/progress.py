@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ablate.dispatch import Dispatch
+from trainables.metric_name import MetricName
 from trainables.texts import printable
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
         done = failed = running = 0
         by_idx: dict[int, list[float]] = {}
         first = progression.plan.objectives(name)[0]
-        split, _, metric = first.metric.partition("/")
+        split, metric = MetricName.parse(first.metric)
         for cell in state.cells:
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":

@@ -12,6 +12,7 @@ from ablate.nested import has, lookup
 from ablate.promote import as_promoted
 from ablate.study_parts import Arm, Around, Objective, Point
 from ablate.sweep_state import SweepState
+from trainables.metric_name import MetricName
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Ranking:
             if cell.error or fact.status != "done":
                 return None
             for metric, column in zip(metrics, columns, strict=True):
-                split, _, last = metric.partition("/")
+                split, last = MetricName.parse(metric)
                 value = fact.evaluations.get(split, {}).get(last)
                 if value is None or not math.isfinite(value):
                     return None

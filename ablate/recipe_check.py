@@ -10,6 +10,7 @@ from ablate.study import ENSEMBLE
 from ablate.wording import listed
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
 
 
 def check_recipe(
@@ -93,10 +94,10 @@ def _of_epochs(recipe: Recipe) -> None:
     (`observed/…`)."""
     from trainables.evaluation import PER_EPOCH
 
-    known = [f"{split}/{name}" for split in ("val", "test") for name in PER_EPOCH]
+    known = [str(MetricName(split, each)) for split in ("val", "test") for each in PER_EPOCH]
     for i, curves in enumerate(recipe.curves):
-        split, slash, last = curves.metric.partition("/")
-        logged = slash and (split not in ("val", "test") or last in _measures())
+        split, last = MetricName.parse(curves.metric)
+        logged = last and (split not in ("val", "test") or last in _measures())
         if curves.metric not in known and not logged:
             raise ConfigError(
                 f"report.curves.{i}.metric", repr(curves.metric),
@@ -108,7 +109,7 @@ def _of_epochs(recipe: Recipe) -> None:
 def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
     from trainables.evaluation import of_embeddings
 
-    split, _, last = metric.partition("/")
+    split, last = MetricName.parse(metric)
     if metric in metrics or (split in ("val", "test", ENSEMBLE) and last in study.metrics):
         return
     if split in ("val", "test") and last in _measures():
@@ -135,8 +136,8 @@ def _measures() -> set[str]:
 
 def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:
     """A split is read only where the study says so, or where the objective is."""
-    split = metric.partition("/")[0]
-    if split not in (*study.evaluate, objective.partition("/")[0]):
+    split = MetricName.parse(metric).split
+    if split not in (*study.evaluate, MetricName.parse(objective).split):
         splits = listed(("val", "test", *((split,) if split == ENSEMBLE else ())))
         raise ConfigError(
             place, f"{metric!r}, which {name} does not read", f"one of its splits: "

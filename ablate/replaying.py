@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ablate import queries
-from ablate.ledger import Ledger, LedgerError
+from ablate.ledger import Ledger
 from ablate.mlflow_store import set_aside, sqlite_file
 from ablate.owner import Owner
+from ablate.schema import LedgerError
 from ablate.stores import OPTION, DamagedStore, Store
 from ablate.terminal import say
 from reports.uri import scrubbed

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from ablate.dispatch import JobSettings
 from ablate.facts import Facts
+from ablate.job_settings import JobSettings
 from ablate.ledger import Ledger
 from ablate.plan import Plan
 from ablate.resources import Request

@@ -20,6 +20,7 @@ from ablate.ledger import Ledger
 from trainables.errors import ConfigError
 from trainables.source import components
 from trainables.source.components import EVALUATOR
+from trainables.source.folder import Code
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,14 @@ class Sources:
     def evaluator(self) -> str | None:
         return components.component_hash(EVALUATOR)[0]
 
-    def of_job(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    def of_job(self, config: Mapping[str, Any]) -> Code:
         """What a worker is to find as well, and which other hashes of its folder are one code."""
         names = [*components.components_of(config), EVALUATOR]
-        return {
-            "hashes": {name: components.component_hash(name)[0] for name in names},
-            "revisions": {name: components.revision(name) for name in names},
-            "same": {name: sorted(self._one_code(name)) for name in names},
-        }
+        return Code(
+            hashes={name: components.component_hash(name)[0] for name in names},
+            revisions={name: components.revision(name) for name in names},
+            same={name: tuple(sorted(self._one_code(name))) for name in names},
+        )
 
     # ---------------------------------------------------------------- what was recorded
 

@@ -27,6 +27,7 @@ from ablate.dispatch import Dispatch
 from ablate.full_disk import full, tells_of_it
 from ablate.progress import Board
 from ablate.resources import Request
+from trainables.envelope import Envelope, Leader
 from trainables.errors import ConfigError
 from trainables.processes import end_session, host_name, runs
 
@@ -248,17 +249,11 @@ class Supervisor:
                 "waits": dispatch.waits, "idle": not dispatch.running,
             }  # fmt: skip
         settings = dispatch.settings
-        envelope = {
-            "job": job,
-            "runner": settings.runner,
-            "clean": settings.clean,
-            "driver": {"host": host_name(), "pid": process.pid, "start": process.start},
-        }
+        leader = Leader(host_name(), process.pid, process.start)
         # By way of a file: a job may be long.
-        path = settings.trials / job["trial_id"] / ENVELOPE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(envelope), encoding="utf-8")
-        return {"trial_id": job["trial_id"], "envelope": str(path)}
+        path = settings.trials / job.trial_id / ENVELOPE
+        Envelope(job, settings.runner, settings.clean, leader).write(path)
+        return {"trial_id": job.trial_id, "envelope": str(path)}
 
     def _record(self, trial_id: str, events: list[Message]) -> None:
         self.dispatch.record(trial_id, events)

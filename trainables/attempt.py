@@ -13,15 +13,15 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from trainables.errors import TrialFailure
+from trainables.job_spec import Job
 
 Event = dict[str, Any]
-Runner = Callable[[dict[str, Any]], Iterator[Event]]
+Runner = Callable[[Job], Iterator[Event]]
 
 LOCK_SECONDS = 120.0
 
@@ -44,7 +44,7 @@ class Attempt:
     """Runs a job in its trial folder, which no other process can enter meanwhile.
 
     Args:
-        job: as `trainables.job.run_job` takes it; `runtime.trial_dir` is required.
+        job: its `runtime` must name a folder.
         runner: dotted name of the generator function that runs it.
         clean: delete `checkpoints/` once the final event is on disk.
         lock_seconds: how long to wait for another process to leave the folder.
@@ -55,14 +55,16 @@ class Attempt:
 
     def __init__(
         self,
-        job: dict[str, Any],
+        job: Job,
         runner: str,
         *,
         clean: bool,
         lock_seconds: float = LOCK_SECONDS,
     ) -> None:
         self.job, self.clean = job, clean
-        self.folder = Path(job["runtime"]["trial_dir"])
+        if job.runtime.trial_dir is None:
+            raise ValueError(f"job of trial {job.trial_id} without a folder")
+        self.folder = job.runtime.trial_dir
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(self.folder / ".lock")
         try:
@@ -94,7 +96,7 @@ class Attempt:
         end = time.monotonic() + patience
         try:
             if self._events is None:
-                self._say("begins (%s), process %d", self.job["mode"], os.getpid())
+                self._say("begins (%s), process %d", self.job.mode, os.getpid())
                 self._events = iter(self._runner(self.job))
             for event in self._events:
                 found.append(event)
@@ -131,4 +133,4 @@ class Attempt:
             self._lock.release()
 
     def _say(self, message: str, *values: object) -> None:
-        self._logger.info("%s " + message, self.job["trial_id"], *values)
+        self._logger.info("%s " + message, self.job.trial_id, *values)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -40,22 +40,6 @@ from trainables.trace import Trace
 
 LOG = logging.getLogger(__name__)
 CHECK_EVERY = 256  # steps between looks at the loss within an epoch; each waits for the device
-
-
-def train(
-    config: TrialConfig,
-    seed: int,
-    runtime: Runtime,
-    report: Callable[[EpochReport], None] | None = None,
-    evaluate: tuple[str, ...] = ("val",),
-) -> FinalReport:
-    """Run a trial to its end; `report` is called after each epoch."""
-    trainer = Trainer(config, seed, runtime)
-    trainer.splits.require(evaluate)
-    for epoch in trainer.epochs():
-        if report is not None:
-            report(epoch)
-    return trainer.finish(evaluate)
 
 
 class Trainer:

@@ -1,7 +1,7 @@
-"""A trial as plain data: what an engine's worker calls, and nothing else.
+"""A job done: what an engine's worker calls, and nothing else.
 
-A job and its events are JSON-able dicts, so they cross any process border; the folder of the
-trial says how far it got, so the same job may be given again after anything that happened.
+Its events are JSON-able dicts, so that they cross any process border; the folder of the trial
+says how far it got, so the same job may be given again after anything that happened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from trainables.evaluation import EVALUATOR, METRICS
 from trainables.export import read_weights
 from trainables.files import write_json
 from trainables.identity import config_hash
-from trainables.results import EpochReport, FinalReport, Runtime
+from trainables.job_spec import Fold, Job
+from trainables.results import EpochReport, FinalReport
 from trainables.source.folder import same_as_driver, take_over
 
 LOG = logging.getLogger(__name__)
@@ -33,61 +34,46 @@ FINAL = "final.json"
 DIGEST = "sha256"  # of all else in it
 
 
-def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def run_job(job: Job) -> Iterator[dict[str, Any]]:
     """Run or continue a trial; yields an "epoch" event per epoch and one "final" event.
 
     A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
-    Mode "evaluate" trains nothing: with the trial's export it evaluates what is asked for and
-    was not evaluated before.
-    Mode "ensemble" evaluates the embeddings of several trials' exports side by side, as split
-    "ensemble" of this one.
     A job with `until`, an epoch before the last, ends there with a "paused" event and its state
     saved; the same job with a later `until`, or none, goes on from it.
     "final" and "paused" carry `history`, all epochs' events.
-
-    Args:
-        job: {"trial_id", "config", "seed", "runtime": {"device", "threads", "cache_dir",
-            "trial_dir", "checkpoint_seconds", "run"}, "evaluate": [split, …], "metrics": [name, …]
-            besides `METRICS`, "mode": "train", "evaluate" or "ensemble", "until":
-            epoch, if it is to pause, "members": [{"config", "seed", "export": path}, …] of an
-            ensemble, "source": the code that the driver has (`trainables/source/folder.py`), if
-            it is to be the same here}.
 
     Raises:
         ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
             whole traceback.
         OSError: the machine's fault; may be retried.
     """
-    runtime = runtime_of(job["runtime"])
-    of_run(runtime.run)
-    with _trial_log(runtime.trial_dir):
+    of_run(job.runtime.run)
+    with _trial_log(job.runtime.trial_dir):
         try:
-            config = TrialConfig.model_validate(job["config"])
-            LOG.info("trial %s: %s", job.get("trial_id"), config.model_dump_json())
-            yield from _events(job, config, runtime)
+            config = TrialConfig.model_validate(job.config)
+            LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
+            yield from _events(job, config)
         except Exception:
-            LOG.exception("trial %s failed", job.get("trial_id"))
+            LOG.exception("trial %s failed", job.trial_id)
             raise
 
 
-def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Iterator[dict[str, Any]]:
-    seed, wanted = int(job["seed"]), tuple(job.get("evaluate", ("val",)))
-    more = tuple(job.get("metrics", ()))
+def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
+    seed, wanted, more, runtime = job.seed, job.evaluate, job.metrics, job.runtime
     folder = runtime.trial_dir
     key = {
         "config_hash": config_hash(config, fingerprint(config.data, runtime.cache_dir)),
         "seed": seed,
     }
-    mode = job.get("mode", "train")
     final = _known(job, folder, key)
-    if final is None and mode != "train":
+    if final is None and job.mode != "train":
         raise TrialFailure(f"{folder}: nothing to evaluate, for the trial has not finished here")
     if final is None:
         if folder is not None:
             _write_config(folder, config, seed)
         trainer = Trainer(config, seed, runtime)
         trainer.splits.require(wanted)
-        until = job.get("until") or config.training.epochs
+        until = job.until or config.training.epochs
         if trainer.epoch < until:
             for report in trainer.epochs():
                 LOG.info("%s", _line(report, config.training.epochs))
@@ -101,9 +87,9 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
             yield {"event": "paused", "epoch": trainer.epoch, "history": history}
             return
         final = _final_event(trainer.finish(wanted, more))
-    elif mode == "ensemble":
+    elif job.mode == "ensemble":
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
-        found = evaluate_ensemble([_member(given) for given in job["members"]], runtime, more)
+        found = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)
         found = known.get("ensemble", {}) | found
         final |= {"evaluations": known | {"ensemble": found}, "evaluator": EVALUATOR}
     else:
@@ -129,19 +115,17 @@ def _events(job: dict[str, Any], config: TrialConfig, runtime: Runtime) -> Itera
     yield final
 
 
-def _member(given: dict[str, Any]) -> Member:
-    config = TrialConfig.model_validate(given["config"])
-    return Member(config, int(given["seed"]), Path(given["export"]))
+def _member(fold: Fold) -> Member:
+    return Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
 
 
-def _known(job: dict[str, Any], folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
+def _known(job: Job, folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
     """`_finished`, as far as the code that the job is for made it."""
-    source = job.get("source")
-    if source is not None:
-        same_as_driver(source)
-    if source is None or folder is None:
+    if job.source is not None:
+        same_as_driver(job.source)
+    if job.source is None or folder is None:
         return _finished(folder, key)
-    read_by_us = take_over(folder, source, trains=job.get("mode", "train") == "train")
+    read_by_us = take_over(folder, job.source, trains=job.mode == "train")
     final = _finished(folder, key)
     return final if final is None or read_by_us else {**final, "evaluations": {}}
 
@@ -178,13 +162,6 @@ def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:
     path = folder / "config.json"
     if not path.exists():  # the engine may have written it
         write_json(path, {"config": config.model_dump(mode="json"), "seed": seed})
-
-
-def runtime_of(given: dict[str, Any]) -> Runtime:
-    values = {name: value for name, value in given.items() if value is not None}
-    for name in values.keys() & {"cache_dir", "trial_dir"}:
-        values[name] = Path(values[name]).expanduser()
-    return Runtime(**values)
 
 
 def _epoch_event(report: EpochReport) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """A few steps of a trial, timed: what a plan's estimate is made of.
 
-    echo '{"config": …, "seed": 0, "runtime": {…}}' | python -m trainables.pilot
+    python -m trainables.pilot < job.json
 
-runs in a process of its own, so that its peak memory is that of one trial, and prints one JSON
-line. Nothing is written but the caches that the trial itself would fill. Whatever would end the
-trial before its first epoch (weights that cannot be fetched, an image that cannot be read, sizes
-that do not fit) ends the pilot, with the same message.
+takes of a job the configuration, the seed and the runtime. It runs in a process of its own, so
+that its peak memory is that of one trial, and prints one JSON line. Nothing is written but the
+caches that the trial itself would fill. Whatever would end the trial before its first epoch
+(weights that cannot be fetched, an image that cannot be read, sizes that do not fit) ends the
+pilot, with the same message.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import resource
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import torch
 
@@ -24,7 +24,7 @@ from trainables.core import Trainer
 from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import PER_EPOCH
-from trainables.job import runtime_of
+from trainables.job_spec import Job
 from trainables.results import Runtime
 from trainables.trace import Trace
 
@@ -99,12 +99,10 @@ def _resident_peak() -> int:
 
 
 def main() -> int:
-    given: dict[str, Any] = json.loads(sys.stdin.read())
     try:
-        config = TrialConfig.model_validate(given["config"])
-        runtime = runtime_of(given["runtime"])
-        of_run(runtime.run)
-        found = pilot(config, given["seed"], runtime)
+        job = Job.from_dict(json.loads(sys.stdin.read()))
+        of_run(job.runtime.run)
+        found = pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
     except (ConfigError, TrialFailure) as error:
         print(json.dumps({"error": " ".join(str(error).split())}))
         return 0

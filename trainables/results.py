@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainables.data.cache import default_cache
+from trainables.cache_folder import default_cache
 
 
 @dataclass(frozen=True)

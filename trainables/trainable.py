@@ -1,12 +1,8 @@
 """The Ray side of a trial: a class Trainable whose actor runs one job after another.
 
-The only file of this package that imports Ray. A job arrives as the path of a JSON file, in the
-trial's folder, in `config["envelope"]`:
-
-    {"job": …, "runner": "module:function", "clean": bool, "driver": {"host", "pid", "start"}}
-
-and each step returns `{"events": JSON text, "done": bool}`. A path and a text, because Ray copies,
-keeps and flattens every mapping that it sees.
+The only file of this package that imports Ray. A job arrives as the path of an `Envelope`, in the
+trial's folder, in `config["envelope"]`, and each step returns `{"events": JSON text, "done":
+bool}`. A path and a text, because Ray copies, keeps and flattens every mapping that it sees.
 """
 
 from __future__ import annotations
@@ -21,33 +17,33 @@ from typing import Any
 from ray import tune
 
 from trainables.attempt import Attempt, limit_threads
+from trainables.envelope import Envelope, Leader
 from trainables.processes import host_name, runs
 
 STEP_SECONDS = 1.0
 DRIVER_SECONDS = 1.0
 
-_watched: list[tuple[int, float]] = []
+_watched: list[Leader] = []
 
 
-def watch_driver(host: str, pid: int, start: float) -> None:
+def watch_driver(driver: Leader) -> None:
     """End this process as soon as the driver is gone: an orphan must not go on writing into a
     trial folder that the next driver resumes. Ray's own clean-up takes seconds longer.
     """
-    if host != host_name() or _watched:
+    if driver.host != host_name() or _watched:
         return
-    _watched.append((pid, start))
+    _watched.append(driver)
 
     def watch() -> None:
-        while runs(pid, start):
+        while runs(driver.pid, driver.start):
             time.sleep(DRIVER_SECONDS)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="driver watch").start()
 
 
-def _read(config: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(config["envelope"]).read_text(encoding="utf-8"))
-    return found
+def _read(config: dict[str, Any]) -> Envelope:
+    return Envelope.read(Path(config["envelope"]))
 
 
 class JobTrainable(tune.Trainable):
@@ -56,9 +52,9 @@ class JobTrainable(tune.Trainable):
     _attempt: Attempt | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
-        self._envelope: dict[str, Any] = _read(config)
-        limit_threads(self._envelope["job"]["runtime"]["threads"])
-        watch_driver(**self._envelope["driver"])
+        self._envelope = _read(config)
+        limit_threads(self._envelope.job.runtime.threads)
+        watch_driver(self._envelope.driver)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
@@ -67,9 +63,8 @@ class JobTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         if self._attempt is None:
-            self._attempt = Attempt(
-                self._envelope["job"], self._envelope["runner"], clean=self._envelope["clean"]
-            )
+            given = self._envelope
+            self._attempt = Attempt(given.job, given.runner, clean=given.clean)
         events = self._attempt.events(STEP_SECONDS)
         done = events[-1]["event"] != "epoch"
         if done:

@@ -21,11 +21,12 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from trainables.errors import TrialFailure
+from trainables.job_spec import Job
 
 EVALUATOR = "synthetic-1"
 
@@ -34,7 +35,7 @@ def fingerprint(config: Any, cache: Path) -> str:
     return f"synthetic-{config.name}"
 
 
-def score(config: dict[str, Any], seed: int) -> float:
+def score(config: Mapping[str, Any], seed: int) -> float:
     lr = config["optimizer"]["lr"]
     alpha = config["method"].get("alpha", 0.0)
     dim = config["embedding"]["dim"]
@@ -50,9 +51,9 @@ def report(epoch: int, epochs: int, best: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    config, seed = job["config"], job["seed"]
-    folder = Path(job["runtime"]["trial_dir"])
+def run_job(job: Job) -> Iterator[dict[str, Any]]:
+    config, seed, folder = job.config, job.seed, job.runtime.trial_dir
+    assert folder is not None
     checkpoints = folder / "checkpoints"
     checkpoints.mkdir(exist_ok=True)
     saved = checkpoints / "epoch.json"
@@ -60,7 +61,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     starts = os.environ.get("SYN_STARTS")
     if starts:
         with Path(starts).open("a") as stream:
-            stream.write(f"{job['trial_id']} {job['mode']} {first}\n")
+            stream.write(f"{job.trial_id} {job.mode} {first}\n")
     _misbehave(folder)
     final = folder / "final.json"
     if final.exists():
@@ -68,15 +69,15 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     best = score(config, seed)
     if config["optimizer"]["lr"] > float(os.environ.get("SYN_FAIL", "inf")):
         raise TrialFailure("metric: the loss is not finite\nat step 3")
-    epochs = config["training"]["epochs"] if job["mode"] == "train" else 0
-    until = min(job.get("until") or epochs, epochs)
+    epochs = config["training"]["epochs"] if job.mode == "train" else 0
+    until = min(job.until or epochs, epochs)
     for epoch in range(first, until + 1):
         pause = float(os.environ.get("SYN_SLEEP", "0"))
         pause += random.random() * float(os.environ.get("SYN_JITTER", "0"))
         time.sleep(pause)
         if "SYN_EPOCHS" in os.environ:
             with Path(os.environ["SYN_EPOCHS"]).open("a") as stream:
-                stream.write(f"{job['trial_id']} {epoch}\n")
+                stream.write(f"{job.trial_id} {epoch}\n")
         yield report(epoch, epochs, best)
         draft = saved.with_suffix(".tmp")
         draft.write_text(json.dumps({"epoch": epoch}))
@@ -86,7 +87,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"event": "paused", "epoch": max(until, first - 1), "history": history}
         return
     (folder / "best.safetensors").write_bytes(b"weights")
-    more = [] if os.environ.get("SYN_DEAF") else job["metrics"]
+    more = [] if os.environ.get("SYN_DEAF") else job.metrics
     final.write_text("{}")
     yield {
         "event": "final",
@@ -96,7 +97,7 @@ def run_job(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
         "seconds": 0.01 * config["training"]["epochs"],
         "evaluations": {
             split: {"map_at_r": best, "recall_at_1": best / 2} | dict.fromkeys(more, best)
-            for split in job["evaluate"]
+            for split in job.evaluate
         },
         "evaluator": EVALUATOR,
         "export": "best.safetensors",

@@ -27,7 +27,8 @@ from trainables.config import TrialConfig
 from trainables.core import Trainer
 from trainables.ensemble import Member, evaluate_ensemble
 from trainables.errors import ConfigError
-from trainables.job import runtime_of
+from trainables.job_spec import Job
+from trainables.results import Runtime
 
 ASKED = ["val", "test", "ensemble"]
 FOLDED = {"folds": 2, "evaluate": ASKED}
@@ -58,7 +59,7 @@ def test_a_real_sweep_its_resumption_and_a_metric_more(
     for first, second in (rows[:2], rows[2:]):
         assert (first["fold"], second["fold"]) == (0, 1)
         members = [member(made, row) for row in (first, second)]
-        runtime = runtime_of({"device": "cpu", "threads": 1, "cache_dir": str(tmp_path / "cache")})
+        runtime = Runtime("cpu", 1, tmp_path / "cache")
         found = evaluate_ensemble(members, runtime)
         assert {name: first[f"ensemble/{name}"] for name in found} == found
         assert set(made.ledger.evaluations(second["trial_id"])) == {"val", "test"}
@@ -160,9 +161,9 @@ def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
 ) -> None:
     plain, bad = synthetic.run_job, {"on": True}
 
-    def run_job(job: dict[str, Any]) -> Any:
-        split = job["config"]["data"]["split"]
-        if bad["on"] and split["fold"] == 1 and job["config"]["optimizer"]["lr"] == 1e-4:
+    def run_job(job: Job) -> Any:
+        split = job.config["data"]["split"]
+        if bad["on"] and split["fold"] == 1 and job.config["optimizer"]["lr"] == 1e-4:
             raise RuntimeError("a bad fold")
         return plain(job)
 
@@ -185,12 +186,12 @@ def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
 
 def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
     made = dispatch(specs.plan(folded()), tmp_path)
-    while (job := made.next_job()) is not None and job["mode"] != "ensemble":
+    while (job := made.next_job()) is not None and job.mode != "ensemble":
         attempt = Attempt(job, made.settings.runner, clean=True)
-        made.record(job["trial_id"], attempt.events(60.0))
+        made.record(job.trial_id, attempt.events(60.0))
         attempt.close()
     assert job is not None
-    first = job["trial_id"]
+    first = job.trial_id
     with made.ledger.write() as db:  # as if its driver had been another one, now gone
         dead = replace(Owner.me(), pid=2**22 + 1)
         db.execute("UPDATE trials SET owner=? WHERE trial_id=?", [str(dead), first])

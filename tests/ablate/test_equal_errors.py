@@ -43,7 +43,7 @@ def run(made: Dispatch, event: Callable[[dict[str, Any]], dict[str, Any]]) -> in
     count = 0
     while (job := made.next_job()) is not None:
         count += 1
-        made.record(job["trial_id"], [event(job)])
+        made.record(job.trial_id, [event(job)])
     assert made.exhausted
     return count
 
@@ -77,11 +77,11 @@ def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
     jobs = [sweep.next_job() for _ in range(5)]
     for job in jobs:
         assert job is not None
-        sweep.record(job["trial_id"], [NOT_HERE])
+        sweep.record(job.trial_id, [NOT_HERE])
     assert sweep.exhausted
     assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
     assert jobs[4] is not None
-    left = sweep.ledger.trial(jobs[4]["trial_id"])
+    left = sweep.ledger.trial(jobs[4].trial_id)
     assert left is not None and left["status"] == "interrupted" and "a file" in left["reason"]
     assert run(made(tmp_path, rates=GRID), lambda job: FINAL) == 3
 
@@ -89,10 +89,10 @@ def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        lambda job: failed(ConfigError("lr", str(job["config"]["optimizer"]["lr"]), "less")),
+        lambda job: failed(ConfigError("lr", str(job.config["optimizer"]["lr"]), "less")),
         lambda job: failed(RuntimeError("the loss is not finite")),
         # Two of three fail, always by the same fault.
-        lambda job: FINAL if job["config"]["optimizer"]["lr"] in RATES[::3] else NOT_HERE,
+        lambda job: FINAL if job.config["optimizer"]["lr"] in RATES[::3] else NOT_HERE,
     ],
     ids=["different", "no fault of configuration", "others succeed"],
 )  # fmt: skip
@@ -118,7 +118,7 @@ def test_other_studies_go_on_with_the_trials_they_share(tmp_path: Path) -> None:
         good={**wide, "seeds": 2},
         after={"design": "grid", "around": {"best_of": "bad"}, "grid": {"embedding.dim": [16]}},
     )
-    trained = run(sweep, lambda job: NOT_HERE if job["config"]["embedding"]["dim"] == 4 else FINAL)
+    trained = run(sweep, lambda job: NOT_HERE if job.config["embedding"]["dim"] == 4 else FINAL)
     found = outcome(sweep)
     assert "good" not in found.blocked and "good" not in found.missing
     assert trained >= 12, "what `good` shares with `bad` is trained for it"

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from ablate.integrity import damage
-from ablate.ledger import Ledger, LedgerError
+from ablate.ledger import Ledger
 from ablate.owner import Owner
+from ablate.schema import LedgerError
 from ablate.sqlite_files import damage as damaged
 from ablate.sqlite_files import head
 from tests.unprivileged import open_folder, unprivileged

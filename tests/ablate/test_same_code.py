@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,11 @@ from tests.ablate.test_sweep import dispatch, drain
 from tests.trainables import core_trials
 from trainables.errors import ConfigError
 from trainables.job import run_job
+from trainables.job_spec import Job
+from trainables.results import Runtime
 from trainables.source import components
 from trainables.source.components import EVALUATOR, trial_hashes
-from trainables.source.folder import SOURCE, OtherSource
+from trainables.source.folder import SOURCE, Code, OtherSource
 
 GRID = {"grid": {"design": "grid", "grid": {"method.beta": [0.1, 1]}}}
 Edit = Callable[[str, str | None], None]
@@ -167,7 +170,7 @@ def test_another_evaluator_of_the_same_name(tmp_path: Path, edit: Edit) -> None:
 
 def test_what_is_unfinished_counts_once_it_has_begun(tmp_path: Path, edit: Edit) -> None:
     first = made(tmp_path)
-    trial_id = str((first.next_job() or {})["trial_id"])
+    trial_id = first.next_job().trial_id
     first.interrupt("stopped")
     edit("method.ddml", "a")
     assert made(tmp_path).agree(same_code=False) == []
@@ -215,14 +218,10 @@ FINAL = {
 # ----------------------------------------------------------------------- workers
 
 
-def job_of(folder: Path, source: dict[str, Any] | None) -> dict[str, Any]:
+def job_of(folder: Path, source: Code | None) -> Job:
     config = core_trials.config(folder / "images", training={"epochs": 2})
-    job = {
-        "trial_id": "t", "config": config.model_dump(mode="json"), "seed": 0,
-        "runtime": {"device": "cpu", "threads": 1, "cache_dir": str(folder / "cache"),
-                    "trial_dir": str(folder / "t"), "checkpoint_seconds": 0},
-    }  # fmt: skip
-    return job if source is None else {**job, "source": source}
+    runtime = Runtime("cpu", 1, folder / "cache", folder / "t", checkpoint_seconds=0.0)
+    return Job("t", config.model_dump(mode="json"), 0, runtime, source=source)
 
 
 @pytest.fixture
@@ -231,10 +230,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def source_of(folder: Path, **same: list[str]) -> dict[str, Any]:
+def source_of(folder: Path, **same: list[str]) -> Code:
     with Ledger(folder / "ledger.sqlite") as ledger:
-        found = Sources(ledger).of_job(job_of(folder, None)["config"])
-    return {**found, "same": {**found["same"], **same}}
+        found = Sources(ledger).of_job(job_of(folder, None).config)
+    return replace(found, same={**found.same, **same})
 
 
 def test_a_worker_of_other_code_refuses_the_job(folder: Path, edit: Edit) -> None:
@@ -242,8 +241,8 @@ def test_a_worker_of_other_code_refuses_the_job(folder: Path, edit: Edit) -> Non
     edit("method.plain", "a")
     with pytest.raises(OtherSource, match=r"found other source of method\.plain"):
         next(run_job(job_of(folder, source)))
-    edit("method.plain", source["hashes"]["method.plain"])
-    source["revisions"]["method.plain"] = "2"  # raised in a file that the driver has not read
+    edit("method.plain", source.hashes["method.plain"])
+    source.revisions["method.plain"] = "2"  # raised in a file that the driver has not read
     with pytest.raises(OtherSource, match=r"method\.plain"):
         next(run_job(job_of(folder, source)))
     assert issubclass(OtherSource, OSError)  # the machine's fault: no failure of the trial
@@ -268,7 +267,7 @@ def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
     assert epochs() == [1, 2]  # finished by other code, of which the ledger knows nothing
     edit("method.plain", "c")
     same = {"method.plain": ["b", "c"]}
-    again = run_job({**job_of(folder, source_of(folder, **same))})
+    again = run_job(job_of(folder, source_of(folder, **same)))
     assert [event["event"] for event in again] == ["final"]
     edit(EVALUATOR, "d")
     with pytest.MonkeyPatch.context() as patch:

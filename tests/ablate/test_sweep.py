@@ -12,11 +12,12 @@ import pytest
 from ablate import layers
 from ablate.api import result_rows
 from ablate.components import Components
-from ablate.dispatch import Dispatch, JobSettings
+from ablate.dispatch import Dispatch
 from ablate.earlier import Earlier
 from ablate.facts import Facts
 from ablate.foreground import find_cell
 from ablate.grid import Grid
+from ablate.job_settings import JobSettings
 from ablate.layers import Layer, merge
 from ablate.ledger import Ledger
 from ablate.owner import Owner
@@ -26,6 +27,7 @@ from ablate.search import propose
 from tests.ablate import specs, synthetic
 from trainables.attempt import Attempt
 from trainables.errors import ConfigError
+from trainables.job_spec import Job
 
 Choose = Callable[[list[str]], str]
 
@@ -46,7 +48,7 @@ def drain(made: Dispatch, at_once: int = 1, choose: Choose = min) -> list[str]:
     order = []
     while not made.exhausted:
         while len(made.running) < at_once and (job := made.next_job()) is not None:
-            order.append(f"{job['trial_id']} {job['mode']}")
+            order.append(f"{job.trial_id} {job.mode}")
         if made.running:
             trial_id = choose(sorted(made.running))
             attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
@@ -298,7 +300,7 @@ def test_checkpoints_of_finished_trials(tmp_path: Path, clean: bool) -> None:
     attempt = Attempt(job, made.settings.runner, clean=clean)
     assert attempt.events(60)[-1]["event"] == "final"
     attempt.close()
-    folder = Path(job["runtime"]["trial_dir"])
+    folder = job.runtime.trial_dir
     assert (folder / "checkpoints").exists() is not clean
     assert (folder / "best.safetensors").exists() and (folder / "trial.log").exists()
 
@@ -308,12 +310,12 @@ def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
     job = made.next_job()
     assert job is not None
     events = list(synthetic.run_job(prepared(job)))
-    made.record(job["trial_id"], [events[-1]])
-    assert [e["epoch"] for e in made.ledger.epochs(job["trial_id"])] == [1, 2, 3]
+    made.record(job.trial_id, [events[-1]])
+    assert [e["epoch"] for e in made.ledger.epochs(job.trial_id)] == [1, 2, 3]
 
 
-def prepared(job: dict[str, Any]) -> dict[str, Any]:
-    Path(job["runtime"]["trial_dir"]).mkdir(parents=True)
+def prepared(job: Job) -> Job:
+    job.runtime.trial_dir.mkdir(parents=True)
     return job
 
 

@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 
 from trainables.attempt import Attempt
+from trainables.envelope import Envelope
 
 
 def tell(do: str, **more: Any) -> None:
@@ -41,8 +42,8 @@ def ask(do: str) -> dict[str, Any]:
 
 def work() -> None:
     while (job := ask("next"))["envelope"] is not None:
-        envelope = json.loads(Path(job["envelope"]).read_text())
-        attempt = Attempt(envelope["job"], envelope["runner"], clean=envelope["clean"])
+        envelope = Envelope.read(Path(job["envelope"]))
+        attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
         events = attempt.events(60.0)
         attempt.close()
         tell("record", trial_id=job["trial_id"], events=json.dumps(events))

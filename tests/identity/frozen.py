@@ -29,8 +29,9 @@ from ablate.searching import Search
 from ablate.spec import read_spec
 from ablate.study_parts import Point
 from trainables import identity
+from trainables.cache_folder import default_cache
 from trainables.config import TrialConfig
-from trainables.data import default_cache, fingerprint
+from trainables.data import fingerprint
 
 FOLDER = Path(__file__).parent
 SPECS = FOLDER / "specs"

@@ -9,14 +9,16 @@ import torch
 
 from tests.trainables.core_trials import config
 from trainables.config import TrialConfig
-from trainables.core import Trainer, train
+from trainables.core import Trainer
 from trainables.data.images import Images
 from trainables.data.splits import Splits, Subset
 from trainables.errors import ConfigError
 from trainables.export import as_images
 from trainables.identity import config_hash
 from trainables.job import run_job
+from trainables.job_spec import Job
 from trainables.results import Runtime
+from trainables.train import train
 
 
 def paper(drawn: Path) -> TrialConfig:
@@ -30,12 +32,7 @@ def test_a_split_that_is_not_there(
     runtime = Runtime("cpu", 1, shared_cache)
     with pytest.raises(ConfigError, match="evaluate: found 'val'"):
         train(paper(drawn), 0, runtime, evaluate=("val",))
-    job = {
-        "config": paper(drawn).model_dump(mode="json"),
-        "seed": 0,
-        "runtime": {"device": "cpu", "threads": 1, "cache_dir": str(shared_cache)},
-        "evaluate": ["test", "val"],
-    }
+    job = Job("t", paper(drawn).model_dump(mode="json"), 0, runtime, ("test", "val"))
     with pytest.raises(ConfigError, match="evaluate: found 'val'"):
         list(run_job(job))
 

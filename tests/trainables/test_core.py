@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, timeless
-from trainables.core import Trainer, train
+from trainables.core import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.methods.ddml import DDML
 from trainables.results import EpochReport, FinalReport, Runtime
+from trainables.train import train
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
 

@@ -29,7 +29,7 @@ for name in BARRED:
 
 from pathlib import Path
 from trainables.config import TrialConfig
-from trainables.core import train
+from trainables.train import train
 from trainables.results import Runtime
 
 config = TrialConfig(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,19 @@ from trainables.core import Trainer
 from trainables.data import load_splits
 from trainables.errors import ConfigError, TrialFailure
 from trainables.job import run_job
+from trainables.job_spec import Job
 from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.results import Runtime
 
 
-def run(given: dict[str, Any]) -> list[dict[str, Any]]:
+def run(given: Job) -> list[dict[str, Any]]:
     events = list(run_job(given))
     assert json.loads(json.dumps(events, allow_nan=False)) == events
     return events
 
 
 def test_a_job_and_the_same_job_again(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
-    given = job(core_trials.config(drawn), shared_cache, tmp_path, evaluate=["val"])
+    given = job(core_trials.config(drawn), shared_cache, tmp_path, evaluate=("val",))
     events = run(given)
     assert [e["event"] for e in events] == ["epoch"] * 4 + ["final"]
     assert set(events[0]) == {"event", "epoch", "steps", "seconds", "metrics"}
@@ -42,7 +44,7 @@ def test_a_job_and_the_same_job_again(drawn: Path, shared_cache: Path, tmp_path:
     assert final["export"] == "best.safetensors"
     assert final["history"] == events[:-1]
     saved = json.loads((tmp_path / "config.json").read_text())
-    assert saved == {"config": given["config"], "seed": 3}
+    assert saved == {"config": given.config, "seed": 3}
     log = (tmp_path / "trial.log").read_text()
     assert "epoch 4/4" in log
     assert "selected epoch" in log
@@ -62,13 +64,13 @@ def test_a_finished_job_evaluates_what_was_not_asked_before(
 ) -> None:
     trial = core_trials.config(drawn, backbone={"mode": "finetune"}, training={"epochs": 2})
     both = run(job(trial, shared_cache, tmp_path / "both"))[-1]
-    run(job(trial, shared_cache, tmp_path / "one", evaluate=["val"]))
+    run(job(trial, shared_cache, tmp_path / "one", evaluate=("val",)))
     monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
     for mode in ("train", "evaluate"):
-        (final,) = run(job(trial, shared_cache, tmp_path / "one", evaluate=["test"], mode=mode))
+        (final,) = run(job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode=mode))
         assert comparable(final) == comparable(both)
     monkeypatch.setattr(jobs, "EVALUATOR", "another-evaluator")
-    given = job(trial, shared_cache, tmp_path / "one", evaluate=["test"], mode="evaluate")
+    given = job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode="evaluate")
     (final,) = run(given)
     assert final["evaluator"] == "another-evaluator"
     assert set(final["evaluations"]) == {"test"}
@@ -107,7 +109,7 @@ def test_failure_leaves_its_traceback_in_the_log(
 
 def test_a_bad_configuration(shared_cache: Path, drawn: Path, tmp_path: Path) -> None:
     given = job(core_trials.config(drawn), shared_cache, tmp_path)
-    given["config"]["loss"]["alpah"] = 3
+    given.config["loss"]["alpah"] = 3
     with pytest.raises(ValidationError, match="alpah"):
         run(given)
 
@@ -159,14 +161,14 @@ def test_a_job_that_pauses_goes_on_as_if_it_had_not(
     drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
     trial = core_trials.config(drawn)
-    whole = run(job(trial, shared_cache, tmp_path / "whole", evaluate=["val"]))
-    given = job(trial, shared_cache, tmp_path / "legs", evaluate=["val"])
-    first = run({**given, "until": 1})
+    whole = run(job(trial, shared_cache, tmp_path / "whole", evaluate=("val",)))
+    given = job(trial, shared_cache, tmp_path / "legs", evaluate=("val",))
+    first = run(replace(given, until=1))
     assert [event["event"] for event in first] == ["epoch", "paused"]
     assert first[-1] == {"event": "paused", "epoch": 1, "history": first[:-1]}
-    assert run({**given, "until": 1}) == first[-1:], "it is there already"
-    second = run({**given, "until": 3})
+    assert run(replace(given, until=1)) == first[-1:], "it is there already"
+    second = run(replace(given, until=3))
     assert [event["event"] for event in second] == ["epoch", "epoch", "paused"]
-    last = run({**given, "until": 4})
+    last = run(replace(given, until=4))
     assert [event["event"] for event in last] == ["epoch", "final"]
     assert comparable(last[-1]) == comparable(whole[-1])

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,39 +20,29 @@ from trainables import core
 from trainables.checkpoints import Checkpoints
 from trainables.core import Trainer
 from trainables.errors import ConfigError
+from trainables.job_spec import Job
 from trainables.results import Runtime
 
 WORKER = """
 import json, sys
 from trainables.job import run_job
-for event in run_job(json.loads(sys.argv[1])):
+from trainables.job_spec import Job
+for event in run_job(Job.from_dict(json.loads(sys.argv[1]))):
     print(json.dumps(event), flush=True)
 """
 
 
-def job(trial: Any, cache: Path, folder: Path, **changes: Any) -> dict[str, Any]:
-    return {
-        "trial_id": "t",
-        "config": trial.model_dump(mode="json"),
-        "seed": 3,
-        "runtime": {
-            "device": "cpu",
-            "threads": 1,
-            "cache_dir": str(cache),
-            "trial_dir": str(folder),
-            "checkpoint_seconds": 0.0,
-        },
-        "evaluate": ["val", "test"],
-        "mode": "train",
-        **changes,
-    }
+def job(trial: Any, cache: Path, folder: Path, **changes: Any) -> Job:
+    runtime = Runtime("cpu", 1, cache, folder, checkpoint_seconds=0.0)
+    given = Job("t", trial.model_dump(mode="json"), 3, runtime, ("val", "test"))
+    return replace(given, **changes)
 
 
 def in_another_process(
-    job: dict[str, Any], kill_at: Callable[[dict[str, Any]], bool] = lambda event: False
+    job: Job, kill_at: Callable[[dict[str, Any]], bool] = lambda event: False
 ) -> list[dict[str, Any]]:
     """The job's events; SIGKILL as soon as `kill_at` is true of one."""
-    command = [sys.executable, "-c", WORKER, json.dumps(job)]
+    command = [sys.executable, "-c", WORKER, json.dumps(job.to_dict())]
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
     events = []

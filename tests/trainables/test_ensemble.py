@@ -20,6 +20,7 @@ from trainables.ensemble import Member, evaluate_ensemble
 from trainables.errors import TrialFailure
 from trainables.evaluation import METRICS
 from trainables.job import run_job
+from trainables.job_spec import Fold, Job
 from trainables.results import Runtime
 
 SIDES = {"cosine": "normsoftmax", "distance": "triplet_l2", "hyperbolic": "hypvit"}
@@ -122,22 +123,15 @@ def test_a_job_adds_it_to_the_first_fold_s_result(
     folder = tmp_path / "first"
     shutil.copytree(plain[0].export.parent, folder)
     dump = plain[0].config.model_dump(mode="json")
-    given: dict[str, Any] = {
-        "trial_id": "t", "config": dump, "seed": 0, "evaluate": ["val", "test"], "mode": "train",
-        "runtime": {"device": "cpu", "threads": 1, "cache_dir": str(shared_cache),
-                    "trial_dir": str(folder)},
-    }  # fmt: skip
+    given = Job("t", dump, 0, Runtime("cpu", 1, shared_cache, folder), ("val", "test"))
     list(run_job(given))
-    members = [
-        {"config": m.config.model_dump(mode="json"), "seed": 0, "export": str(m.export)}
-        for m in plain
-    ]
-    joint = {**given, "mode": "ensemble", "evaluate": ["ensemble"], "members": members}
-    (final,) = run_job({**joint, "metrics": ["density"]})
+    members = tuple(Fold(m.config.model_dump(mode="json"), 0, m.export) for m in plain)
+    joint = replace(given, mode="ensemble", evaluate=("ensemble",), members=members)
+    (final,) = run_job(replace(joint, metrics=("density",)))
     assert set(final["evaluations"]) == {"val", "test", "ensemble"}
     assert "density" in final["evaluations"]["ensemble"]
     (again,) = run_job(joint)
     assert again["evaluations"] == final["evaluations"], "what was known stays"
     with pytest.raises(TrialFailure, match="nothing to evaluate"):
-        empty = {**joint["runtime"], "trial_dir": str(tmp_path / "empty")}
-        list(run_job({**joint, "runtime": empty}))
+        empty = replace(joint.runtime, trial_dir=tmp_path / "empty")
+        list(run_job(replace(joint, runtime=empty)))

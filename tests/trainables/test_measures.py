@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.trainables.core_trials import config
-from trainables.core import train
 from trainables.measures import bootstrap
 from trainables.results import EpochReport, Runtime
+from trainables.train import train
 
 NAMES = ("uncertainty_original", "uncertainty_mixed", "uncertainty_gap")
 TRIALS = {

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, timeless
-from trainables.core import Trainer, train
+from trainables.core import Trainer
 from trainables.export import load
 from trainables.losses.geometry import score
 from trainables.results import Runtime
+from trainables.train import train
 
 PML = {"name": "pml", "class": "TripletMarginLoss", "options": {"triplets_per_anchor": 3}}
 LOSSES: list[dict[str, Any]] = [

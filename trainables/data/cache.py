@@ -30,7 +30,6 @@ from trainables.digests import MANIFEST, damage, seal, sealed, unsealed
 from trainables.errors import ConfigError
 from trainables.files import write_atomically
 from trainables.processes import host_name
-from trainables.texts import user_path
 
 LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"
@@ -49,17 +48,6 @@ def of_run(name: str | None) -> None:
     """Let this process share its checks with those of the run `name`; None: with no other."""
     global _run  # noqa: PLW0603
     _run = name or ""
-
-
-def default_cache() -> Path:
-    """$ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
-    named = os.environ.get("ABLATE_CACHE")
-    if named:
-        return user_path(named, "ABLATE_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME")
-    if home:
-        return user_path(home, "XDG_CACHE_HOME") / "ablate"
-    return user_path("~/.cache/ablate", "ABLATE_CACHE")
 
 
 def published(folder: Path, build: Callable[[Path], None]) -> Path:

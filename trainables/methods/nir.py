@@ -19,14 +19,11 @@ from trainables.flows import FlowConfig, build_flow
 from trainables.losses.base import LOSSES, Loss, ParamGroup, make_pairs
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.plain import Plain
+from trainables.methods.tangent import exp_with_tangent
 from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
     from trainables.sections import EmbeddingConfig, Trial
-
-# Exponents above go on as a straight line of slope e^30: the term stays finite, and so do the
-# squares of its gradients that Adam keeps in float32, where e^45 would end them.
-LIMIT = 30.0
 
 
 class NIRFlow(FlowConfig):
@@ -293,9 +290,3 @@ class NIR(Plain):
             scaled = scaled / self.flow.dim
         grown = exp_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)
         return grown.mean()
-
-
-def exp_with_tangent(x: Tensor) -> Tensor:
-    """e^x up to x = 30, from there on the tangent e^30 (1 + x − 30)."""
-    low = x.clamp(max=LIMIT)
-    return low.exp() * (1 + (x - low))

@@ -1,12 +1,7 @@
 """Which code made what lies in a trial's folder: `source.json`, a hash per component.
 
-A job says what the driver found:
-
-    {"hashes": {component: hash}, "revisions": {component: REVISION},
-     "same": {component: [hash, …]}}
-
-A worker runs it only with the same code. What other code left in the folder is not gone on from,
-unless its hash is one of those that are the same.
+A job says what the driver found (`Code`). A worker runs it only with the same code. What other
+code left in the folder is not gone on from, unless its hash is one of those that are the same.
 """
 
 from __future__ import annotations
@@ -16,8 +11,8 @@ import logging
 import shutil
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from trainables.files import write_json
 from trainables.source import components
@@ -28,17 +23,30 @@ SOURCE = "source.json"
 RESULTS = ("final.json", "checkpoints")
 
 
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a driver has of the components of a trial, each by its name.
+
+    hashes: of its source; None where it has none that can be read. revisions: its REVISION.
+    same: the hashes that are known to be one code with it.
+    """
+
+    hashes: Mapping[str, str | None]
+    revisions: Mapping[str, str]
+    same: Mapping[str, tuple[str, ...]]
+
+
 class OtherSource(OSError):
     """This worker has other code than the driver: the machine's fault, not the trial's."""
 
 
-def same_as_driver(source: Mapping[str, Any]) -> None:
+def same_as_driver(source: Code) -> None:
     """Raises OtherSource where a component's source or REVISION here is not the driver's."""
     differs = [
         name
-        for name, value in source["hashes"].items()
+        for name, value in source.hashes.items()
         if components.component_hash(name)[0] != value
-        or components.revision(name) != source["revisions"][name]
+        or components.revision(name) != source.revisions[name]
     ]
     if differs:
         raise OtherSource(
@@ -48,9 +56,9 @@ def same_as_driver(source: Mapping[str, Any]) -> None:
         )
 
 
-def left_by_others(folder: Path, source: Mapping[str, Any]) -> set[str]:
+def left_by_others(folder: Path, source: Code) -> set[str]:
     """The components whose source is not that which wrote into a folder; none where nobody said."""
-    same, recorded = source["same"], _recorded(folder)
+    same, recorded = source.same, _recorded(folder)
     return {name for name, value in recorded.items() if name in same and value not in same[name]}
 
 
@@ -62,7 +70,7 @@ def _recorded(folder: Path) -> dict[str, str | None]:
     return found
 
 
-def take_over(folder: Path, source: Mapping[str, Any], *, trains: bool) -> bool:
+def take_over(folder: Path, source: Code, *, trains: bool) -> bool:
     """Make a folder this job's: note its code, and if it trains drop what other code left.
 
     Returns:
@@ -77,7 +85,7 @@ def take_over(folder: Path, source: Mapping[str, Any], *, trains: bool) -> bool:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-    before, hashes = _recorded(folder), dict(source["hashes"])
+    before, hashes = _recorded(folder), dict(source.hashes)
     after = hashes if trains else before | {EVALUATOR: hashes[EVALUATOR]}
     if after != before:
         write_json(folder / SOURCE, after)

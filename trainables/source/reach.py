@@ -14,10 +14,9 @@ from trainables.source.modules import (
     Outside,
     Target,
     imported,
-    local_folder,
-    modules_of,
     read,
 )
+from trainables.source.places import local_folder, modules_of
 
 WHOLE, EFFECTS = "*", "!"
 CONFIG = "Config"  # the class in a component that holds its configuration

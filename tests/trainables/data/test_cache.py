@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from trainables.cache_folder import default_cache
 from trainables.data import cache
-from trainables.data.cache import default_cache, published
+from trainables.data.cache import published
 
 WRITE = """
 import sys, time

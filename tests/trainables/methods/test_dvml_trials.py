@@ -12,9 +12,10 @@ import torch
 from tests.trainables.core_trials import config, timeless
 from trainables import core
 from trainables.config import TrialConfig
-from trainables.core import Trainer, train
+from trainables.core import Trainer
 from trainables.methods.dvml import DVML
 from trainables.results import Runtime
+from trainables.train import train
 
 
 def metrics(trial: TrialConfig, cache: Path) -> list[dict[str, float]]:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from trainables.cache_folder import default_cache
 from trainables.config import TrialConfig
 from trainables.core import Trainer
-from trainables.data import default_cache
 from trainables.results import Runtime
 from trainables.trace import Trace
 
