@@ -18,7 +18,7 @@ from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
 from ablate.plan_checks import checked_plan
 from ablate.resources import request
-from ablate.spec import read_spec
+from ablate.spec import LoadedSpec, read_spec
 from ablate.stores import Store
 from ablate.typed import typed
 from trainables.errors import ConfigError
@@ -128,7 +128,9 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Plan, Settings]:
+def prepare(
+    spec: str | Path | Mapping[str, Any] | LoadedSpec, options: Options
+) -> tuple[Plan, Settings]:
     """Check everything that can be checked before a trial starts.
 
     Raises:
@@ -137,7 +139,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     from trainables.data import default_cache
     from trainables.data.cache import required
 
-    loaded = read_spec(spec)
+    loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
     dataset = "folder" if options.dataset is None and options.data_root else options.dataset
     overrides = Overrides(
         dataset, options.data_root, options.seeds, options.settings, tuple(options.studies)

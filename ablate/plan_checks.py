@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 
 from ablate import inherited
-from ablate.layers import MISFIT, Layer, Stack, check_path, has, origin, resolve
+from ablate.layers import Layer, Stack, has, origin
 from ablate.plan import Fingerprint, Overrides, Plan
+from ablate.resolve import MISFIT, check_path, resolve
 from ablate.spec import LoadedSpec
 from ablate.study import Probe
 from ablate.study_parts import Around, Point
