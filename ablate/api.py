@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ablate.engine import run_plan
 from ablate.ledger import Ledger
+from ablate.loaded import LoadedSpec
 from ablate.mlflow_store import client_uri
 from ablate.output import output_folder
 from ablate.plan import Fingerprint, Overrides, Plan
@@ -122,7 +123,9 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Plan, Settings]:
+def prepare(
+    spec: str | Path | Mapping[str, Any] | LoadedSpec, options: Options
+) -> tuple[Plan, Settings]:
     """Check everything that can be checked before a trial starts.
 
     Raises:
@@ -131,7 +134,7 @@ def prepare(spec: str | Path | Mapping[str, Any], options: Options) -> tuple[Pla
     from trainables.cache_folder import default_cache
     from trainables.data.cache import required
 
-    loaded = read_spec(spec)
+    loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
     dataset = "folder" if options.dataset is None and options.data_root else options.dataset
     overrides = Overrides(
         dataset, options.data_root, options.seeds, options.settings, tuple(options.studies)

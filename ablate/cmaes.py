@@ -16,8 +16,6 @@ import random
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
 from ablate import branches
 from ablate.earlier import Earlier, draw_seed, generations
 from ablate.sampling import SAMPLERS, Sampler, Sampling
@@ -64,6 +62,7 @@ def propose(
     space: Space, key: str, earlier: Sequence[Earlier], wanted: int | None, maximize: bool
 ) -> dict[str, Any]:
     """Values by path of proposal number len(earlier)."""
+    import numpy as np
     from cmaes import CMA
 
     axes, index = numeric(space), len(earlier)

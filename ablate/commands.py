@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
+    from ablate.spec import read_spec
+
+    loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
     from ablate import api
 
     options = options_of(args)
     if args.pilot and not args.plan:
         raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
-    chosen, settings = api.prepare(args.spec, options)
+    chosen, settings = api.prepare(loaded, options)
     if args.plan:
         from ablate.preview import examine
 

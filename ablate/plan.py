@@ -17,9 +17,10 @@ from typing import Any
 from ablate import inherited
 from ablate.canonical import canonical_hash
 from ablate.cell import Cell
-from ablate.layers import Layer, Stack, resolve
+from ablate.layers import Layer, Stack
 from ablate.loaded import LoadedSpec
 from ablate.remedies import nearest
+from ablate.resolve import resolve
 from ablate.study import ENSEMBLE
 from ablate.study_parts import Objective, Point, seed_list
 from ablate.sweep_identity import study_key

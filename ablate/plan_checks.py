@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from ablate import inherited
-from ablate.layers import MISFIT, Layer, Stack, check_path, origin, resolve
+from ablate.layers import Layer, Stack, origin
 from ablate.loaded import LoadedSpec
 from ablate.nested import has
 from ablate.plan import Fingerprint, Overrides, Plan
+from ablate.resolve import MISFIT, check_path, resolve
 from ablate.study import Probe
 from ablate.study_parts import Around, Point
 from ablate.sweep_identity import sweep_id

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from pydantic import ConfigDict, Field
 
-from reports.stats import paired_difference
 from trainables.strict import Strict
 
 
@@ -71,5 +70,7 @@ def standing(
 
 
 def _worse(cell: Mapping[int, float], leader: Mapping[int, float], level: float) -> bool:
+    from reports.stats import paired_difference  # with it all of SciPy's statistics
+
     behind = paired_difference(cell, leader, level=level)
     return behind is not None and behind.high is not None and behind.high < 0

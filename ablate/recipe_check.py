@@ -76,7 +76,9 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
     Raises:
         ConfigError: its path is the dotted place in the spec.
     """
-    from trainables.evaluation import ALL, of_embeddings
+    if not any(study.metrics for study in studies.values()):
+        return
+    from trainables.evaluation import ALL, of_embeddings  # with it torch
 
     names = [name for name in ALL if of_embeddings(name)]
     for name, study in studies.items():
@@ -92,6 +94,8 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
 def _of_epochs(recipe: Recipe) -> None:
     """A curve shows what is logged at every epoch: a few metrics, `train/…`, what methods observe
     (`observed/…`)."""
+    if not recipe.curves:
+        return
     from trainables.evaluation import PER_EPOCH
 
     known = [str(MetricName(split, each)) for split in ("val", "test") for each in PER_EPOCH]
@@ -107,11 +111,11 @@ def _of_epochs(recipe: Recipe) -> None:
 
 
 def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
-    from trainables.evaluation import of_embeddings
-
     split, last = MetricName.parse(metric)
     if metric in metrics or (split in ("val", "test", ENSEMBLE) and last in study.metrics):
         return
+    from trainables.evaluation import of_embeddings
+
     if split in ("val", "test") and last in _measures():
         return
     if split in ("val", "test", ENSEMBLE) and of_embeddings(last):

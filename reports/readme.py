@@ -1,6 +1,6 @@
-"""Measured tables in the README, copied from a report and never typed.
+"""Measured tables in Markdown files, copied from a report and never typed.
 
-    python -m reports.readme runs/reports/ddml-…/report.md README.md
+    python -m reports.readme runs/reports/ddml-…/report.md search_spaces/ddml.md
 
 Between `<!-- report ddml -->` and `<!-- end report -->` stand the tables of the report whose title
 is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its place, and

@@ -1,11 +1,23 @@
-"""The README's numbers come from a report."""
+"""The numbers of the README and of search_spaces/*.md come from a report."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
 from reports.errors import ReportError
 from reports.readme import filled
+
+ROOT = Path(__file__).parents[2]
+SPACES = ROOT / "search_spaces"
+PAGES = [ROOT / "README.md", *sorted(SPACES.glob("*.md"))]
+BLOCK = re.compile(r"<!-- report (\w+) -->\n(.*?)<!-- end report -->", re.DOTALL)
+TABLE = re.compile(r"<!-- table: (.*?) -->\n\*\*\1\*\*\n\n(.*?)(?=<!-- table|\Z)", re.DOTALL)
+SOURCE = re.compile(
+    r"Measured by sweep (\w+) \([0-9a-f]{12}\) at commit [0-9a-f]{12}, 2\d{3}-.*\n\n"
+)
 
 REPORT = """# Title
 
@@ -64,3 +76,54 @@ def test_what_is_missing_is_named() -> None:
         filled(README.replace("table: One", "table: Three"), REPORT)
     with pytest.raises(ReportError, match="report demo"):
         filled("nothing", REPORT)
+
+
+# --- what stands there --------------------------------------------------------------------------
+
+
+def blocks(page: Path) -> dict[str, str]:
+    return dict(BLOCK.findall(page.read_text(encoding="utf-8")))
+
+
+def rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_measured_table_stands_in_a_block_of_its_sweep(page: Path) -> None:
+    """With the sweep and the commit that it is of, under a title that its spec gives it."""
+    text, found = page.read_text(encoding="utf-8"), blocks(page)
+    assert text.count("<!-- report ") == text.count("<!-- end report -->") == len(found)
+    measured = [line for line in rows(BLOCK.sub("", text)) if " ± " in line]
+    assert not measured, f"{page.name}: measured numbers that no report gave"
+    assert page.name == "README.md" or list(found) == [page.stem]
+    for name, block in found.items():
+        source = SOURCE.match(block)
+        assert source is not None and source[1] == name, f"{page.name}: {block[:80]!r}"
+        titles = re.findall(r"<!-- table: (.*?) -->", block)
+        tables = TABLE.findall(block)
+        assert titles and [title for title, _ in tables] == titles
+        spec = (SPACES / f"{name}.yaml").read_text(encoding="utf-8")
+        for title, table in tables:
+            assert len(rows(table)) >= 3 and f'"{title}"' in spec, title
+
+
+def test_every_measured_search_space_is_listed() -> None:
+    listed = (SPACES / "README.md").read_text(encoding="utf-8")
+    told = [page.name for page in SPACES.glob("*.md") if page.name != "README.md"]
+    assert len(told) >= 6
+    assert all(f"[{name}]({name})" in listed for name in told)
+
+
+def test_the_readme_shows_what_the_search_spaces_do() -> None:
+    shown = blocks(ROOT / "README.md")
+    assert shown
+    for name, block in shown.items():
+        whole = blocks(SPACES / f"{name}.md")[name]
+        assert block.splitlines()[0] == whole.splitlines()[0], "another sweep"
+        missing = set(rows(block)) - set(rows(whole))
+        assert not missing, f"{missing}: not in {name}.md"
+
+
+def test_the_readme_is_short() -> None:
+    assert (ROOT / "README.md").stat().st_size <= 9000

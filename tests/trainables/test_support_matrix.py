@@ -1,6 +1,6 @@
-"""Which method trains with which loss: proved for each pair, and the table of it in the README.
+"""Which method trains with which loss: proved for each pair, and the table of it for a reader.
 
-python -m tests.trainables.test_support_matrix README.md      writes the table anew
+python -m tests.trainables.test_support_matrix search_spaces/README.md      writes the table anew
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from trainables.model import Network, build_method
 from trainables.optim import build_optimizer
 from trainables.trace import Trace
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 BEGIN, END = "<!-- support matrix -->", "<!-- end support matrix -->"
-COMMAND = "python -m tests.trainables.test_support_matrix README.md"
+COMMAND = "python -m tests.trainables.test_support_matrix search_spaces/README.md"
 
 # Options with which a method takes losses that it refuses by default.
 ALTERNATIVES: dict[str, dict[str, Any]] = {
@@ -122,7 +122,7 @@ def trains(config: TrialConfig) -> None:
 
 
 def block() -> str:
-    """The README's block, from what is refused when a trial is read. That the rest trains is what
+    """The block, from what is refused when a trial is read. That the rest trains is what
     the tests above show."""
     methods = sorted(METHODS, key=lambda name: (name != "plain", name))
     notes: dict[str, int] = {}
@@ -165,7 +165,7 @@ def mark(found: Cell, method: str, loss: str, notes: dict[str, int]) -> str:
 
 
 def filled(readme: str) -> str:
-    """The README with the block as it is now.
+    """That README with the block as it is now.
 
     Raises:
         ValueError: the block's two lines are not there.
@@ -177,9 +177,9 @@ def filled(readme: str) -> str:
     return f"{before}{BEGIN}\n{block()}\n{END}{after}"
 
 
-def test_the_readme_shows_it() -> None:
+def test_the_readme_of_search_spaces_shows_it() -> None:
     text = README.read_text(encoding="utf-8")
-    assert filled(text) == text, f"the README's support matrix is stale; run: {COMMAND}"
+    assert filled(text) == text, f"the support matrix is stale; run: {COMMAND}"
 
 
 def test_what_is_missing_is_named() -> None:
