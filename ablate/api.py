@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ablate.engine import run_plan
-from ablate.ledger import Ledger
-from ablate.loaded import LoadedSpec
-from ablate.mlflow_store import client_uri
-from ablate.output import output_folder
-from ablate.plan import Fingerprint, Overrides, Plan
-from ablate.plan_checks import checked_plan
-from ablate.provenance import provenance
-from ablate.resources import request
-from ablate.settings import RUNNER, Outcome, Settings
-from ablate.spec import read_spec
-from ablate.stores import Store
+from ablate.engine.driver import run_plan
+from ablate.engine.output import output_folder
+from ablate.engine.provenance import provenance
+from ablate.engine.ray.resources import request
+from ablate.engine.settings import RUNNER, Outcome, Settings
+from ablate.ledger.ledger import Ledger
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Fingerprint, Overrides, Plan
+from ablate.spec.loaded import LoadedSpec
+from ablate.spec.read import read_spec
+from ablate.tracking.check_store import Store
+from ablate.tracking.store import client_uri
 from trainables.errors import ConfigError
+from trainables.machine.texts import check_option, check_values
 from trainables.metric_name import MetricName
-from trainables.texts import check_option, check_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ class Options:
     track: bool = True
     report: bool = True
     runner: str = RUNNER
-    fingerprint: str = "trainables.data:fingerprint"
+    fingerprint: str = "trainables.data.dataset:fingerprint"
     evaluator: str | None = None
     checkpoint_seconds: float = 10.0
 
@@ -131,8 +131,8 @@ def prepare(
     Raises:
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
     """
-    from trainables.cache_folder import default_cache
     from trainables.data.cache import required
+    from trainables.machine.cache_folder import default_cache
 
     loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
     dataset = "folder" if options.dataset is None and options.data_root else options.dataset
@@ -198,11 +198,11 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
 
 def compile_report(store: Store, sweep_id: str) -> tuple[dict[str, Path], str]:
     """Paths and text of a sweep's report, from MLflow."""
-    import reports
+    from reports import compile as compiler
     from reports.errors import ReportError, StoreAway
 
     try:
-        report = reports.compile_report(client_uri(store.uri), sweep_id, store.out / "reports")
+        report = compiler.compile_report(client_uri(store.uri), sweep_id, store.out / "reports")
     except StoreAway as error:
         raise ReportError(
             f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
@@ -224,6 +224,6 @@ def _evaluator(runner: str) -> str | None:
     """The evaluation code whose results count, if it is ours."""
     if runner != RUNNER:
         return None
-    from trainables.evaluation import EVALUATOR
+    from trainables.evaluation.metrics import EVALUATOR
 
     return EVALUATOR

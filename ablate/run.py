@@ -10,8 +10,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ablate.cli import main
-from ablate.typed import conceal
+from ablate.cli.main import main
+from ablate.tracking.typed import conceal
 
 
 class _CallableModule(ModuleType):

@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from reports import stats
 from reports.frame import Frame
-from reports.names import slug
-from reports.tables import by_seed
+from reports.stats.describe import Summary, summary
+from reports.tables.cells import by_seed
+from reports.tables.labels import slug
 
 
 def nested(params: dict[str, str]) -> dict[str, Any]:
@@ -38,12 +38,12 @@ def objective_of(frame: Frame, study: str) -> tuple[str, bool]:
 
 def best_cell(
     frame: Frame, study: str, metric: str, *, most: bool = True
-) -> tuple[str, stats.Summary] | None:
+) -> tuple[str, Summary] | None:
     """The cell with the best mean over its seeds, the earlier one on a tie; None without."""
     cells = frame.study(study)
-    found: tuple[str, stats.Summary] | None = None
+    found: tuple[str, Summary] | None = None
     for cell in dict.fromkeys(cells["cell"]):
-        mine = stats.summary(list(by_seed(cells[cells["cell"] == cell], metric).values()))
+        mine = summary(list(by_seed(cells[cells["cell"] == cell], metric).values()))
         if mine is None:
             continue
         if found is None or (mine.mean > found[1].mean if most else mine.mean < found[1].mean):

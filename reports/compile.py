@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from reports import csv_table, curves, factor_curves, heatmap, html, latex, render, tables
 from reports.best import best_yaml
 from reports.client import open_client
-from reports.drawn import Drawn
 from reports.errors import ReportError, StoreAway
+from reports.figures import curves, factor_curves, heatmap
+from reports.figures.drawn import Drawn
 from reports.frame import Frame, load
-from reports.names import slug
+from reports.pages import csv_table, html, latex, markup
+from reports.tables.build import build_all
+from reports.tables.cells import protocol
+from reports.tables.labels import slug
+from reports.tables.model import AnyTable, Sheet, TableData
 from reports.uri import redacted, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
@@ -77,7 +81,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     recipe = frame.recipe.begun({*frame.cells["study"]})
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
-    made = _distinct(tables.build_all(frame, recipe))
+    made = _distinct(build_all(frame, recipe))
     texts: dict[str, str] = {}
     for table in made:
         texts[f"{table.key}.csv"] = csv_table.to_csv(table)
@@ -106,13 +110,13 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
         _write(paths[name], text)
     if log_to_parent:
         _log(tracking_uri, frame.parents[0].run_id, paths)
-    plain = "\n".join(render.plain(table) for table in made)
+    plain = "\n".join(markup.plain(table) for table in made)
     if idle := frame.idle:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
 
 
-Keyed = TypeVar("Keyed", bound="tables.TableData | tables.Sheet | Drawn")
+Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
 
 
 def _distinct(parts: list[Keyed]) -> list[Keyed]:
@@ -141,14 +145,14 @@ def _write(path: Path, text: str) -> None:
 
 def _markdown(
     frame: Frame,
-    made: list[tables.AnyTable],
+    made: list[AnyTable],
     drawn: list[Drawn],
     best: dict[str, str],
 ) -> str:
     title = frame.document.get("title") or frame.document["name"]
-    lines = [f"# {title}", "", f"**{tables.protocol(frame)}**", ""]
+    lines = [f"# {title}", "", f"**{protocol(frame)}**", ""]
     lines += [f"- {name}: {value}" for name, value in html.facts(frame) + html.provenance(frame)]
-    lines += ["", "## Tables", ""] + [render.markdown(table) for table in made]
+    lines += ["", "## Tables", ""] + [markup.markdown(table) for table in made]
     if drawn:
         lines += ["## Figures", ""]
     for figure in drawn:

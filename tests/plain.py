@@ -23,9 +23,9 @@ VARIABLES = {
 TESTS = (
     "tests/trainables/test_golden.py",
     "tests/trainables/test_short_trials.py",
-    "tests/trainables/test_core.py",
-    "tests/trainables/test_optim.py",
-    "tests/trainables/test_ensemble.py",
+    "tests/trainables/core/test_trainer.py",
+    "tests/trainables/core/test_optimizer.py",
+    "tests/trainables/jobs/test_ensemble.py",
     "tests/trainables/losses",
     "tests/trainables/flows",
     "tests/trainables/evaluation",

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SWEEP = {"ray", "mlflow", "optuna"}
-RAY_FILE = ROOT / "trainables" / "trainable.py"
+RAY_FILE = ROOT / "trainables" / "jobs" / "ray_trainable.py"
 
 
 def sources(package: str) -> list[Path]:
@@ -55,7 +55,7 @@ def test_trainables(path: Path) -> None:
         if top(name) == "faiss":
             assert path.is_relative_to(ROOT / "trainables" / "evaluation"), f"{path}: faiss"
             assert late, f"{path} imports faiss when it is loaded; do so where it is used"
-        if name == "trainables.trainable":
+        if name == "trainables.jobs.ray_trainable":
             raise AssertionError(f"{path} imports the Ray file")
 
 

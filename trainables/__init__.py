@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainables.export import Model
+    from trainables.core.export import Model
 
 __all__ = ["load"]
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
-    """A trained model from its export; see `trainables.export.load`."""
-    from trainables import export
+    """A trained model from its export; see `trainables.core.export.load`."""
+    from trainables.core import export
 
     return export.load(path, device)

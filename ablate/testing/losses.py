@@ -18,11 +18,11 @@ from torch import Tensor
 
 from ablate.testing.trials import Component, options
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.core.network import build_method
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, BatchNeeds
 from trainables.methods.base import Method
-from trainables.model import build_method
+from trainables.trial import TrialConfig
 
 C, D, B = 6, 8, 12  # classes, dimensions, images
 MANY = 11_318  # training classes of Stanford Online Products

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from ablate.testing.trials import Component, options, trial
 from trainables import streams
+from trainables.core.network import build_method
+from trainables.core.trace import Trace
 from trainables.methods.base import METHODS, Batch, Method, Progress
-from trainables.model import build_method
-from trainables.trace import Trace
 
 FEATURES, D, C = 9, 6, 4
 STEPS = 60

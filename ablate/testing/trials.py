@@ -9,8 +9,8 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from trainables.config import TrialConfig
 from trainables.losses.base import LOSSES
+from trainables.trial import TrialConfig
 
 Component = str | Mapping[str, Any]  # its name, or its options with the name among them
 

@@ -8,15 +8,27 @@ from typing import Any
 
 import pandas as pd
 
-from reports import published, stats
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.names import level, lower_is_better, slug
+from reports.published import papers
+from reports.published.papers import PrintedValue
 from reports.recipe import Table
 from reports.recipe import level_name as named
+from reports.stats import paired
+from reports.stats.describe import reality_check_interval, summary
+from reports.stats.effect_size import cliffs_delta, cohens_dz, probability_of_improvement
+from reports.stats.paired import (
+    holm,
+    least_p,
+    paired_difference,
+    pairs_needed,
+    permutation_p,
+    wilcoxon_p,
+)
+from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
-from reports.tables.data import Comparison, Measured, TableData, TableRow
-from reports.tables.datasets import baselines, data_of
+from reports.tables.labels import level, lower_is_better, slug
+from reports.tables.model import Comparison, Measured, TableData, TableRow
 
 ON, OFF = "✓", "–"
 LEVEL = 0.05
@@ -52,9 +64,9 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         base = cells[cells["cell"] == against.get(cell)]
         for metric in recipe.metrics:
             values = by_seed(mine, metric)
-            interval = stats.reality_check_interval(list(values.values()))
+            interval = reality_check_interval(list(values.values()))
             measured[metric] = Measured(
-                stats.summary(list(values.values())),
+                summary(list(values.values())),
                 interval and interval[1],
                 None
                 if against.get(cell) in (cell, None)
@@ -91,15 +103,15 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
 
 
 def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
-    differences = list(stats.pairs(values, base))
+    differences = list(paired.pairs(values, base))
     mine, theirs = list(values.values()), list(base.values())
     return Comparison(
-        stats.paired_difference(values, base),
-        stats.permutation_p(differences),
-        stats.wilcoxon_p(differences),
-        stats.cohens_dz(differences),
-        stats.cliffs_delta(mine, theirs),
-        stats.probability_of_improvement(
+        paired_difference(values, base),
+        permutation_p(differences),
+        wilcoxon_p(differences),
+        cohens_dz(differences),
+        cliffs_delta(mine, theirs),
+        probability_of_improvement(
             *((theirs, mine) if lower_is_better(metric) else (mine, theirs))
         ),
     )
@@ -144,7 +156,7 @@ def _on(coords: Mapping[str, Any]) -> int:
 def _printed_order(recipe: Table) -> dict[tuple[tuple[str, str], ...], int]:
     if recipe.published is None:
         return {}
-    rows = published.table(recipe.published.table).rows
+    rows = papers.table(recipe.published.table).rows
     return {_key(row.coords): i for i, row in enumerate(rows) if row.coords}
 
 
@@ -168,11 +180,11 @@ def _baseline(recipe: Table, coords: Mapping[str, Mapping[str, Any]], order: lis
 
 def _printed(
     recipe: Table, metric: str, cell: str, coords: Mapping[str, Any]
-) -> published.PrintedValue | None:
+) -> PrintedValue | None:
     column = recipe.published_column(metric)
     if recipe.published is None or column is None:
         return None
-    table = published.table(recipe.published.table)
+    table = papers.table(recipe.published.table)
     name = recipe.published.rows.get(cell) or recipe.published.rows.get(str(coords.get("variant")))
     row = table.row(name) if name else table.row_at(coords)
     return None if row is None else table.value(row, column)
@@ -186,8 +198,8 @@ def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> l
     measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
     for metric in recipe.metrics:
         told = [found[metric].compared for found in measured]
-        p = stats.holm([t.permutation if t else None for t in told])
-        p_wilcoxon = stats.holm([t.wilcoxon if t else None for t in told])
+        p = holm([t.permutation if t else None for t in told])
+        p_wilcoxon = holm([t.wilcoxon if t else None for t in told])
         best_of = min if lower_is_better(metric) else max
         for i, found in enumerate(measured):
             mine, other = found[metric].summary, told[i]
@@ -216,7 +228,7 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
         )
     notes += _tuning_notes(rows)
     if recipe.published is not None:
-        table = published.table(recipe.published.table)
+        table = papers.table(recipe.published.table)
         columns = ", ".join(
             sorted({c for m in recipe.metrics if (c := recipe.published_column(m)) is not None})
         )
@@ -252,7 +264,7 @@ def _data_notes(data: Mapping[str, str], against: Mapping[str, str]) -> list[str
 
 
 def _test_notes(pairs: int, comparisons: int) -> list[str]:
-    least, needed = stats.least_p(pairs) or 1.0, stats.pairs_needed(comparisons, LEVEL)
+    least, needed = least_p(pairs) or 1.0, pairs_needed(comparisons, LEVEL)
     notes = [
         "Δ: mean difference to the baseline row, paired by seed, with its 95 % paired-t "
         "interval. p: two-sided sign-flip permutation test, Holm-corrected over "

@@ -7,14 +7,24 @@ from typing import Any
 
 import pandas as pd
 
-from reports import stats
 from reports.frame import Frame
-from reports.names import coordinate_name, level, metric_label, number, p_text, scale, signed, slug
 from reports.recipe import Table
 from reports.recipe import level_name as named
+from reports.stats.factorial import Effect, Fit, factorial
+from reports.stats.paired import holm
 from reports.tables import shapley
 from reports.tables.cells import by_seed, coordinates, fold_notes, gaps, protocol_note, race_notes
-from reports.tables.data import Field, Sheet
+from reports.tables.labels import (
+    coordinate_name,
+    level,
+    metric_label,
+    number,
+    p_text,
+    scale,
+    signed,
+    slug,
+)
+from reports.tables.model import Field, Sheet
 from reports.tables.shapley import Cells, Levels, Term
 
 COLUMNS = (
@@ -94,13 +104,11 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
 def _block(
     recipe: Table, metric: str, data: Cells, levels: Levels, *, with_shapley: bool
 ) -> _Block:
-    fit = stats.factorial(data, order=recipe.order, levels=levels)
+    fit = factorial(data, order=recipe.order, levels=levels)
     name, digits = metric_label(metric), recipe.digits
     if fit is None:
         return _Block([], [], [f"{name}: no two finished cells differ, so there are no effects."])
-    p = dict(
-        zip((e.term for e in fit.effects), stats.holm([e.p for e in fit.effects]), strict=True)
-    )
+    p = dict(zip((e.term for e in fit.effects), holm([e.p for e in fit.effects]), strict=True))
     found = shapley.attribution(data, levels) if with_shapley else None
     shown = _shown(fit, recipe.top)
     rows = []
@@ -178,7 +186,7 @@ def _cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
     return [(dict(key), values) for key, values in found.items()]
 
 
-def _shown(fit: stats.Fit, top: int) -> list[stats.Effect]:
+def _shown(fit: Fit, top: int) -> list[Effect]:
     """All main effects, then the `top` largest interactions."""
     mains = [e for e in fit.effects if len(e.term) == 1]
     mixed = sorted((e for e in fit.effects if len(e.term) > 1), key=lambda e: -e.spread)
@@ -196,7 +204,7 @@ def _level_text(term: Term, levels: Levels) -> str:
     return f"{mine[0]} → {mine[1]}" if len(mine) == 2 else f"{len(mine)} levels"
 
 
-def _size(effect: stats.Effect, metric: str, digits: int) -> str:
+def _size(effect: Effect, metric: str, digits: int) -> str:
     """`+0.52 [+0.11, +0.93]`; for more than two levels `range 1.20, best at 0.1`."""
     if effect.estimate is None:
         best = ", ".join(effect.best)
@@ -214,7 +222,7 @@ def _interval(
     return f"{signed(value, metric, digits)} [{told}]"
 
 
-def _notes(fit: stats.Fit, shown: int, metric: str, digits: int) -> list[str]:
+def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
     notes = []
     if any(e.estimate is not None for e in fit.effects):
         notes.append(

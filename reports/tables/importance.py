@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports import stats
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.names import level, metric_label, slug
 from reports.recipe import Table
-from reports.stats.importance import LEAST
+from reports.stats.describe import summary
+from reports.stats.importance import LEAST, Importances, importances
 from reports.tables.cells import by_seed, protocol_note
-from reports.tables.data import Field, Sheet
+from reports.tables.labels import level, metric_label, slug
+from reports.tables.model import Field, Sheet
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
 
@@ -32,11 +32,11 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     metric = recipe.metrics[0]
     params, values = [], []
     for _, mine in cells.groupby("cell", sort=False):
-        found = stats.summary(list(by_seed(mine, metric).values()))
+        found = summary(list(by_seed(mine, metric).values()))
         if found is not None:
             params.append(mine["coords"].iloc[0])
             values.append(found.mean)
-    told = stats.importances(params, values, space, evaluator=recipe.evaluator)
+    told = importances(params, values, space, evaluator=recipe.evaluator)
     notes = [protocol_note(frame)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
@@ -73,7 +73,7 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     )
 
 
-def _notes(told: stats.Importances, metric: str) -> list[str]:
+def _notes(told: Importances, metric: str) -> list[str]:
     what = (
         "how differently a parameter is spread among the best trials and among all"
         if told.target is not None

@@ -6,13 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from reports import stats
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.names import level, lower_is_better, metric_label, number, scale, slug
 from reports.recipe import Table
+from reports.stats.describe import summary, t_interval
+from reports.stats.ranks import spearman
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes
-from reports.tables.data import Field, Sheet
+from reports.tables.labels import level, lower_is_better, metric_label, number, scale, slug
+from reports.tables.model import Field, Sheet
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
@@ -110,11 +111,11 @@ def _field(
     metric: str, values: dict[int, float], of: tuple[str, str], digits: int, lost: str
 ) -> Field:
     """`61.31 [60.90, 61.72]`; without an interval where one seed gives none."""
-    found = stats.summary(list(values.values()))
+    found = summary(list(values.values()))
     if found is None:
         return Field("missing", hint=lost)
     text = number(found.mean * scale(metric), digits)
-    interval = stats.t_interval(list(values.values()))
+    interval = t_interval(list(values.values()))
     if interval is not None:
         low, high = (number(end * scale(metric), digits) for end in interval)
         text += f" [{low}, {high}]"
@@ -123,10 +124,10 @@ def _field(
 
 def _numbers(metric: str, values: dict[int, float]) -> tuple[Any, ...]:
     """As `COLUMNS`, on the scale of the runs."""
-    found = stats.summary(list(values.values()))
+    found = summary(list(values.values()))
     if found is None:
         return (metric, None, None, None, None, 0)
-    low, high = stats.t_interval(list(values.values())) or (None, None)
+    low, high = t_interval(list(values.values())) or (None, None)
     return (metric, found.mean, found.sd, low, high, found.n)
 
 
@@ -137,7 +138,7 @@ def _agreement(
     metric, most = by
     first = recipe.metrics[0]
     signs = (1 if most else -1, -1 if lower_is_better(first) else 1)
-    found = stats.spearman([signs[0] * a for a, _ in pairs], [signs[1] * b for _, b in pairs])
+    found = spearman([signs[0] * a for a, _ in pairs], [signs[1] * b for _, b in pairs])
     what = (
         f"Spearman's rank correlation of {metric_label(metric)} in {source} and "
         f"{metric_label(first)} in {recipe.study}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports import stats
 from reports.frame import Frame
-from reports.names import level, metric_label, slug
 from reports.recipe import Table
+from reports.stats.describe import reality_check_interval, summary
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, run_ids
-from reports.tables.data import Measured, TableData, TableRow
+from reports.tables.labels import level, metric_label, slug
+from reports.tables.model import Measured, TableData, TableRow
 
 
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
@@ -49,5 +49,5 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
 
 def _measured(values: dict[int, float]) -> Measured:
     found = list(values.values())
-    interval = stats.reality_check_interval(found)
-    return Measured(stats.summary(found), interval and interval[1])
+    interval = reality_check_interval(found)
+    return Measured(summary(found), interval and interval[1])

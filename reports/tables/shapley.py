@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from reports import stats
-from reports.names import metric_label, signed
+from reports.stats import shapley
+from reports.stats.shapley import Attribution
+from reports.tables.labels import metric_label, signed
 
 Cells = list[tuple[dict[str, str], dict[int, float]]]
 Levels = dict[str, list[str]]
@@ -18,9 +19,9 @@ def is_full(data: Cells, levels: Levels) -> bool:
     return two and len(data) == 2 ** len(varied)
 
 
-def attribution(data: Cells, levels: Levels) -> stats.Attribution | None:
+def attribution(data: Cells, levels: Levels) -> Attribution | None:
     """The second level is the component being there."""
-    return stats.attribution(
+    return shapley.attribution(
         {
             frozenset(
                 n for n, mine in levels.items() if len(mine) > 1 and coords[n] == mine[1]
@@ -31,14 +32,14 @@ def attribution(data: Cells, levels: Levels) -> stats.Attribution | None:
 
 
 def value_of(
-    term: Term, whole: stats.Attribution | None
+    term: Term, whole: Attribution | None
 ) -> tuple[float | None, tuple[float | None, float | None]]:
     if whole is None or len(term) > 1:
         return None, NO_ENDS
     return whole.values[term[0]], whole.intervals[term[0]] or NO_ENDS
 
 
-def note(whole: stats.Attribution | None, levels: Levels, metric: str, digits: int) -> str:
+def note(whole: Attribution | None, levels: Levels, metric: str, digits: int) -> str:
     name = metric_label(metric)
     if whole is None:
         return f"Shapley, {name}: none, no seed has every cell."

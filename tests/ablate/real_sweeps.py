@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ablate.dispatch import Dispatch
-from ablate.plan import Overrides
-from ablate.plan_checks import checked_plan
-from ablate.spec import read_spec
-from tests.ablate.test_sweep import dispatch
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Overrides
+from ablate.spec.read import read_spec
+from ablate.sweep.dispatch import Dispatch
+from tests.ablate.driven import dispatch
 from tests.trainables import core_trials
-from trainables.data import fingerprint
+from trainables.data.dataset import fingerprint
 
 
 def real(folder: Path, **study: Any) -> Dispatch:
@@ -22,5 +22,7 @@ def real(folder: Path, **study: Any) -> Dispatch:
     given = {"name": "real", "trial": trial, "studies": {"rates": rates}}
     plan = checked_plan(read_spec(given), Overrides(), fingerprint, folder / "cache")
     made = dispatch(plan, folder)
-    made.settings = replace(made.settings, cache=folder / "cache", runner="trainables.job:run_job")
+    made.settings = replace(
+        made.settings, cache=folder / "cache", runner="trainables.jobs.job:run_job"
+    )
     return made

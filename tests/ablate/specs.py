@@ -6,9 +6,9 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from ablate.plan import Overrides, Plan
-from ablate.plan_checks import checked_plan
-from ablate.spec import read_spec
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Overrides, Plan
+from ablate.spec.read import read_spec
 from tests.ablate import synthetic
 
 SPACE: dict[str, Any] = {

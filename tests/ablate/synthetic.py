@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import TrialFailure
-from trainables.job_spec import Job
+from trainables.jobs.request import Job
 
 EVALUATOR = "synthetic-1"
 
@@ -117,3 +117,15 @@ def _misbehave(folder: Path) -> None:
     if os.environ.get("SYN_KILL"):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+FINAL: dict[str, Any] = {
+    "evaluator": "retrieval-1",
+    "evaluations": {"val": {"map_at_r": 0.5}},
+    "epochs": 2,
+    "steps": 20,
+    "seconds": 1.5,
+    "best_epoch": 2,
+    "export": "best.safetensors",
+    "provenance": {"device": "cpu"},
+}

@@ -1,4 +1,5 @@
-"""Stands in for `ablate.ray_process`, without Ray: says what that one says, and fails as told.
+"""Stands in for `ablate.engine.ray.process`, without Ray: says what that one says, and fails as
+told.
 
 The environment variable LIVES has one word for each of its lives, in order:
 
@@ -26,8 +27,8 @@ from typing import Any
 
 import psutil
 
-from trainables.attempt import Attempt
-from trainables.envelope import Envelope
+from trainables.jobs.attempt import Attempt
+from trainables.jobs.envelope import Envelope
 
 
 def tell(do: str, **more: Any) -> None:

@@ -65,7 +65,7 @@ def forget_peak() -> None:
 
 
 def ours(x: Tensor, y: Tensor) -> float:
-    from trainables.evaluation import evaluate
+    from trainables.evaluation.metrics import evaluate
 
     return evaluate(x, y, score="cosine", metrics=RANKS)["map_at_r"]
 

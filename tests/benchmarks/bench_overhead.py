@@ -23,12 +23,12 @@ import torch
 from pydantic import ValidationError
 
 from tests.benchmarks.results import Result, table
-from trainables.config import TrialConfig
-from trainables.core import Trainer
+from trainables.core.runtime import Runtime
+from trainables.core.trace import Trace
+from trainables.core.trainer import Trainer
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
-from trainables.results import Runtime
-from trainables.trace import Trace
+from trainables.trial import TrialConfig
 
 FIRST = ("normsoftmax", "proxy_anchor")  # tried before all other losses
 WARM, ROUNDS = 2, 9

@@ -22,8 +22,8 @@ from typing import Any
 
 import psutil
 
-from ablate.ray_session import ray_session
-from ablate.resources import Request
+from ablate.engine.ray.resources import Request
+from ablate.engine.ray.session import ray_session
 from tests.benchmarks.bench_sweep import spec
 from tests.benchmarks.results import Result, table
 
@@ -97,8 +97,8 @@ def _bare(trials: int, folder: Path) -> dict[str, float]:
 
 def ours(trials: int, folder: Path) -> dict[str, float]:
     from ablate.api import Options, prepare
-    from ablate.dispatch import Dispatch
-    from ablate.engine import run_plan
+    from ablate.engine.driver import run_plan
+    from ablate.sweep.dispatch import Dispatch
 
     meter = Meter()
     reread = Dispatch.reread

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from ablate.api import Options, prepare
-from ablate.engine import run_plan
-from ablate.ledger import Ledger
+from ablate.engine.driver import run_plan
+from ablate.ledger.ledger import Ledger
 from tests.benchmarks.bench_sweep import spec
 from tests.benchmarks.results import Result, table
 

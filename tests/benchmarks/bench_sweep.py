@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from ablate.api import Options, prepare
-from ablate.engine import run_plan
-from ablate.ledger import Ledger
-from ablate.ray_session import ray_session
-from ablate.resources import Request
+from ablate.engine.driver import run_plan
+from ablate.engine.ray.resources import Request
+from ablate.engine.ray.session import ray_session
+from ablate.ledger.ledger import Ledger
 from tests.benchmarks.results import Result, table
 
 FACTOR, EXTRA = 1.2, 0.030

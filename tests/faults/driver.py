@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 from ablate import api
-from ablate.commands import ending
-from ablate.engine import run_plan
-from ablate.schema import LedgerError
+from ablate.cli.commands import ending
+from ablate.engine.driver import run_plan
+from ablate.ledger.schema import LedgerError
 
 SPEC: dict[str, Any] = {
     "name": "faults",
@@ -66,7 +66,7 @@ def main(out: str, more: dict[str, Any]) -> int:
     plan, settings = api.prepare(given, options(out, **more))
     try:
         outcome = run_plan(plan, settings)
-    except LedgerError as error:  # as `ablate.cli.main` has it
+    except LedgerError as error:  # as `ablate.cli.main.main` has it
         print(error, flush=True)
         return 1
     print(ending(outcome, settings.out), flush=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from ablate.ledger import Ledger
+from ablate.ledger.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 

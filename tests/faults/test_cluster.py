@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.faults.conftest import sweep, whole
 from tests.faults.driver import SPEC
-from tests.faults.test_driver import Sweep, assert_whole, sweep, whole
+from tests.faults.sweeps import Sweep, assert_whole
 
 __all__ = ["sweep", "whole"]  # fixtures
 EPOCHS = SPEC["trial"]["training.epochs"]

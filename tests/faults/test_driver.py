@@ -3,121 +3,23 @@
 from __future__ import annotations
 
 import collections
-import json
 import os
 import random
 import re
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from ablate import api
-from ablate.api import result_rows
-from ablate.ledger import Ledger
-from ablate.resources import cores
-from tests.ablate.test_sweep import dispatch, drain
-from tests.faults.driver import SPEC, options
+from ablate.engine.ray.resources import cores
+from tests.faults.driver import SPEC
+from tests.faults.sweeps import Sweep, assert_whole
 
 # Trials of half a core each.
 AT_ONCE = 2 * cores()
-ROOT = Path(__file__).resolve().parents[2]
-IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"
-
-
-class Sweep:
-    """Starts drivers on one output folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.out, self.starts = folder / "out", folder / "starts"
-        self.epochs_file = folder / "epochs"
-        self.processes: list[subprocess.Popen[str]] = []
-
-    def start(
-        self, more: dict[str, Any] | None = None, *, terminal: int | None = None, **environment: str
-    ) -> subprocess.Popen[str]:
-        """terminal: a file descriptor of one that becomes the driver's own."""
-        first = [] if terminal is None else [sys.executable, "-c", IN_TERMINAL]
-        driver = [sys.executable, "-m", "tests.faults.driver", str(self.out)]
-        process = subprocess.Popen(
-            [*first, *driver, json.dumps(more or {})], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE if terminal is None else terminal, stderr=subprocess.STDOUT,
-            env={**os.environ, "SYN_STARTS": str(self.starts), "OMP_NUM_THREADS": "1",
-                 "SYN_EPOCHS": str(self.epochs_file), **environment},
-        )  # fmt: skip
-        self.processes.append(process)
-        return process
-
-    def finish(self, more: dict[str, Any] | None = None, **environment: str) -> tuple[int, str]:
-        process = self.start(more, **environment)
-        text, _ = process.communicate(timeout=200)
-        return process.returncode, text
-
-    def wait_for_starts(self, count: int, driver: subprocess.Popen[str]) -> None:
-        """Until so many trials have started, or the driver has ended with everything done."""
-        end = time.monotonic() + 120
-        while len(self.started()) < count:
-            if driver.poll() is not None:
-                assert driver.returncode == 0, driver.communicate()[0]
-                return
-            assert time.monotonic() < end, "no trial started"
-            time.sleep(0.02)
-
-    def started(self) -> list[tuple[str, str, int]]:
-        if not self.starts.exists():
-            return []
-        found = [line.split() for line in self.starts.read_text().splitlines()]
-        return [(trial, mode, int(first)) for trial, mode, first in found]
-
-    def trained_epochs(self) -> int:
-        """Epochs that were trained, those included that a kill took back."""
-        return len(self.epochs_file.read_text().splitlines()) if self.epochs_file.exists() else 0
-
-    def rows(self) -> list[dict[str, Any]]:
-        with Ledger(self.out / "ledger.sqlite") as ledger:
-            sweep = ledger.rows("SELECT sweep_id FROM sweeps")[0]["sweep_id"]
-            return result_rows(ledger, sweep)
-
-    def trials(self) -> dict[str, dict[str, Any]]:
-        with Ledger(self.out / "ledger.sqlite") as ledger:
-            return {row["trial_id"]: row for row in ledger.rows("SELECT * FROM trials")}
-
-    def epochs(self) -> dict[str, list[int]]:
-        with Ledger(self.out / "ledger.sqlite") as ledger:
-            return {t: [e["epoch"] for e in ledger.epochs(t)] for t in self.trials()}
-
-
-@pytest.fixture
-def sweep(tmp_path: Path) -> Iterator[Sweep]:
-    made = Sweep(tmp_path)
-    yield made
-    for process in made.processes:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The table of the same sweep, not interrupted, run here without Ray."""
-    folder = tmp_path_factory.mktemp("whole")
-    plan, _ = api.prepare(SPEC, options(str(folder)))
-    made = dispatch(plan, folder)
-    drain(made)
-    return result_rows(made.ledger, plan.sweep_id)
-
-
-def assert_whole(sweep: Sweep, table: list[dict[str, Any]]) -> None:
-    assert sweep.rows() == table
-    for row in sweep.trials().values():
-        assert (row["status"], row["owner"]) == ("done", None)
-    assert all(found == [1, 2, 3] for found in sweep.epochs().values())
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ablate.ledger import Ledger
+from ablate.ledger.ledger import Ledger
 from tests.faults.driver import SPEC
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.test_driver import Sweep, assert_whole, whole
+from tests.faults.conftest import whole
+from tests.faults.sweeps import Sweep, assert_whole
 
 __all__ = ["whole"]  # a fixture
 

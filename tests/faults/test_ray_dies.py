@@ -11,9 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.faults.conftest import sweep, whole
+from tests.faults.sweeps import Sweep, assert_whole
 from tests.faults.test_cluster import cluster
-from tests.faults.test_driver import Sweep, assert_whole, descendants, runs, sweep, whole
-from trainables.processes import session
+from tests.faults.test_driver import descendants, runs
+from trainables.machine.processes import session
 
 __all__ = ["cluster", "sweep", "whole"]  # fixtures
 

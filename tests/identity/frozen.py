@@ -22,16 +22,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ablate import branches
-from ablate.plan import Overrides, Plan
-from ablate.plan_checks import checked_plan
-from ablate.searching import Search
-from ablate.spec import read_spec
-from ablate.study_parts import Point
-from trainables import identity
-from trainables.cache_folder import default_cache
-from trainables.config import TrialConfig
-from trainables.data import fingerprint
+from ablate.designs.parts import Point
+from ablate.designs.search import Search
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Overrides, Plan
+from ablate.samplers import branches
+from ablate.spec.read import read_spec
+from trainables.core import identity
+from trainables.data.dataset import fingerprint
+from trainables.machine.cache_folder import default_cache
+from trainables.trial import TrialConfig
 
 FOLDER = Path(__file__).parent
 SPECS = FOLDER / "specs"

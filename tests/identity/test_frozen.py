@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.identity import frozen
-from trainables.config import TrialConfig
-from trainables.data import DATASETS
-from trainables.identity import component_revisions
+from trainables.core.identity import component_revisions
+from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
+from trainables.trial import TrialConfig
 
 SPECS = sorted(path.name for path in frozen.SPECS.glob("*.yaml"))
 

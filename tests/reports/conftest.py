@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ablate.ledger import Ledger
-from ablate.owner import Owner
-from ablate.tracking import Tracker
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.tracking.tracker import Tracker
 
 SWEEP = "0123456789ab"
 ALPHAS, GAMMAS = [1e-3, 1e-2, 1e-1], [1e-7, 1e-5, 1e-3]
@@ -226,7 +226,7 @@ def final_event(level: float, value: float, epochs: int, noise: Any) -> dict[str
 @pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with its tables and nothing in it: making one costs seconds."""
-    from ablate.mlflow_store import open_store
+    from ablate.tracking.store import open_store
 
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
     open_store(f"sqlite:///{path}")

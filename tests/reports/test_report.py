@@ -17,11 +17,15 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from ablate.ledger import Ledger
-from reports import Report, ReportError, compile_report, curves, heatmap, latex, tables
+from ablate.ledger.ledger import Ledger
 from reports.best import nested
+from reports.compile import Report, compile_report
+from reports.errors import ReportError
+from reports.figures import curves, heatmap
 from reports.frame import load
+from reports.pages import latex
 from reports.recipe import Curves, Heatmap, Recipe, Table
+from reports.tables.build import build
 from tests.reports.conftest import REPORT
 
 
@@ -64,7 +68,7 @@ def test_frame_has_every_cell_of_the_ledger(finished: Any, report: Report) -> No
 
 def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report) -> None:
     recipe = report.frame.recipe.tables[0]
-    table = tables.build(report.frame, recipe)
+    table = build(report.frame, recipe)
     assert table.headers == ("agnostic", "specific", "split")
     assert ["".join(row.labels) for row in table.rows] == [
         "–––", "✓––", "–✓–", "––✓", "✓✓–", "✓–✓", "–✓✓", "✓✓✓",
@@ -94,7 +98,7 @@ def test_terminal_table(report: Report) -> None:
     assert "Components of DDML" in first and "published†" in first
     assert first.count("✓") == 12 and "baseline" in first
     assert "validation-selected" in first and "test-selected" in first
-    table = tables.build(report.frame, report.frame.recipe.tables[0])
+    table = build(report.frame, report.frame.recipe.tables[0])
     m = table.rows[-1].measured["test/recall_at_1"].summary
     assert m is not None and m.sd is not None
     assert f"{100 * m.mean:.2f} ± {100 * m.sd:.2f}" in first
@@ -129,7 +133,7 @@ def test_latex_is_balanced_booktabs(report: Report) -> None:
 
 
 def test_search_table_is_ranked_and_says_what_failed(report: Report) -> None:
-    table = tables.build(report.frame, report.frame.recipe.tables[2])
+    table = build(report.frame, report.frame.recipe.tables[2])
     means = [row.measured["val/map_at_r"].summary.mean for row in table.rows]  # type: ignore[union-attr]
     assert means == sorted(means, reverse=True) and len(means) == 4
     assert "1 failed" in " ".join(table.notes)
@@ -316,7 +320,7 @@ def test_two_machines_on_one_server_make_one_table(
 )  # fmt: skip
 def test_a_wrong_recipe_is_answered_in_one_line(report: Report, recipe: Table, words: str) -> None:
     with pytest.raises(ReportError, match=re.escape(words)) as error:
-        tables.build(report.frame, recipe)
+        build(report.frame, recipe)
     assert "\n" not in str(error.value)
 
 
@@ -358,9 +362,10 @@ def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
 def test_reports_import_nothing_of_the_platform(finished: Any, tmp_path: Path) -> None:
     code = f"""
 import sys
-import reports
+import reports.recipe
 assert "mlflow" not in sys.modules and "matplotlib" not in sys.modules
-reports.compile_report(
+from reports.compile import compile_report
+compile_report(
     {finished.uri!r}, {finished.sweep_id!r}, {str(tmp_path)!r}, log_to_parent=False)
 names = {{name.split(".")[0] for name in sys.modules}}
 assert not names & {{"torch", "ray", "ablate", "trainables"}}, names

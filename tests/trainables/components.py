@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from ablate.testing import trials
-from trainables.config import TrialConfig
 from trainables.losses.base import LOSSES
+from trainables.trial import TrialConfig
 
 # What a loss cannot do without, where its defaults do not say it all.
 REQUIRED: dict[str, dict[str, Any]] = {"pml": {"class": "CircleLoss"}}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from trainables.config import TrialConfig
+from trainables.core.runtime import Runtime
+from trainables.jobs.request import Job
+from trainables.trial import TrialConfig
 
 CLASSES, EACH, SIDE = 14, 6, 24
 
@@ -49,3 +52,15 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 def timeless(metrics: dict[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if not name.startswith("time/")}
+
+
+def job(trial: Any, cache: Path, folder: Path, **changes: Any) -> Job:
+    runtime = Runtime("cpu", 1, cache, folder, checkpoint_seconds=0.0)
+    given = Job("t", trial.model_dump(mode="json"), 3, runtime, ("val", "test"))
+    return replace(given, **changes)
+
+
+def comparable(final: dict[str, Any]) -> dict[str, Any]:
+    metrics = [timeless(e["metrics"]) for e in final["history"]]
+    keys = ("best_epoch", "epochs", "steps", "evaluations", "evaluator", "export")
+    return {"metrics": metrics, **{key: final[key] for key in keys}}

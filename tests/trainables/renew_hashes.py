@@ -1,4 +1,4 @@
-"""The only writer of `trainables/source/hashes.json`: `make hashes`.
+"""The only writer of `trainables/core/source/hashes.json`: `make hashes`.
 
     python -m tests.trainables.renew_hashes [--before COMMIT]
 

@@ -24,17 +24,16 @@ from pydantic import ValidationError
 
 from tests.trainables import core_trials, test_golden
 from tests.trainables.components import loss_options
-from trainables import export
-from trainables.core import Trainer
-from trainables.data import DATASETS
-from trainables.data.dataset import load_dataset
-from trainables.ensemble import Member, evaluate_ensemble
-from trainables.evaluation import ALL, evaluate
+from trainables.config.sections import DataConfig
+from trainables.core import export
+from trainables.core.runtime import Runtime
+from trainables.core.source import components
+from trainables.core.trainer import Trainer
+from trainables.data.dataset import DATASETS, load_dataset
+from trainables.evaluation.metrics import ALL, evaluate
+from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
-from trainables.results import Runtime
-from trainables.sections import DataConfig
-from trainables.source import components
 
 Proof = dict[str, Any]
 NUMBERS = Path(__file__).with_name("ten_steps.json")

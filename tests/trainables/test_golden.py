@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from tests.trainables.components import labels_for, loss_options
-from trainables.config import TrialConfig
+from trainables.core.network import build_method
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Progress
-from trainables.model import build_method
+from trainables.trial import TrialConfig
 
 FEATURES, D, C, B = 6, 4, 3, 6
 FOLDER = Path(__file__).parent / "golden"  # one file per component, <kind>.<name>.json

@@ -19,9 +19,9 @@ import torch
 
 from tests import plain
 from tests.trainables.core_trials import config
-from trainables.core import Trainer
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
 from trainables.methods.base import METHODS
-from trainables.results import Runtime
 
 ROOT = Path(__file__).resolve().parents[2]
 D = 16  # of `core_trials.config`

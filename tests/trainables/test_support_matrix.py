@@ -16,14 +16,14 @@ import torch
 
 from tests.trainables.components import REQUIRED, trial
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.core.network import Network, build_method
+from trainables.core.optimizer import build_optimizer
+from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
-from trainables.evaluation import evaluate
+from trainables.evaluation.metrics import evaluate
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress
-from trainables.model import Network, build_method
-from trainables.optim import build_optimizer
-from trainables.trace import Trace
+from trainables.trial import TrialConfig
 
 README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 BEGIN, END = "<!-- support matrix -->", "<!-- end support matrix -->"

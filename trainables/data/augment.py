@@ -24,7 +24,7 @@ from torch import Tensor
 from trainables.data.images import Images
 
 if TYPE_CHECKING:
-    from trainables.sections import AugmentConfig
+    from trainables.config.sections import AugmentConfig
 
 ATTEMPTS = 10  # RandomResizedCrop's
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2

@@ -4,11 +4,11 @@ Sixteen trials may start at once and any of them may be killed at any instant. S
 here is built in a temporary folder under a file lock, flushed to disk and renamed into place;
 a folder that carries its final name is complete.
 
-Disks and copies lose bytes, so a folder carries digests of its blocks (`trainables/digests.py`),
-and whoever opens it first reads all of it; what is damaged is made again. The processes of one
-run check it once between them: beside the folder, `<name>.checked` says which runs have found it
-whole, and in which state of its files (size, times, inode). A change while the run goes on alters
-that state; one before it is found because its name is new.
+Disks and copies lose bytes, so a folder carries digests of its blocks
+(`trainables/machine/digests.py`), and whoever opens it first reads all of it; what is damaged is
+made again. The processes of one run check it once between them: beside the folder, `<name>.checked`
+says which runs have found it whole, and in which state of its files (size, times, inode). A change
+while the run goes on alters that state; one before it is found because its name is new.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from trainables.digests import MANIFEST, damage, seal, sealed, unsealed
 from trainables.errors import ConfigError
-from trainables.files import write_atomically
-from trainables.processes import host_name
+from trainables.machine.digests import MANIFEST, damage, seal, sealed, unsealed
+from trainables.machine.files import write_atomically
+from trainables.machine.processes import host_name
 
 LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"

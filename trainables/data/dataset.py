@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from torch import Tensor
 
+from trainables.config.registry import Registry
 from trainables.data.images import Images
-from trainables.registry import Registry
 
 if TYPE_CHECKING:
-    from trainables.sections import DataConfig
+    from trainables.config.sections import DataConfig
 
 DATASETS: Registry[DataSource] = Registry(
     "data", "trainables.data.embedded.reader", "trainables.data.folder"

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from trainables import backbones
+from trainables.backbones import backbone as backbones
+from trainables.backbones.weights import weights_identity
 from trainables.data.augment import eval_images
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.weights import weights_identity
 
 if TYPE_CHECKING:
-    from trainables.sections import Trial
+    from trainables.config.sections import Trial
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when evaluation crops or normalisation change numbers

@@ -34,12 +34,12 @@ from trainables.data.dataset import DATASETS, Dataset
 from trainables.data.decode import decoded
 from trainables.data.images import Images, mapped_bytes
 from trainables.data.official import refuse_official
-from trainables.digests import sealed, unsealed
 from trainables.errors import ConfigError
-from trainables.texts import user_path
+from trainables.machine.digests import sealed, unsealed
+from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
-    from trainables.sections import DataConfig
+    from trainables.config.sections import DataConfig
 
 LOG = logging.getLogger(__name__)
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")

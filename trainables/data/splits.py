@@ -26,7 +26,7 @@ from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainables.sections import DataConfig, SplitConfig
+    from trainables.config.sections import DataConfig, SplitConfig
 
 SplitName = Literal["train", "val", "test"]
 

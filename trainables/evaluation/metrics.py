@@ -15,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation import clustering, dvml, structure
+from trainables.evaluation import clustering, dvml_figures, structure
 from trainables.evaluation.accuracy import top_k_accuracy
 from trainables.evaluation.clustering import Contingency
 from trainables.evaluation.kmeans import kmeans
 from trainables.evaluation.places import Places
-from trainables.evaluation.ranking import MapAt, MapAtR, RankingMetric, RecallAt, RPrecision
+from trainables.evaluation.ranking_metrics import MapAt, MapAtR, RankingMetric, RecallAt, RPrecision
+from trainables.evaluation.routes import places
 from trainables.evaluation.scores import Score, resolve_score
-from trainables.evaluation.ways import places
 
 EVALUATOR = "retrieval-2"  # raise when any value could change: evaluations are kept under it
 
@@ -44,9 +44,9 @@ STRUCTURE: Mapping[str, Callable[[Tensor, Tensor], float]] = {
     "concentration": structure.concentration,
     "spectrum": lambda rows, _: structure.spectrum(rows),
     "uniformity": lambda rows, _: structure.uniformity(rows),
-    "gaussian_p": dvml.gaussian_p,
-    "gaussian_p_deviation": dvml.gaussian_p_deviation,
-    "relative_deviation": dvml.relative_deviation,
+    "gaussian_p": dvml_figures.gaussian_p,
+    "gaussian_p_deviation": dvml_figures.gaussian_p_deviation,
+    "relative_deviation": dvml_figures.relative_deviation,
 }
 ACCURACY: Mapping[str, int] = {"top_1_accuracy": 1, "top_5_accuracy": 5}
 # Every epoch; once at the end (those defined for every split with a pair, also for collapsed

@@ -14,8 +14,3 @@ one-sided, bounded in another way, conditioned in all layers or none, and again 
 pass builds a chain of distribution objects. What is left to write is a subnet, an affine map and
 a permutation, which is less than an adapter around any of these would be.
 """
-
-from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, Flowed, build_flow
-
-__all__ = ["Flow", "FlowConfig", "Flowed", "build_flow"]

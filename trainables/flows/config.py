@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from trainables.registry import ComponentConfig
+from trainables.config.registry import ComponentConfig
 
 
 class FlowConfig(ComponentConfig):

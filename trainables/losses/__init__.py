@@ -1,0 +1,1 @@
+"""One loss a file; `base.py` is the contract."""

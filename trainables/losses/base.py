@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.registry import ComponentConfig, NamedConfig, Registry
+from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 
 if TYPE_CHECKING:
-    from trainables.sections import Trial
+    from trainables.config.sections import Trial
 
 Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]
 

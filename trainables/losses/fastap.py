@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
-from trainables.registry import NamedConfig
 
 FARTHEST = 4.0  # squared distance of opposite unit vectors
 

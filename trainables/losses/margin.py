@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs, ParamGroup
 from trainables.losses.sampling import draw_negatives, inverse_density
-from trainables.registry import NamedConfig
 
 
 @LOSSES.register("margin")

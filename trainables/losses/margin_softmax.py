@@ -6,10 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import Geometry, Loss, Pairs, References
 from trainables.losses.normsoftmax import soft_cross_entropy
 from trainables.losses.proxies import Init, start
-from trainables.registry import NamedConfig
 
 
 class MarginConfig(NamedConfig):

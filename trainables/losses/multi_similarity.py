@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.proxy_anchor import gathered
-from trainables.registry import NamedConfig
 
 
 @LOSSES.register("multi_similarity")

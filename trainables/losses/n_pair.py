@@ -8,13 +8,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.views import PAIRS_UP, check_one_label, same_class, views
-from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
+    from trainables.config.sections import Trial
     from trainables.losses.base import Traits
-    from trainables.sections import Trial
 
 
 @LOSSES.register("n_pair")

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
-from trainables.registry import NamedConfig
 
 
 @LOSSES.register("normsoftmax")

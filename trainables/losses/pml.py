@@ -20,12 +20,12 @@ from pydantic import Field, create_model
 from torch import Tensor, nn
 
 from trainables import streams
+from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, ParamGroup, Traits
 from trainables.losses.views import check_one_label
-from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import Trial
+    from trainables.config.sections import Trial
 
 LIBRARY = "pytorch_metric_learning"
 FILLED = ("num_classes", "embedding_size")

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
-from trainables.registry import NamedConfig
 
 # In place of log 0: far below any score, yet finite, so that a proxy without a positive in
 # the batch gives softplus(−1e30) = 0 with gradient 0 and not NaN.

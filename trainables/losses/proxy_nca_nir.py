@@ -8,10 +8,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
 from trainables.losses.proxy_anchor import gathered
-from trainables.registry import NamedConfig
 
 
 @LOSSES.register("proxy_nca_nir")

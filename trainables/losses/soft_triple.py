@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.geometry import safe_sqrt
 from trainables.losses.normsoftmax import soft_cross_entropy
 from trainables.losses.proxies import Init, start
-from trainables.registry import NamedConfig
 
 
 @LOSSES.register("soft_triple")

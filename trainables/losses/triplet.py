@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
 from trainables.losses.sampling import draw_negatives, inverse_density
-from trainables.registry import NamedConfig
 
 Mining = Literal["all", "semihard", "semihard_all", "distance_weighted"]
 

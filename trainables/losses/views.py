@@ -16,8 +16,8 @@ from torch import Tensor
 PAIRS_UP = "pairs up the images of a class"
 
 if TYPE_CHECKING:
+    from trainables.config.sections import Trial
     from trainables.losses.base import Traits
-    from trainables.sections import Trial
 
 
 def same_class(labels: Tensor) -> Tensor:

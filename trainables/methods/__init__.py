@@ -1,0 +1,1 @@
+"""One method a file; `base.py` is the contract."""

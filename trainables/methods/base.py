@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
-from trainables.registry import ComponentConfig, NamedConfig, Registry
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig, Trial
+    from trainables.config.sections import EmbeddingConfig, Trial
 
 METHODS: Registry[Method] = Registry("methods", "trainables.methods")
 
@@ -190,7 +190,7 @@ class Method(nn.Module):
     ) -> dict[str, Tensor]:
         """What there is to know of a split's images beside where they lie: a value [B] per image
         of a block, by name. Read of a sample of each split that is evaluated at the end and told
-        as mean and interval; see `trainables/measures.py`.
+        as mean and interval; see `trainables/core/measures.py`.
 
         Args:
             inputs: [B, ...] as `prepare` gets them, a random sample's.

@@ -15,15 +15,15 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.config.registry import NamedConfig
 from trainables.losses.base import Loss, ParamGroup, References, make_pairs
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain
-from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig
+    from trainables.config.sections import EmbeddingConfig
 
 # std = softplus(raw − 5): about 0.0067 at the start, when raw is near 0.
 STD_SHIFT = 5.0

@@ -16,16 +16,17 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from trainables import streams
-from trainables.flows import Flow, FlowConfig, build_flow
+from trainables.config.registry import NamedConfig
+from trainables.flows.config import FlowConfig
+from trainables.flows.flow import Flow, build_flow
 from trainables.losses.base import Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.lipschitz import diagonal_r, singular_r
 from trainables.methods.plain import Plain
-from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig, Trial
+    from trainables.config.sections import EmbeddingConfig, Trial
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu, "leaky_relu": F.leaky_relu, "tanh": torch.tanh, "none": lambda x: x,

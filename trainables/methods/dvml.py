@@ -13,15 +13,15 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses.base import Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_lecun
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig, Trial
+    from trainables.config.sections import EmbeddingConfig, Trial
 
 # Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
 LOG_VARIANCE_BEND = 10.0

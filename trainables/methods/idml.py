@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, configured_geometry
 from trainables.methods.base import METHODS, Progress, State
@@ -29,10 +30,9 @@ from trainables.methods.introspective import (
     semantic_distance,
 )
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
-from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig, Trial
+    from trainables.config.sections import EmbeddingConfig, Trial
 
 
 @METHODS.register("idml")

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.flows import Flow, Flowed
+from trainables.flows.flow import Flow, Flowed
 from trainables.flows.jacobian import flow_jacobian, layer_jacobians
 
 Across = Literal["sum", "mean", "product"]

@@ -11,14 +11,14 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
+from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, Loss
 from trainables.methods.base import Batch
 from trainables.methods.plain import Plain
-from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig, Trial
+    from trainables.config.sections import EmbeddingConfig, Trial
 
 UNUSED = -1  # in a label slot
 

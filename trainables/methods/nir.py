@@ -14,16 +14,17 @@ from pydantic import Field, model_validator
 from torch import Generator, Tensor
 
 from trainables import streams
+from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
-from trainables.flows import FlowConfig, build_flow
+from trainables.flows.config import FlowConfig
+from trainables.flows.flow import build_flow
 from trainables.losses.base import LOSSES, Loss, ParamGroup, make_pairs
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.plain import Plain
 from trainables.methods.tangent import exp_with_tangent
-from trainables.registry import NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig, Trial
+    from trainables.config.sections import EmbeddingConfig, Trial
 
 
 class NIRFlow(FlowConfig):

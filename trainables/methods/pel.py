@@ -14,16 +14,16 @@ from pydantic import Field
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
 from trainables.methods.head import start_kaiming
 from trainables.methods.mixing import Mixing, MixingConfig
-from trainables.registry import ComponentConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig
+    from trainables.config.sections import EmbeddingConfig
 
 
 @dataclass(frozen=True)

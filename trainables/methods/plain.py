@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from torch import Generator, Tensor
 
 from trainables import streams
+from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Loss, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress, State
 from trainables.methods.head import fit_pca, linear_head
-from trainables.registry import ComponentConfig, NamedConfig
 
 if TYPE_CHECKING:
-    from trainables.sections import EmbeddingConfig
+    from trainables.config.sections import EmbeddingConfig
 
 
 @METHODS.register("plain")

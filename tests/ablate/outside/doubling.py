@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ablate.study import DESIGNS, StudyBase
-from ablate.study_parts import Point, cell_name
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.parts import Point, cell_name
 
 
 @DESIGNS.register("doubling")

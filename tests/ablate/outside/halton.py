@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ablate import branches
-from ablate.earlier import Earlier
-from ablate.sampling import SAMPLERS, Sampler, Sampling
+from ablate.samplers import branches
+from ablate.samplers.earlier import Earlier
+from ablate.samplers.sampling import SAMPLERS, Sampler, Sampling
 from trainables.errors import ConfigError
 
 PRIMES = (2, 3, 5, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ablate.scheduler_base import (
+from ablate.schedulers.base import (
     SCHEDULERS,
     STOP,
     WAIT,

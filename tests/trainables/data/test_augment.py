@@ -7,6 +7,7 @@ import torch
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms import functional as tv
 
+from trainables.config.sections import AugmentConfig
 from trainables.data.augment import (
     centre_boxes,
     crops,
@@ -16,7 +17,6 @@ from trainables.data.augment import (
     train_images,
 )
 from trainables.data.images import Images
-from trainables.sections import AugmentConfig
 from trainables.streams import generator
 
 HALF = (0.5, 0.5, 0.5)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from trainables.cache_folder import default_cache
 from trainables.data import cache
 from trainables.data.cache import published
+from trainables.machine.cache_folder import default_cache
 
 WRITE = """
 import sys, time

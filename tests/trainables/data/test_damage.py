@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from tests.trainables import core_trials
-from tests.trainables.test_core_resume import comparable, job
+from tests.trainables.core_trials import comparable, job
 from tests.unprivileged import open_folder, unprivileged
-from trainables import digests
-from trainables.data import cache, fingerprint
+from trainables.config.sections import DataConfig
+from trainables.data import cache
 from trainables.data.cache import of_run, published
-from trainables.job import run_job
-from trainables.sections import DataConfig
+from trainables.data.dataset import fingerprint
+from trainables.jobs.job import run_job
+from trainables.machine import digests
 
 
 def flip(path: Path, at: int) -> None:

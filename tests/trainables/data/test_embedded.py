@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.data import fingerprint
-from trainables.data.dataset import DATASETS, load_dataset
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.embedded import reader
 from trainables.data.embedded.reader import Emoji, Typefaces
 from trainables.data.embedded.writer import write_embedded
 from trainables.errors import ConfigError
-from trainables.sections import DataConfig
 
 
 @pytest.mark.parametrize(

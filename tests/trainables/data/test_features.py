@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from trainables import backbones
-from trainables.backbones import frozen_backbone
-from trainables.config import TrialConfig
+from trainables.backbones import backbone as backbones
+from trainables.backbones.backbone import frozen_backbone
 from trainables.data import features
 from trainables.data.augment import eval_images
 from trainables.data.dataset import load_dataset
 from trainables.data.features import cached_features, features_key
+from trainables.trial import TrialConfig
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_cached_features_need_no_timm(config: TrialConfig, tmp_path: Path) -> No
     code = (
         "import sys; sys.modules['timm'] = None\n"
         "from pathlib import Path\n"
-        "from trainables.config import TrialConfig\n"
+        "from trainables.trial import TrialConfig\n"
         "from trainables.data.features import cached_features\n"
         f"config = TrialConfig.model_validate_json({config.model_dump_json()!r})\n"
         f"print(cached_features(config, Path({str(tmp_path / 'cache')!r})).shape)"

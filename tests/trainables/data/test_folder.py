@@ -15,11 +15,11 @@ import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 
 from tests.unprivileged import open_folder, unprivileged
-from trainables.data import fingerprint, load_splits
-from trainables.data.dataset import load_dataset
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import decoded
+from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
-from trainables.sections import DataConfig
 
 
 def picture(path: Path, size: tuple[int, int], seed: int, mode: str = "RGB", **save) -> None:

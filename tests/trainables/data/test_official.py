@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from trainables.data import fingerprint
-from trainables.data.dataset import load_dataset
+from trainables.config.sections import DataConfig, SplitConfig
+from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.splits import split
 from trainables.errors import ConfigError
-from trainables.sections import DataConfig, SplitConfig
 
 TREES = {
     "Stanford Online Products": [

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trainables.config.sections import SplitConfig
 from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
 from trainables.data.splits import Splits, split
 from trainables.errors import ConfigError
-from trainables.sections import SplitConfig
 
 
 def dataset(labels: list[int], classes: int, official: Official | None = None) -> Dataset:

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.oracles import retrieval, structure
-from trainables.evaluation import evaluate
 from trainables.evaluation import kmeans as kmeans_module
 from trainables.evaluation.clustering import ami, contingency, f1, nmi
 from trainables.evaluation.kmeans import kmeans, objective
+from trainables.evaluation.metrics import evaluate
 
 
 def blobs(per_class: int, classes: int, spread: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -147,7 +147,7 @@ def test_clustering_of_equal_embeddings(labels: torch.Tensor) -> None:
 def test_evaluation_imports_no_faiss_and_no_compiler_for_small_sets() -> None:
     code = (
         "import sys; sys.modules['faiss'] = None; sys.modules['numba'] = None\n"
-        "import torch; from trainables.evaluation import evaluate\n"
+        "import torch; from trainables.evaluation.metrics import evaluate\n"
         "x = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))\n"
         "print(evaluate(x, torch.arange(20) // 4, score=lambda q, r: q @ r.T)['nmi'])"
     )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation import METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.metrics import METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.neighbours import neighbours, order_keys
 from trainables.evaluation.places import FAR
-from trainables.evaluation.ranks import neighbours, order_keys
 
 
 def dot(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:

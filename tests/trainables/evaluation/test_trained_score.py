@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainables.config import TrialConfig
-from trainables.evaluation import PlainScore, evaluate
-from trainables.evaluation.metrics import RANKING
+from trainables.core.network import Network, build_method
+from trainables.evaluation.metrics import RANKING, evaluate
+from trainables.evaluation.scores import PlainScore
 from trainables.losses.base import Geometry
-from trainables.model import Network, build_method
+from trainables.trial import TrialConfig
 
 
 def network() -> Network:

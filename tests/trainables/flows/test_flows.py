@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from trainables import streams
-from trainables.flows import Flow, FlowConfig, build_flow
+from trainables.flows.config import FlowConfig
 from trainables.flows.coupling import soft_clamp
+from trainables.flows.flow import Flow, build_flow
 
 KINDS = ["realnvp", "nice", "glow"]
 GOLDEN = Path(__file__).parent / "golden.json"

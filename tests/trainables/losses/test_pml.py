@@ -12,12 +12,12 @@ from pytorch_metric_learning import losses, miners
 from pytorch_metric_learning.distances import LpDistance
 
 from trainables import streams
-from trainables.config import TrialConfig
-from trainables.identity import config_hash
+from trainables.core.identity import config_hash
+from trainables.core.network import build_method
 from trainables.losses.base import Geometry
 from trainables.methods.base import Method
 from trainables.methods.plain import Plain
-from trainables.model import build_method
+from trainables.trial import TrialConfig
 
 D, C = 6, 4
 

@@ -16,12 +16,12 @@ from torch import Tensor
 from tests.oracles import pairs as oracles
 from tests.trainables.losses.pair_cases import batch, made, same_value_and_gradients, value
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.core.network import Network, build_method
 from trainables.losses import geometry
 from trainables.losses.base import Geometry
 from trainables.losses.hypvit import grouped_logsumexp
 from trainables.methods.plain import Plain
-from trainables.model import Network, build_method
+from trainables.trial import TrialConfig
 
 CLASSES = {
     "pairs": [0, 0, 1, 1, 2, 2, 3, 3],

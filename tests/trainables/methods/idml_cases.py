@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from trainables import streams
+from trainables.config.registry import ComponentConfig
+from trainables.config.sections import EmbeddingConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress
-from trainables.registry import ComponentConfig
-from trainables.sections import EmbeddingConfig
 
 B, FEATURES, D, U, C = 6, 7, 4, 3, 5
 SETS = [{0}, {0}, {1, 3}, {3}, {3}, {2, 4}]

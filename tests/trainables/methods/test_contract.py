@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ablate.testing import methods
 from tests.trainables.components import loss_options
 from trainables import streams
+from trainables.config.sections import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.methods.head import fit_pca, linear_head
 from trainables.methods.plain import Plain
-from trainables.sections import EmbeddingConfig
 
 FEATURES, D = methods.FEATURES, methods.D
 PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]

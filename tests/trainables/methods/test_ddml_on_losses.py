@@ -14,12 +14,12 @@ from torch import Tensor
 
 from tests.oracles import ddml as oracle
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.core.network import build_method
 from trainables.losses.base import LOSSES
 from trainables.methods.base import Progress, Term
 from trainables.methods.ddml import DDML, DDMLState
 from trainables.methods.plain import Plain
-from trainables.model import build_method
+from trainables.trial import TrialConfig
 
 FEATURES, D, C = 7, 4, 5
 LABELS = [0, 0, 1, 1, 3, 3]

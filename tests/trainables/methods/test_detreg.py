@@ -13,14 +13,14 @@ from torch import Tensor
 from tests.oracles import detreg as oracle
 from tests.oracles import losses as loss_oracle
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.config.registry import ComponentConfig
+from trainables.config.sections import EmbeddingConfig
 from trainables.flows.jacobian import flow_jacobian, layer_jacobians
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress, Term
 from trainables.methods.detreg import DetReg, DetRegState
 from trainables.methods.lipschitz import diagonal_r
-from trainables.registry import ComponentConfig
-from trainables.sections import EmbeddingConfig
+from trainables.trial import TrialConfig
 
 B, FEATURES, D, C = 7, 6, 5, 5
 LABELS = [0, 0, 1, 3, 3, 3, 2]  # classes 1 and 2 stand alone: no neighbour, no augmented point

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, timeless
-from trainables.config import TrialConfig
-from trainables.core import Trainer
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
 from trainables.methods.detreg import DetReg
-from trainables.results import Runtime
+from trainables.trial import TrialConfig
 
 
 @pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])

@@ -13,14 +13,14 @@ from tests.oracles import dvml as oracle
 from tests.oracles import losses as oracle_losses
 from tests.oracles import pairs as oracle_pairs
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.config.registry import ComponentConfig
+from trainables.config.sections import EmbeddingConfig
+from trainables.core.trace import Trace
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress, Term
 from trainables.methods.dvml import DVML, DVMLState, bend
 from trainables.methods.head import fit_pca, linear_head
-from trainables.registry import ComponentConfig
-from trainables.sections import EmbeddingConfig
-from trainables.trace import Trace
+from trainables.trial import TrialConfig
 
 B, FEATURES, D, C, T, H = 6, 7, 4, 5, 3, 5
 LABELS = [0, 0, 1, 3, 3, 1]

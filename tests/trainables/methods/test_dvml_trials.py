@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, timeless
-from trainables import core
-from trainables.config import TrialConfig
-from trainables.core import Trainer
+from trainables.core import trainer as core
+from trainables.core.runtime import Runtime
+from trainables.core.train import train
+from trainables.core.trainer import Trainer
 from trainables.methods.dvml import DVML
-from trainables.results import Runtime
-from trainables.train import train
+from trainables.trial import TrialConfig
 
 
 def metrics(trial: TrialConfig, cache: Path) -> list[dict[str, float]]:

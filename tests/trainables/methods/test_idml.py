@@ -29,11 +29,11 @@ from tests.trainables.methods.idml_cases import (
     x,
 )  # fmt: skip
 from trainables import streams
-from trainables.config import TrialConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry
 from trainables.methods.base import Batch, Progress
 from trainables.methods.idml import IDML
+from trainables.trial import TrialConfig
 
 # --- the forms ---------------------------------------------------------------------------------
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config
-from trainables import export
-from trainables.core import Trainer
-from trainables.data import load_splits
-from trainables.evaluation import evaluate
-from trainables.evaluation.metrics import RANKING
-from trainables.results import Runtime
+from trainables.core import export
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.data.splits import load_splits
+from trainables.evaluation.metrics import RANKING, evaluate
 
 
 @pytest.mark.parametrize("test_metric", ["semantic", "introspective"])

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from trainables import streams
+from trainables.config.sections import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress
 from trainables.methods.mixing import beta_share, cutmix
-from trainables.sections import EmbeddingConfig
 
 B, SIDE, C, D = 6, 12, 4, 5
 LABELS = torch.tensor([0, 0, 1, 1, 2, 3])[:, None]

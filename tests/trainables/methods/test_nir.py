@@ -13,16 +13,16 @@ from torch import Tensor
 
 from tests.oracles import losses as loss_oracle
 from tests.oracles import nir as oracle
-from tests.trainables.methods.test_ddml import LABELS, B, C, D, PairLoss, TwoCentres, built, step
+from tests.trainables.methods.ddml_cases import LABELS, B, C, D, PairLoss, TwoCentres, built, step
 from trainables import streams
-from trainables.config import TrialConfig
+from trainables.core.trace import Trace
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.losses.geometry import score
 from trainables.methods.base import METHODS
 from trainables.methods.nir import NIR, NIRState
 from trainables.methods.tangent import LIMIT, exp_with_tangent
-from trainables.trace import Trace
+from trainables.trial import TrialConfig
 
 SMALL = {"flow": {"depth": 2, "width": 5, "gain": 1.0}}
 HALF = {"paper": 1.0, "code": 0.5}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from trainables.cache_folder import default_cache
-from trainables.config import TrialConfig
-from trainables.core import Trainer
-from trainables.results import Runtime
-from trainables.trace import Trace
+from trainables.core.runtime import Runtime
+from trainables.core.trace import Trace
+from trainables.core.trainer import Trainer
+from trainables.machine.cache_folder import default_cache
+from trainables.trial import TrialConfig
 
 STEPS = 1000
 LEAST = 1e-6  # of the metric term's gradient

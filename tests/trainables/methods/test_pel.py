@@ -11,12 +11,12 @@ from torch import Tensor
 from tests.oracles import ddml as gaussian
 from tests.oracles import idml as oracle
 from trainables import streams
+from trainables.config.registry import ComponentConfig
+from trainables.config.sections import EmbeddingConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress, Term
 from trainables.methods.pel import PEL
-from trainables.registry import ComponentConfig
-from trainables.sections import EmbeddingConfig
 
 B, FEATURES, D, C, K = 5, 7, 4, 5, 3
 LABELS = [0, 0, 1, 3, 3]

@@ -17,7 +17,7 @@ from trainables.data.images import Images, mapped
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainables.sections import DataConfig
+    from trainables.config.sections import DataConfig
 
 LOG = logging.getLogger(__name__)
 HERE = Path(__file__).parent

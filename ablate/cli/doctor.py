@@ -1,0 +1,151 @@
+"""`ablate doctor`: what is installed, what there is, and what to repair."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ablate.engine.ray.resources import cores
+from ablate.ledger import queries, sqlite_files
+from ablate.ledger.integrity import damage
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.schema import LedgerError
+from ablate.tracking.check_store import Store
+from trainables.errors import ConfigError
+
+PACKAGES = (
+    "torch", "torchvision", "timm", "ray", "optuna", "mlflow", "faiss-cpu", "numpy", "pandas",
+    "pydantic", "pyarrow", "matplotlib",
+)  # fmt: skip
+OPTIONAL = ("faiss-cpu",)
+FREE_GIB = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    ok: bool
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'ok  ' if self.ok else 'BAD '} {self.text}"
+
+
+def examine(out: Path) -> list[Finding]:
+    """Everything, good or bad; the text of a bad finding ends with the remedy."""
+    return [
+        Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11"),
+        *packages(),
+        torch_pair(),
+        gpu(),
+        Finding(True, f"{cores()} cores"),
+        *disk(out),
+        ledger(out / "ledger.sqlite"),
+        mlflow(out),
+    ]
+
+
+def packages() -> list[Finding]:
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(Finding(True, f"{name} {version(name)}"))
+        except PackageNotFoundError:
+            text = f"{name} is not installed: pip install {name}"
+            found.append(Finding(name in OPTIONAL, text))
+    return found
+
+
+def torch_pair() -> Finding:
+    """torch and torchvision must be built for each other; timm imports both.
+
+    In a process of its own: a broken pair leaves half-registered operators behind.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch, torchvision, timm"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode == 0:
+        return Finding(True, "torch, torchvision and timm import together")
+    return Finding(False, broken_pair(done.stderr))
+
+
+def broken_pair(stderr: str) -> str:
+    """One line of what failed to import and what to reinstall."""
+    last = (stderr.strip().splitlines() or ["no message"])[-1]
+    if "torchvision::" in stderr or "undefined symbol" in stderr:
+        return (
+            f"torch and torchvision do not fit each other ({last}): pip install --force-reinstall "
+            "torch torchvision, both from the same index, with no CPU-only pin of one of them"
+        )
+    return f"torch, torchvision or timm cannot be imported ({last}): pip install torch timm"
+
+
+def gpu() -> Finding:
+    try:
+        torch = importlib.import_module("torch")
+    except (ImportError, OSError, RuntimeError) as error:
+        return Finding(False, f"torch cannot be imported ({error}): pip install torch")
+    if torch.cuda.is_available():
+        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        return Finding(True, f"GPU: {', '.join(names)}")
+    if shutil.which("nvidia-smi"):
+        return Finding(
+            False,
+            "nvidia-smi is there but torch sees no GPU: reinstall torch with CUDA, or the driver",
+        )
+    return Finding(True, "no GPU: trials run on the CPU")
+
+
+def disk(out: Path) -> list[Finding]:
+    from trainables.machine.cache_folder import default_cache
+
+    found = []
+    for what, path in (("output", out), ("cache", default_cache())):
+        there = path.absolute()
+        while not there.exists():
+            there = there.parent
+        free = shutil.disk_usage(there).free / 2**30
+        text = f"{what} {path}: {free:.1f} GiB free"
+        found.append(
+            Finding(free >= FREE_GIB, text if free >= FREE_GIB else f"{text}: make some room")
+        )
+    return found
+
+
+def ledger(path: Path) -> Finding:
+    if not path.exists():
+        return Finding(True, f"no ledger at {path} yet")
+    try:
+        with Ledger(path, timeout=5) as facts:
+            faults = damage(facts)
+            trials = sum(row["n"] for row in queries.statuses(facts))
+    except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
+        return Finding(False, str(error))
+    if faults:
+        more = f" and {len(faults) - 1} more" if len(faults) > 1 else ""
+        return Finding(False, f"ledger {path}: {faults[0]}{more}: restore it from a copy")
+    return Finding(True, f"ledger {path}: {trials} trials, intact")
+
+
+def mlflow(out: Path) -> Finding:
+    """The MLflow store of an output folder."""
+    store = Store(out)
+    path = out / "mlflow.db"
+    if not path.exists():
+        return Finding(True, f"no MLflow store at {path} yet")
+    try:
+        store.check()
+    except ConfigError as error:
+        return Finding(False, str(error))
+    fault = sqlite_files.damage(path)
+    if fault is not None:
+        remedy = f"{store.remedy()} moves it aside and writes it anew"
+        return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
+    return Finding(True, f"MLflow store {path}: intact")

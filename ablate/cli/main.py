@@ -1,0 +1,58 @@
+"""The command line. Nothing heavy is imported before a command runs: `--help` is immediate.
+
+Exit codes: 0 all is done; 1 something failed or is missing, the ledger cannot be written, or a
+pilot finds nothing that can run; 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by
+SIGTERM, 129 by SIGHUP (the terminal was closed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from ablate.cli.parser import parser
+from ablate.tracking.typed import conceal
+from ablate.values.terminal import say, tolerant
+from trainables.errors import ConfigError
+from trainables.machine.texts import check_option
+
+_SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
+
+
+def _check_texts(args: argparse.Namespace) -> None:
+    """That nothing given is empty, or holds what no file name can; `--set` is read as YAML."""
+    for name, given in vars(args).items():
+        option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
+        for text in given if isinstance(given, list) else [given]:
+            if isinstance(text, str) and name != "settings":
+                check_option(text, option, show=name != "tracking_uri")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    if argv is None:
+        conceal()
+    tolerant()
+    args = parser().parse_args(argv)
+    from ablate.cli import commands
+    from ablate.ledger.schema import LedgerError
+    from ablate.tracking.tracker import TrackingError
+    from reports.errors import ReportError
+
+    try:
+        _check_texts(args)
+        code: int = getattr(commands, args.command)(args)
+    except ConfigError as error:
+        say(" ".join(str(error).split()), error=True)
+        return 2
+    except (LedgerError, ReportError, TrackingError) as error:
+        say(error, error=True)
+        return 1
+    except KeyboardInterrupt:
+        say("stopped at once; the same command goes on from what is recorded", error=True)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # `ablate … | head` is no error
+        return 0
+    return code

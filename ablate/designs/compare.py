@@ -1,0 +1,180 @@
+"""Comparisons: named variants, or methods × losses × data sets × backbones, side by side."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.exclude import Rule, check_rules, not_excluded
+from ablate.designs.parts import (
+    MAX_CELLS,
+    MAX_COMBINATIONS,
+    Arm,
+    Around,
+    Point,
+    SpecPart,
+    cell_name,
+    one_or_several,
+)
+from ablate.values.layers import Layer, merge
+from ablate.values.paths import leaves
+from ablate.values.remedies import nearest
+from ablate.values.wording import listed
+from trainables.errors import ConfigError
+
+VARIANT = "variant"  # the factor under which `variants` are told
+
+
+class Variant(SpecPart):
+    """One row of a comparison, or one level of a crossed factor: its own centre and its own
+    partial trial."""
+
+    title: str = ""
+    around: tuple[Around, ...] = ()
+    trial: dict[str, Any] = Field(default_factory=dict)
+
+    several = field_validator("around", mode="before")(one_or_several)
+
+
+@DESIGNS.register("compare")
+class Compare(StudyBase):
+    """Named variants side by side, or every combination of crossed factors.
+
+    cross: `{method: {plain: {trial: …}, ddml: {…}}, loss: {…}}`; the last factor varies fastest.
+        Crossed with `variants` where both are given. All `around` of a combination come
+        before all its `trial`s, each in the order of the factors.
+    around: a combination may have a study of its own: `best_of: tune_{method}_{loss}`, filled in
+        with the names of its levels.
+    exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them match:
+        a method that has no reading for a loss, say. "variant" is the factor of `variants`.
+    """
+
+    design: Literal["compare"]
+    variants: dict[str, Variant] = Field(default_factory=dict)
+    cross: dict[str, Annotated[dict[str, Variant], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
+    exclude: tuple[Rule, ...] = ()
+
+    tuned: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def some(self) -> Compare:
+        if not self.variants and not self.cross:
+            raise ValueError("at least one of variants and cross")
+        if VARIANT in self.cross:
+            raise ConfigError(
+                f"cross.{VARIANT}", "a factor of that name", "another name",
+                "List them under `variants`",
+            )  # fmt: skip
+        self._check_exclude()
+        total = math.prod(len(levels) for levels in self.factors().values())
+        if total > (MAX_COMBINATIONS if self.exclude else MAX_CELLS):
+            raise ValueError(f"at most {MAX_CELLS} cells, not {total}")
+        if len(self.listed) > MAX_CELLS:
+            raise ValueError(f"at most {MAX_CELLS} cells, not {len(self.listed)}")
+        if not self.listed:
+            raise ConfigError(
+                "exclude", "rules that leave no combination", "at least one", "Remove a rule"
+            )
+        self._check_templates()
+        return self
+
+    def factors(self) -> dict[str, dict[str, Variant]]:
+        """The variants as a factor, if there are any, then the crossed ones."""
+        return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
+
+    def _check_exclude(self) -> None:
+        if self.exclude and len(self.factors()) < 2:
+            raise ConfigError(
+                "exclude", "rules for one factor", "at least two factors to combine",
+                "Remove the level itself",
+            )  # fmt: skip
+        places = {VARIANT: "variants"}
+        check_rules(self.exclude, self.factors(), lambda factor: places.get(factor, "cross"))
+
+    def _check_templates(self) -> None:
+        names = list(self.factors())
+        for i, around in enumerate(self.around):
+            for field in re.findall(r"{(.*?)}", around.best_of):
+                if field not in names:
+                    raise ConfigError(
+                        f"around.{i}.best_of", f"{{{field}}}, which is no factor",
+                        f"one of {listed(names)}", nearest(field, names),
+                    )  # fmt: skip
+
+    def points(self) -> list[Point]:
+        factors = self.factors()
+        points = []
+        every = itertools.product(*factors.values())
+        for levels in not_excluded(every, self.exclude, factors):
+            arm = tuple(zip(factors, levels, strict=True))
+            coords = dict(arm)
+            name = levels[0] if len(levels) == 1 else cell_name(coords)
+            points.append(Point(name, coords, {}, self.place(*arm[-1]), arm))
+        return points
+
+    def place(self, factor: str, level: str) -> str:
+        """Where a level stands in the study."""
+        return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"
+
+    def level(self, factor: str, level: str) -> Variant:
+        return self.factors()[factor][level]
+
+    def of_point(self, point: Point) -> list[Layer]:
+        return [Layer(f"{self.place(*p)}.trial", self.level(*p).trial) for p in point.arm]
+
+    def gives(self, point: Point) -> dict[str, Any]:
+        return dict(self.given[point.arm])
+
+    @cached_property
+    def given(self) -> dict[Arm, dict[str, Any]]:
+        """Arm → what its cell sets, by path: the layers of each are merged once, although checks,
+        rankings and studies centred on this one ask again and again."""
+        return {point.arm: leaves(merge(self.of_point(point))) for point in self.listed}
+
+    def representatives(self) -> Sequence[Point | None]:
+        return self.listed
+
+    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
+        own = tuple(around.filled(arm) for around in self.around)
+        return own + tuple(a for pair in arm for a in self.level(*pair).around)
+
+    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
+        for around in self.around:
+            centres = {around.filled(point.arm).best_of for point in self.listed}
+            yield "around.", around, sorted(centres)
+        for factor, levels in self.factors().items():
+            for name, variant in levels.items():
+                for around in variant.around:
+                    yield f"{self.place(factor, name)}.around.", around, [around.best_of]
+
+    def taken_at(self, around: Around, arm: Arm) -> str:
+        owners = [pair for pair in arm if around in self.level(*pair).around]
+        above = f"{self.place(*owners[0])}." if owners else ""
+        return above + super().taken_at(around, arm)
+
+    def identity(self) -> dict[str, Any]:
+        dump = super().identity()
+        if not self.exclude:
+            del dump["exclude"]  # a factorial had it from the beginning
+        return dump
+
+    def centres(self) -> dict[str, str]:
+        places: dict[str, str] = {}
+        for i, around in enumerate(self.around):
+            place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
+            for point in self.listed:
+                places.setdefault(around.filled(point.arm).best_of, place)
+        for factor, levels in self.factors().items():
+            for name, variant in levels.items():
+                for around in variant.around:
+                    places.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
+        return places

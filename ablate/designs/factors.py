@@ -1,0 +1,76 @@
+"""Factors and their levels: what grids, one-factor studies and factorials share.
+
+A factor is a path with its levels (`loss.temperature: [0.05, 0.1]`), and so it may be any field of
+a trial, a whole component too (`loss: [{name: proxy_anchor}, {name: normsoftmax}]`); or a name with
+named levels, each a partial trial: `head: {small: {embedding.dim: 64}, large: {…}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Field, Tag
+
+from ablate.designs.parts import MAX_CELLS
+from ablate.values.canonical import canonical
+from ablate.values.validation import LISTED, NAMED
+from ablate.values.wording import shown
+from trainables.errors import ConfigError
+
+Levels = Annotated[
+    Annotated[tuple[Any, ...], Field(min_length=1), Tag(LISTED)]
+    | Annotated[dict[str, dict[str, Any]], Field(min_length=1), Tag(NAMED)],
+    Discriminator(lambda given: NAMED if isinstance(given, dict) else LISTED),
+]
+
+
+def names_of(levels: Levels) -> list[Any]:
+    """What the levels of a factor are called: the values themselves, or their names."""
+    return list(levels)
+
+
+def values_of(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
+    """What a level sets, by path."""
+    return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
+
+
+def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
+    """Raise for a level given twice, too few levels, or a path that two factors set."""
+    owners: dict[str, str] = {}
+    for factor, levels in factors.items():
+        if len({canonical(level) for level in levels}) != len(levels):
+            raise ConfigError(
+                f"{key}.{factor}", shown(names_of(levels)), f"each value of {factor} once",
+                "Remove one of the two",
+            )  # fmt: skip
+        if len(levels) < least:
+            raise ConfigError(
+                f"{key}.{factor}", f"{len(levels)} level", f"at least {least}",
+                "Set what does not vary in the study's `trial`",
+            )  # fmt: skip
+        paths = (
+            {p for level in levels.values() for p in level}
+            if isinstance(levels, dict)
+            else [factor]
+        )
+        for path in paths:
+            if path in owners:
+                raise ConfigError(
+                    f"{key}.{factor}", f"{path} in {owners[path]} and {factor}",
+                    f"{path} in one factor", "Make them one factor with named levels",
+                )  # fmt: skip
+            owners[path] = factor
+
+
+def combination(factors: dict[str, Levels], levels: Sequence[Any]) -> dict[str, Any]:
+    """What a combination of levels, one per factor, sets."""
+    values: dict[str, Any] = {}
+    for (factor, known), level in zip(factors.items(), levels, strict=True):
+        values |= values_of(factor, known, level)
+    return values
+
+
+def check_size(cells: int) -> None:
+    if cells > MAX_CELLS:
+        raise ValueError(f"at most {MAX_CELLS} cells, not {cells}")

@@ -1,0 +1,44 @@
+"""Grids: every combination of the values listed for each path."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.factors import check_factors, check_size
+from ablate.designs.parts import Point, cell_name
+from ablate.schedulers.base import SchedulerBase
+from ablate.schedulers.decide import Scheduler
+
+
+@DESIGNS.register("grid")
+class Grid(StudyBase):
+    """Every combination of the listed values; the last path varies fastest."""
+
+    design: Literal["grid"]
+    scheduler: Scheduler | None = None
+    grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(min_length=1)
+
+    heatmap: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def bounded(self) -> Grid:
+        if self.race is not None and self.scheduler is not None:
+            raise ValueError("either a race or a scheduler, not both")
+        check_factors(dict(self.grid), "grid")
+        check_size(math.prod(map(len, self.grid.values())))
+        return self
+
+    def points(self) -> list[Point]:
+        points = []
+        for levels in itertools.product(*self.grid.values()):
+            values = dict(zip(self.grid, levels, strict=True))
+            points.append(Point(cell_name(values), values, values, "grid"))
+        return points
+
+    def halting(self) -> SchedulerBase | None:
+        return self.scheduler

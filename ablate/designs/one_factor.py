@@ -1,0 +1,37 @@
+"""One factor at a time around the centre."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.factors import Levels, check_factors, check_size, names_of, values_of
+from ablate.designs.parts import Point, cell_name
+
+
+@DESIGNS.register("one_factor")
+class OneFactor(StudyBase):
+    """The centre, then each factor's levels with all other factors at the centre.
+
+    A level that equals the centre's is the centre's own trial, trained once. coords: the factor
+    and its level; none for the centre.
+    """
+
+    design: Literal["one_factor"]
+    factors: dict[str, Levels] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def bounded(self) -> OneFactor:
+        check_factors(self.factors, "factors")
+        check_size(1 + sum(map(len, self.factors.values())))
+        return self
+
+    def points(self) -> list[Point]:
+        points = [Point("centre", {}, {}, "factors")]
+        for factor, levels in self.factors.items():
+            for level in names_of(levels):
+                coords, values = {factor: level}, values_of(factor, levels, level)
+                points.append(Point(cell_name(coords), coords, values, "factors"))
+        return points

@@ -1,0 +1,119 @@
+"""What studies are made of: points, the centres they stand around, objectives, seeds, names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from ablate.samplers.sampling import Direction
+from ablate.values.canonical import canonical
+from ablate.values.seeds import MAX_SEED, MAX_SEEDS
+from trainables.config.strict import Strict
+
+MAX_CELLS = 10_000
+MAX_COMBINATIONS = 200_000  # that are looked through for those that `exclude` leaves
+SHOWN = 60  # characters of a level in a cell's name
+
+# Of a compare study (factor, level), …; of a promote study ("rank", "1"); () in other designs.
+Arm = tuple[tuple[str, str], ...]
+
+
+class SpecPart(Strict):
+    """Strict about unknown keys; never changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Around(SpecPart):
+    """Centre on the best cell of study `best_of`: the one with the best mean objective over its
+    seeds, the earlier one on a tie. Of several objectives the first decides, then the second, …;
+    `by` names the one, or another metric read of that study, that decides instead. `take` names
+    the paths taken; default: the paths which that study varies or has itself taken. `rank`: 2 for
+    the second best cell in this order, and so on; cells that failed, or that a scheduler or a race
+    ended early, have no rank."""
+
+    best_of: str
+    by: str | None = None
+    take: tuple[str, ...] | None = None
+    rank: int = Field(1, ge=1)
+
+    def filled(self, arm: Arm) -> Around:
+        """`best_of: tune_{method}` with the names of a combination's levels."""
+        name = self.best_of
+        for factor, level in arm:
+            name = name.replace(f"{{{factor}}}", level)
+        return self if name == self.best_of else self.model_copy(update={"best_of": name})
+
+
+def one_or_several(value: Any) -> Any:
+    """`around: {…}` as a list of one."""
+    return [value] if isinstance(value, dict) else value
+
+
+class Objective(SpecPart):
+    """What a search looks at: a metric read of its trials, and which way is better."""
+
+    metric: str
+    direction: Direction = "maximize"
+
+
+Seeds = Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[tuple[int, ...], Field(min_length=1)]
+
+
+def seed_list(seeds: int | tuple[int, ...]) -> list[int]:
+    """n → 0…n−1."""
+    return list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+
+
+def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | None:
+    if isinstance(seeds, tuple):
+        if len(set(seeds)) != len(seeds):
+            raise ValueError("each seed once")
+        if min(seeds) < 0 or max(seeds) > MAX_SEED:
+            raise ValueError(f"seeds from 0 to {MAX_SEED}")
+    return seeds
+
+
+@dataclass(frozen=True)
+class Point:
+    """One cell of a fixed design, before its centre is known.
+
+    values: what the cell sets, by dotted path. where: its place in the study.
+    arm: the variant, and the levels of `cross`, whose layers it needs, in a compare study; the
+        rank in a promote study.
+    """
+
+    cell: str
+    coords: dict[str, Any]
+    values: dict[str, Any]
+    where: str
+    arm: Arm = ()
+
+
+def cell_name(coords: Mapping[str, Any]) -> str:
+    """`method.alpha=0.1,method.beta=1`: short and stable."""
+    return ",".join(f"{key}={level_text(value)}" for key, value in coords.items())
+
+
+def level_text(value: Any) -> str:
+    """A level in a cell's name: text as it is, `proxy_anchor(alpha=16)` for a whole component,
+    else JSON; what is too long ends in a digest, so that different levels differ."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        options = [f"{key}={level_text(v)}" for key, v in value.items() if key != "name"]
+        text = str(value["name"]) + (f"({', '.join(options)})" if options else "")
+    else:
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        except ValueError:
+            text = repr(value)
+    if len(text) <= SHOWN:
+        return text
+    digest = hashlib.sha256(canonical(value).encode()).hexdigest()[:6]
+    return f"{text[: SHOWN - 8]}…{digest}"

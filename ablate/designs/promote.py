@@ -1,0 +1,125 @@
+"""Promotion: the best cells of one study, each trained again at a higher fidelity.
+
+A smaller image, a frozen backbone with cached features or a subset of the data are cheap looks
+at a trial that change its configuration, and so they are trials of their own. A chain of promote
+studies is successive halving over any fields:
+
+    heads:   {design: search, trials: 27, trial: {backbone.mode: frozen, training.epochs: 30}, …}
+    network: {design: promote, of: heads, best: 9,
+              trial: {backbone.mode: finetune, training.epochs: 4}}
+    long:    {design: promote, of: network, best: 3,
+              trial: {backbone.mode: finetune, training.epochs: 12}}
+
+Source: Jamieson & Talwalkar, "Non-stochastic best arm identification and hyperparameter
+optimization", AISTATS 2016, whose budget is here any path of a trial.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.parts import MAX_CELLS, Arm, Around, Point, cell_name
+from ablate.values.layers import Layer
+from ablate.values.paths import expand, leaves
+from trainables.errors import ConfigError
+
+RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
+
+
+@DESIGNS.register("promote")
+class Promote(StudyBase):
+    """The best cells of study `of`, in the order of their ranks, 1 being the best.
+
+    Layers of a cell, later wins: the sweep's `trial`, the data set, what `around` takes, what the
+    ranked cell gives, and this study's `trial` over all of them. Its cells are known once `of` is
+    complete. Ranks whose configurations then coincide share a trial. Where fewer cells of `of`
+    succeeded than are wanted, those there are run, the study says so and stays incomplete; studies
+    centred on it go on with what it has.
+
+    best: how many cells. share: that share of the cells of `of`, rounded up. One of the two.
+    by, take: as in `around`. take's default: the paths that `of` varies or has itself taken. The
+        `trial` of `of` is none of these: what must stay as it was there belongs into the sweep's
+        `trial`, or here.
+    """
+
+    design: Literal["promote"]
+    of: str
+    best: int | None = Field(None, ge=1, le=MAX_CELLS)
+    share: float | None = Field(None, gt=0, le=1)
+    by: str | None = None
+    take: tuple[str, ...] | None = Field(None, min_length=1)
+
+    tables: ClassVar[tuple[str, ...]] = ("promoted", "compare")
+
+    _source: int | None = PrivateAttr(None)  # cells of `of`
+
+    @model_validator(mode="after")
+    def one_number(self) -> Promote:
+        if (self.best is None) == (self.share is None):
+            found = "neither best nor share" if self.best is None else "both best and share"
+            raise ConfigError(
+                "" if self.best is None else "share", found, "one of them",
+                "Say how many cells are promoted" if self.best is None else "Remove one",
+            )  # fmt: skip
+        return self
+
+    def link(self, cells: int) -> None:
+        """`share` and the notes need it."""
+        self._source = cells
+
+    @property
+    def count(self) -> int:
+        """How many cells are promoted."""
+        if self.best is not None:
+            return self.best
+        assert self.share is not None and self._source is not None, "link() comes first"
+        # As the decimal that was written: 0.07 of 100 is 7, not 8.
+        return math.ceil(Fraction(repr(self.share)) * self._source)
+
+    def points(self) -> list[Point]:
+        points = []
+        for rank in range(1, self.count + 1):
+            coords = {RANK: rank}
+            points.append(Point(cell_name(coords), coords, {}, "of", ((RANK, str(rank)),)))
+        return points
+
+    def source(self, arm: Arm = ()) -> Around:
+        rank = int(dict(arm).get(RANK, 1))
+        return Around(best_of=self.of, by=self.by, take=self.take, rank=rank)
+
+    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
+        return (*self.around, self.source(arm))
+
+    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
+        yield from super().arounds()
+        yield "", self.source(), [self.of]
+
+    def taken_at(self, around: Around, arm: Arm) -> str:
+        if around != self.source():
+            return super().taken_at(around, arm)
+        return "take" if around.take else "of"
+
+    def centre(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
+        return [*(Layer("of", values) for values in taken), Layer("trial", self.trial)]
+
+    def lays_over(self, point: Point | None) -> dict[str, Any]:
+        return leaves(expand(self.trial, "trial")) | super().lays_over(point)
+
+    def centres(self) -> dict[str, str]:
+        return {**super().centres(), self.of: "of"}
+
+    def notes(self) -> list[str]:
+        return [f"the best {self.count} of the {self._source} cells of {self.of}"]
+
+
+def as_promoted(point: Point, cell: str, coords: Mapping[str, Any]) -> Point:
+    """A promoted cell tells which cell it was, and that one's coordinates."""
+    known = {**point.coords, SOURCE: cell}
+    return replace(point, coords=known | {k: v for k, v in coords.items() if k not in known})

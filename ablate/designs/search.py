@@ -1,0 +1,147 @@
+"""The search design: its space, sampler, objectives and rounds; `ablate/samplers/` propose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from ablate.designs.base import DESIGNS, Probe, Sampled, StudyBase
+from ablate.designs.parts import MAX_CELLS, Objective
+from ablate.samplers import branches
+from ablate.samplers.propose import SamplerName
+from ablate.samplers.sampling import SAMPLERS, Direction
+from ablate.samplers.space import Axis
+from ablate.schedulers.base import SCHEDULERS, SchedulerBase
+from ablate.schedulers.decide import Scheduler
+from ablate.values.canonical import without_unused
+from trainables.errors import ConfigError
+
+
+@DESIGNS.register("search")
+class Search(StudyBase):
+    """A sampler proposes configurations from the results of earlier ones.
+
+    round: so many trials at a time; a round is proposed when all results of the rounds before it
+        are known, which makes the sequence a function of the results alone. "asynchronous": a
+        trial is proposed whenever a worker is free; none is lost, none repeated and the budget is
+        exact, but what is proposed depends on timing.
+    startup: random trials before tpe and gp model anything.
+    population: results of a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
+    objectives: metrics, each with its direction (`{metric: val/density, direction: minimize}`);
+        default: the sweep's objective alone. Several are for tpe, gp, nsga2 and the random
+        samplers. The best of such a study is best in the first objective, then in the
+        second, …: a point of the Pareto front.
+    """
+
+    design: Literal["search"]
+    sampler: SamplerName = "tpe"
+    trials: int = Field(ge=1, le=MAX_CELLS)
+    round: int | Literal["asynchronous"] = 4
+    startup: int = Field(8, ge=1)
+    population: int | None = Field(None, ge=2, le=MAX_CELLS)
+    objectives: tuple[Objective, ...] = ()
+    scheduler: Scheduler | None = None
+    space: dict[str, Axis] = Field(min_length=1)
+
+    fixed: ClassVar[bool] = False
+    own_seeds: ClassVar[bool] = True
+    tables: ClassVar[tuple[str, ...]] = ("search", "importance")
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def named(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        return [{"metric": item} if isinstance(item, str) else item for item in value]
+
+    @field_validator("round", mode="before")
+    @classmethod
+    def rounds(cls, value: Any) -> Any:
+        if value != "asynchronous" and not (type(value) is int and value >= 1):
+            raise ValueError("a number of trials, at least 1, or asynchronous")
+        return value
+
+    @model_validator(mode="after")
+    def not_raced(self) -> Search:
+        if self.race is not None:
+            raise ValueError(
+                "a scheduler rather than a race in a search, whose rounds wait for every seed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def possible(self) -> Search:
+        branches.check(self.space)
+        metrics = [objective.metric for objective in self.objectives]
+        if len(set(metrics)) != len(metrics):
+            raise ConfigError("objectives", ", ".join(metrics), "each metric once", "Remove one")
+        SAMPLERS[self.sampler].check(self)
+        if self.scheduler is not None and self.objectives:
+            raise ConfigError(
+                "scheduler", "one beside objectives of the study", "one or the other: it compares "
+                "cells by the sweep's objective", "Remove one of them",
+            )  # fmt: skip
+        if self.asynchronous and self.scheduler and not self.scheduler.asynchronous:
+            others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
+            raise ConfigError(
+                "round", "asynchronous", f"rounds, which {self.scheduler.name} compares within",
+                f"Take scheduler {others}, or a number",
+            )  # fmt: skip
+        return self
+
+    @property
+    def asynchronous(self) -> bool:
+        return isinstance(self.round, str)
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        return tuple(objective.direction for objective in self.objectives) or ("maximize",)
+
+    @property
+    def size(self) -> int:
+        return self.trials
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(self.space)
+
+    def sampling(self) -> Sampled:
+        return self
+
+    def objectives_of_its_own(self) -> tuple[Objective, ...]:
+        return self.objectives
+
+    def halting(self) -> SchedulerBase | None:
+        return self.scheduler
+
+    def bracket(self) -> int | None:
+        return self.round if isinstance(self.round, int) else None
+
+    def always_gives(self) -> list[str]:
+        return [path for path in super().always_gives() if not self.space[path].when]
+
+    def probes(self) -> Iterator[Probe]:
+        for path, axis in self.space.items():
+            values = [(value, "Narrow the space") for value in axis.ends()]
+            values += [(value, "Give int: true") for value in axis.between()]
+            yield Probe(path, f"space.{path}", branches.example(self.space, path), tuple(values))
+
+    def identifies(self) -> dict[str, Any]:
+        """Not by its number of trials, so that a larger budget goes on from a smaller one."""
+        axes = {path: axis.model_dump(mode="json") for path, axis in self.space.items()}
+        content: dict[str, Any] = {
+            "space": {path: without_unused(axis) for path, axis in axes.items()},
+            "sampler": [self.sampler, self.round, self.startup],
+        }
+        if self.scheduler is not None:
+            content["scheduler"] = self.scheduler.model_dump()
+        if self.objectives:
+            content["objectives"] = [objective.model_dump() for objective in self.objectives]
+        if self.folds is not None:
+            content["folds"] = self.folds
+        if self.population is not None:
+            content["population"] = self.population
+        return content

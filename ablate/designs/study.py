@@ -1,0 +1,13 @@
+"""Any design: the union of those in this package and of other packages', told by `design`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ablate.designs.base import DESIGNS, StudyBase
+from trainables.config.registry import one_of
+
+if TYPE_CHECKING:
+    Study = StudyBase
+else:
+    Study = one_of(DESIGNS, "design")

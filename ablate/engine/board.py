@@ -1,0 +1,200 @@
+"""What a person sees while a sweep runs: one row per study.
+
+On a terminal a live table; elsewhere a line per study every half minute and when it ends. Why a
+trial failed is told at once. The same lines go to the sweep's log file. Only the driver's main
+thread takes snapshots; drawing reads the last one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from ablate.sweep.dispatch import Dispatch
+from trainables.machine.texts import printable
+from trainables.metric_name import MetricName
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.table import Table
+
+SNAPSHOT_SECONDS = 0.5
+SNAPSHOT_SHARE = 0.02  # of the driver's time: a snapshot looks at every cell
+LINE_SECONDS = 30.0
+REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the first objective."""
+
+    study: str
+    size: int
+    known: int
+    done: int
+    running: int
+    failed: int
+    best: float | None
+    eta: float | None
+    note: str
+
+    @property
+    def ended(self) -> bool:
+        return self.done + self.failed >= self.size
+
+
+def duration(seconds: float | None) -> str:
+    """`1:02:03`, `4:05`, or `?`."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
+    """One row per study. eta = cells left × mean wall time of a trial / trials at once."""
+    progression = dispatch.progression
+    walls = dispatch.walls
+    everywhere = [wall for found in walls.values() for wall in found]
+    # In the order of handing out; those beyond wait for a worker (the engine claims ahead).
+    at_work = set(list(dispatch.running)[: max(1, int(parallel))])
+    found = []
+    for name, state in progression.studies.items():
+        done = failed = running = 0
+        by_idx: dict[int, list[float]] = {}
+        first = progression.plan.objectives(name)[0]
+        split, metric = MetricName.parse(first.metric)
+        for cell in state.cells:
+            fact = progression.facts[cell.trial_id]
+            if cell.error or fact.status == "failed":
+                failed += 1
+            elif fact.settles(progression.ensembles.wanted(cell), cell.metrics):
+                done += 1
+                value = fact.evaluations.get(split, {}).get(metric)
+                if value is not None:
+                    by_idx.setdefault(cell.idx, []).append(value)
+            elif cell.trial_id in at_work:
+                running += 1
+        means = [sum(values) / len(values) for values in by_idx.values()]
+        best = max if first.direction == "maximize" else min
+        left = state.size - done - failed
+        sample = walls.get(name) or everywhere
+        eta = left * (sum(sample) / len(sample)) / max(parallel, 1) if sample else None
+        note = state.blocked or ("waits for its centre" if not state.cells else "")
+        found.append(
+            StudyRow(
+                name, state.size, len(state.cells), done, running, failed,
+                best(means, default=None), 0.0 if left == 0 else eta, "" if left == 0 else note,
+            )
+        )  # fmt: skip
+    return found
+
+
+def line(row: StudyRow) -> str:
+    best = "-" if row.best is None else f"{row.best:.4f}"
+    text = f"{row.study}: {row.done}/{row.size} done, {row.running} running, {row.failed} failed"
+    note = f" ({row.note})" if row.note else ""
+    return f"{text}, best {best}, left {duration(row.eta)}{note}"
+
+
+class Board:
+    """Shows a dispatch's progress.
+
+    Args:
+        parallel: how many trials run at once.
+        log: file that gets every line, with the time.
+        stream: where lines go when it is no terminal.
+    """
+
+    def __init__(
+        self, dispatch: Dispatch, parallel: float, log: Path, stream: TextIO | None = None
+    ) -> None:
+        self.dispatch, self.parallel = dispatch, parallel
+        self.stream = stream or sys.stdout
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log.open("a", encoding="utf-8")
+        self._rows: list[StudyRow] = rows(dispatch, parallel)
+        self._told = time.monotonic()
+        self._next = self._told + SNAPSHOT_SECONDS
+        self._ended = {row.study for row in self._rows if row.ended}
+        self._reasons: set[str] = set()
+        dispatch.told = self.failure
+        self._live: Live | None = None
+        if self.stream.isatty():
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(
+                get_renderable=self.table,
+                console=Console(file=self.stream),
+                refresh_per_second=2,
+                transient=False,
+            )
+            self._live.start()
+
+    def tick(self) -> None:
+        """Called by the driver's loop, often; does something at most twice a second."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._rows = rows(self.dispatch, self.parallel)
+        took = time.monotonic() - now
+        self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
+        ended = [row for row in self._rows if row.ended and row.study not in self._ended]
+        self._ended |= {row.study for row in ended}
+        if now - self._told >= LINE_SECONDS:
+            self._told = now
+            ended += [row for row in self._rows if row.running]
+        for row in ended:
+            self.say(line(row), quiet_on_terminal=True)
+
+    def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
+        """One line to the log file and to the stream."""
+        text = printable(text)
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        self._log.write(f"{stamp} {text}\n")
+        self._log.flush()
+        if self._live is None:
+            self.stream.write(f"{text}\n")
+            self.stream.flush()
+        elif not quiet_on_terminal:
+            self._live.console.print(text, markup=False)
+
+    def failure(self, trial_id: str, reason: str) -> None:
+        """Why a trial has no result, the cause first; a reason that was told is not told again."""
+        if reason not in self._reasons and len(self._reasons) < REASONS:
+            self._reasons.add(reason)
+            self.say(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
+
+    def close(self) -> None:
+        self._rows = rows(self.dispatch, self.parallel)
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            for row in self._rows:
+                self._log.write(line(row) + "\n")
+        else:
+            for row in self._rows:
+                self.say(line(row))
+        self._log.close()
+
+    def table(self) -> Table:
+        from rich.table import Table
+        from rich.text import Text  # as it stands: `[a]` in a name is no markup
+
+        table = Table(box=None, pad_edge=False)
+        table.add_column("study")
+        for column in ("done", "running", "failed", "best", "left"):
+            table.add_column(column, justify="right")
+        table.add_column("")
+        for row in self._rows:
+            table.add_row(
+                Text(printable(row.study)), f"{row.done}/{row.size}", str(row.running),
+                str(row.failed), "-" if row.best is None else f"{row.best:.4f}", duration(row.eta),
+                Text(printable(row.note)),
+            )  # fmt: skip
+        return table

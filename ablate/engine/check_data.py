@@ -1,0 +1,157 @@
+"""That the data of a sweep's trials can be read and divided, before the first of them starts.
+
+A plan knows a data set by the fingerprint of its files, and how many classes it has: enough to
+tell whether a batch can be drawn from those that train. Before a run the images are decoded too,
+into the cache that the trials on this machine use, so that a damaged image or more folds than
+classes ends the run with one message and not every trial with its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+from typing import Any
+
+from ablate.designs.parts import Point
+from ablate.plan.plan import Plan
+from ablate.samplers import branches
+from ablate.sweep.progression import Progression
+from ablate.sweep.uses import Use, of_batch, placed, uses
+from ablate.values.terminal import say
+from trainables.config.sections import DataConfig
+from trainables.data.cache import of_run, required
+from trainables.data.dataset import class_count, load_dataset
+from trainables.data.sampler import check_batch
+from trainables.data.splits import Splits, class_counts, split
+from trainables.errors import ConfigError
+
+PATIENCE_SECONDS = 3.0
+
+
+def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
+    """That the classes of every trial that is left to do suffice for its splits and its batches,
+    as far as it is known; no image is read.
+
+    Of a batch that a search draws, only a bound or a choice that fits no other is refused.
+
+    Returns: what should be known before the trials run.
+
+    Raises:
+        ConfigError: as `check_data`, or a batch of more classes than train.
+    """
+    counts: dict[str, int | None] = {}
+    alone, drawn = dict[str, None](), set[tuple[str, int | None, int]]()
+    for use in uses(plan, progression):
+        if use.data is None:
+            continue
+        if use.data.images not in counts:
+            counts[use.data.images] = class_count(use.data, cache)
+        classes = counts[use.data.images]
+        if classes is None:
+            continue
+        try:
+            train, val, test = class_counts(classes, use.data.split)
+            if use.batch is not None:
+                check_batch(*use.batch, train)
+        except ConfigError as error:
+            raise placed(plan, progression, use, error) from error
+        if (use.study, use.fold, train) not in drawn:
+            drawn.add((use.study, use.fold, train))
+            _check_drawn(plan, use, train)
+        if (val or test) == 1:
+            alone[use.study] = None
+    if not alone:
+        return []
+    return [
+        f"{', '.join(alone)}: epochs and settings are selected on the images of one class, among "
+        "which every neighbour is right: nothing can be selected so; raise data.split.validation"
+    ]
+
+
+def _check_drawn(plan: Plan, use: Use, train: int) -> None:
+    """That no bound or choice of a search's batch asks for more classes than train, whatever else
+    is drawn with it."""
+    sampled = plan.spec.studies[use.study].sampling()
+    if sampled is None:
+        return
+    axes = {path: axis.ends() for path, axis in sampled.space.items() if of_batch(path)}
+    for path, values in axes.items():
+        others = [[(other, each) for each in axes[other]] for other in axes if other != path]
+        above = branches.example(sampled.space, path)
+        for value in values:
+            drawn = [above | {path: value} | dict(rest) for rest in itertools.product(*others)]
+            faults = [fault for point in drawn if (fault := _fault(plan, use, point, train))]
+            if len(faults) == len(drawn):
+                where = plan.loaded.source.locate(f"studies.{use.study}.space.{path}")
+                raise ConfigError(where, *faults[0], "Narrow the space")
+
+
+def _fault(plan: Plan, use: Use, drawn: dict[str, Any], train: int) -> tuple[str, str] | None:
+    """What was found and expected of a batch that a search may draw."""
+    try:
+        training = plan.resolved(
+            use.study, Point("", {}, drawn, "space"), plan.example(use.study), use.fold
+        ).training
+    except ConfigError:
+        return None  # of another kind: the trial's to tell
+    try:
+        check_batch(training.batch_size, training.per_class, train)
+    except ConfigError as error:
+        return error.found, error.expected
+    return None
+
+
+def check_data(plan: Plan, progression: Progression, cache: Path, run: str | None = None) -> None:
+    """Read and divide the data of every trial that is left to do, as far as it is known.
+
+    What only a search's proposal or a study's result decides (an image size that is searched) is
+    met when its trial starts. Files that are found whole in the cache need not be read by the
+    workers of the same `run`.
+
+    Raises:
+        ConfigError: data that cannot be read, too few classes, a split without two images of any
+            class that is to be evaluated, a cache that cannot be written; its path is the place in
+            the spec, or the file.
+    """
+    found: dict[str, list[tuple[DataConfig, Use]]] = {}
+    for use in uses(plan, progression):
+        if use.data is not None:
+            found.setdefault(use.data.images, []).append((use.data, use))
+    of_run(run)
+    try:
+        for alike in found.values():
+            _check(plan, progression, alike, cache)
+    finally:
+        of_run(None)
+
+
+def _check(
+    plan: Plan, progression: Progression, alike: list[tuple[DataConfig, Use]], cache: Path
+) -> None:
+    """Uses of the same files."""
+    data, use = alike[0]
+    where = f" {data.root}" if data.root else ""
+    told = threading.Timer(
+        PATIENCE_SECONDS, say,
+        [f"data: bringing {data.name}{where} into the cache ({cache}), once for all trials"],
+        {"flush": True},
+    )  # fmt: skip
+    told.daemon = True
+    told.start()
+    try:
+        with required(cache):
+            dataset = load_dataset(data, cache)
+        divided: dict[str, Splits] = {}
+        for data, use in alike:
+            key = data.split.model_dump_json()
+            if key not in divided:
+                divided[key] = split(dataset, data.split, "")
+            parts = divided[key]
+            parts.require(sorted(use.splits | {parts.selection}))
+            if use.batch is not None:
+                check_batch(*use.batch, len(parts.train.classes))
+    except ConfigError as error:
+        raise placed(plan, progression, use, error) from error
+    finally:
+        told.cancel()

@@ -1,0 +1,146 @@
+"""Plan → facts: one `Tuner.fit()` for the whole sweep, around the ledger.
+
+The driver owns the ledger and the tracker; workers know neither, nor does the process that has Ray
+(`ablate.engine.ray.supervisor`). If the ledger has everything, Ray is not even started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import replace
+
+from ablate.engine.before import as_it_is, check_inputs
+from ablate.engine.board import Board
+from ablate.engine.check_data import check_data
+from ablate.engine.ray.supervisor import Supervisor
+from ablate.engine.settings import Outcome, Settings, Tracking
+from ablate.engine.signals import stop_signals
+from ablate.ledger.full_disk import room
+from ablate.ledger.heartbeat import heartbeats
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.plan.plan import Plan
+from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.progression import Progression
+
+TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
+
+
+def run_plan(plan: Plan, settings: Settings) -> Outcome:
+    """Run everything of a plan that the ledger lacks.
+
+    Raises:
+        ConfigError: the ledger is none, the data cannot be read or divided, weights cannot be
+            had, or the cluster is too small.
+        LedgerError: the ledger cannot be written, or the disk is full; everything recorded is kept.
+    """
+    owner = Owner.me()
+    deadline = None if settings.budget is None else time.monotonic() + settings.budget
+    fresh = not settings.ledger.is_file()
+    if settings.reads_data and fresh:
+        with as_it_is(settings.ledger) as none:
+            progression = Progression(plan, settings.facts(none), record=False)
+            while progression.advance():
+                pass
+            check_inputs(plan, progression, settings.cache, settings.request.device)
+    with Ledger(settings.ledger) as ledger:
+        ledger.release_dead()
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
+        dispatch = Dispatch(
+            Progression(plan, settings.facts(ledger), record=True),
+            ledger, owner, plan.sweep_id, settings.jobs(plan),
+            deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
+        )  # fmt: skip
+        same = dispatch.agree(same_code=settings.same_code)
+        if settings.reads_data and not dispatch.exhausted:
+            if not fresh:
+                check_inputs(plan, dispatch.progression, settings.cache, settings.request.device)
+            check_data(plan, dispatch.progression, settings.cache, dispatch.settings.run)
+        tracker = _tracker(plan, settings)
+        interrupted: int | None = None
+        broken = ""
+        status, tracked = "FAILED", True
+        try:
+            if tracker is not None:
+                dispatch.notify = tracker.notify  # it begins with all that the ledger has
+            if not dispatch.exhausted:
+                with room(settings.out):
+                    interrupted, broken = _fit(plan, settings, dispatch, owner, tracker)
+            if settings.same_code:  # of cells that have become known since
+                same += dispatch.agree(same_code=True)
+            outcome = _outcome(plan, dispatch, interrupted, broken)
+            status = "FINISHED" if outcome.finished else "KILLED" if interrupted else "FAILED"
+        except KeyboardInterrupt:
+            status = "KILLED"
+            raise
+        finally:
+            if tracker is not None:
+                tracked = tracker.close(status)
+    return replace(outcome, tracked=tracked, same=tuple(same))
+
+
+def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
+    if settings.tracking_uri is None:
+        return None
+    from ablate.tracking.tracker import Tracker
+
+    tracker: Tracking = Tracker(
+        settings.ledger, settings.tracking_uri, plan.sweep_id, plan.spec.name,
+        remedy=settings.replay,
+    )  # fmt: skip
+    tracker.start(wait=False)  # it imports MLflow while Ray starts
+    return tracker
+
+
+def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: str) -> Outcome:
+    missing, failed, blocked = {}, {}, {}
+    for name in plan.order:
+        state = dispatch.progression.studies[name]
+        settled = sum(map(dispatch.progression.settled, state.cells))
+        if settled < state.size:
+            missing[name] = state.size - settled
+        if state.blocked:
+            blocked[name] = state.blocked
+        facts = dispatch.progression.facts
+        fails = sum(
+            c.error is not None or facts[c.trial_id].status == "failed" for c in state.cells
+        )
+        if fails:
+            failed[name] = fails
+    return Outcome(
+        plan.sweep_id, dispatch.trained, missing, failed, dict(dispatch.lost), blocked,
+        interrupted,
+        dispatch.out_of_time and bool(missing), broken=broken,
+    )  # fmt: skip
+
+
+def _fit(
+    plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner, tracker: Tracking | None
+) -> tuple[int | None, str]:
+    """The Tune run; returns the signal that stopped it, if one did, and why Ray could not go on."""
+    name = f"{plan.spec.name}-{plan.sweep_id}"
+    logs = settings.out.resolve() / "logs"
+    scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
+
+    def begun(parallel: float) -> Board:
+        if tracker is not None:
+            tracker.ready(TRACKER_SECONDS)
+        return Board(dispatch, parallel, logs / f"{name}.log")
+
+    supervisor = Supervisor(
+        dispatch, settings.address, settings.request, scratch, logs / f"{name}-ray.log", begun
+    )
+    with stop_signals(dispatch.stop) as caught, heartbeats(settings.ledger, owner):
+        try:
+            broken = supervisor.run()
+        finally:
+            try:
+                if supervisor.board is not None:
+                    supervisor.board.close()
+            finally:
+                # After Ray is down: no worker writes any more.
+                dispatch.interrupt("interrupted" if caught else "its driver stopped")
+                shutil.rmtree(scratch, ignore_errors=True)
+    return (caught[0] if caught else None), broken

@@ -1,0 +1,190 @@
+"""How long trials may take: from finished trials like them, or from a pilot of a few steps.
+
+A trial's seconds = setup + epochs · seconds per epoch of its kind. The interval given with a sum
+is ±2 standard errors: with n observations of spread s of a kind and m trials of it still to run,
+the mean of those m is predicted with standard error s · √(1/n + 1/m); kinds are independent. It
+does not know what else the machine will be doing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ablate.ledger import queries
+from ablate.ledger.ledger import Ledger
+from trainables.core.runtime import Runtime
+from trainables.jobs.request import Job
+
+if TYPE_CHECKING:
+    from ablate.engine.settings import Settings
+
+Kind = str
+PILOTS = 24  # kinds at most that are tried
+KIND = (
+    "data.name", "data.root", "data.image_size", "backbone.name", "backbone.mode",
+    "training.batch_size", "embedding.dim", "loss.name",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Seconds per epoch and their spread over n observations; once per trial `setup` seconds.
+
+    peak: bytes of memory of one trial; device: bytes there are on its GPU; None: not known.
+    """
+
+    epoch: float
+    spread: float
+    n: int
+    setup: float = 0.0
+    peak: int | None = None
+    device: int | None = None
+
+
+@dataclass
+class Total:
+    """A sum over trials, by kind; `unknown` counts those without a rate."""
+
+    trials: dict[Kind, int] = field(default_factory=dict)
+    epochs: dict[Kind, float] = field(default_factory=dict)
+    unknown: int = 0
+
+    def add(self, config: Mapping[str, Any], rates: Mapping[Kind, Rate], times: int = 1) -> None:
+        key = kind(config)
+        if key not in rates:
+            self.unknown += times
+            return
+        self.trials[key] = self.trials.get(key, 0) + times
+        epochs = float(config["training"]["epochs"])
+        self.epochs[key] = self.epochs.get(key, 0.0) + times * epochs
+
+    def seconds(self, rates: Mapping[Kind, Rate]) -> tuple[float, float]:
+        """(sum, its standard error)."""
+        mid = variance = 0.0
+        for key, epochs in self.epochs.items():
+            rate, m = rates[key], self.trials[key]
+            mid += epochs * rate.epoch + m * rate.setup
+            variance += (epochs * rate.spread) ** 2 * (1 / rate.n + 1 / m)
+        return mid, math.sqrt(variance)
+
+
+def kind(config: Mapping[str, Any]) -> Kind:
+    """What trials must share for one's epoch to tell of the other's duration: data, network,
+    batch, and of the method its name and what is whole or text among its options (depths,
+    sizes, variants), not its weights."""
+    found: dict[str, Any] = {}
+    for path in KIND:
+        section, name = path.split(".")
+        found[path] = config[section].get(name)
+    found["method"] = _shape(config["method"])
+    return json.dumps(found, sort_keys=True)
+
+
+def _shape(options: Any) -> Any:
+    if isinstance(options, Mapping):
+        return {k: _shape(v) for k, v in options.items() if not isinstance(v, float)}
+    return options
+
+
+def known_rates(ledger: Ledger) -> dict[Kind, Rate]:
+    """Of finished trials, by kind: medians; spread 0 where there is only one."""
+    found: dict[Kind, list[float]] = {}
+    for row in queries.finished(ledger):
+        if row["epochs"] and row["seconds"] is not None:
+            found.setdefault(kind(row["config"]), []).append(row["seconds"] / row["epochs"])
+    return {
+        key: Rate(statistics.median(each), _spread(each), len(each)) for key, each in found.items()
+    }
+
+
+def _spread(values: list[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def pilot_rates(
+    configs: Iterable[Mapping[str, Any]], settings: Settings
+) -> tuple[dict[Kind, Rate], dict[Kind, str]]:
+    """A pilot of each kind among `configs`: rates, and for those that failed the reason."""
+    rates: dict[Kind, Rate] = {}
+    failed: dict[Kind, str] = {}
+    run = uuid.uuid4().hex
+    for config in configs:
+        key = kind(config)
+        if key in rates or key in failed or len(rates) + len(failed) >= PILOTS:
+            continue
+        found = _pilot(config, settings, run)
+        if isinstance(found, str):
+            failed[key] = found
+        else:
+            rates[key] = found
+    return rates, failed
+
+
+def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | str:
+    job = Job(
+        trial_id="pilot",
+        config=config,
+        seed=0,
+        runtime=Runtime(
+            device=settings.request.device,
+            threads=settings.request.threads,
+            cache_dir=settings.cache.resolve(),
+            run=run,
+        ),
+        evaluate=(),
+    )
+    threads = str(settings.request.threads)
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    done = subprocess.run(
+        [sys.executable, "-m", "trainables.jobs.pilot"], input=json.dumps(job.to_dict()), text=True,
+        capture_output=True, env={**os.environ, **limits}, check=False,
+    )  # fmt: skip
+    if done.returncode != 0 or not done.stdout.strip():
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return f"its pilot ended: {last}"
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    if "error" in found:
+        return str(found["error"])
+    steps, per_epoch = found["steps"], found["steps_per_epoch"]
+    return Rate(
+        epoch=per_epoch * statistics.fmean(steps) + found["evaluate"],
+        # Of an epoch's sum of steps, as if they varied by themselves.
+        spread=math.sqrt(per_epoch) * _spread(steps),
+        n=max(1, len(steps) // per_epoch),
+        setup=found["setup"],
+        peak=found["peak_bytes"],
+        device=found["device_bytes"],
+    )
+
+
+def side_by_side(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:
+    """What the peaks mean for running trials at once.
+
+    Args:
+        memory: bytes of the machine's memory.
+    """
+    known = [rate for rate in rates if rate.peak is not None]
+    if not known:
+        return []
+    peak = max(rate.peak or 0 for rate in known)
+    device = next((rate.device for rate in known if rate.device is not None), None)
+    gib = 2**30
+    lines = [f"memory: at most {peak / gib:.1f} GiB a trial, as piloted"]
+    if device is not None:
+        fits = max(1, int(0.9 * device // peak))
+        lines[0] += f"; {fits} fit on one GPU of {device / gib:.0f} GiB (gpus: {1 / fits:.2g})"
+    elif parallel * peak > 0.9 * memory:
+        lines.append(
+            f"warning: {parallel} at once need {parallel * peak / gib:.1f} GiB of the machine's "
+            f"{memory / gib:.1f} GiB; raise resources.cpus so that fewer run at once"
+        )
+    return lines

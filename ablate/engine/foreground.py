@@ -1,0 +1,159 @@
+"""`--cell STUDY/CELL[@seed[.fold]]`: one cell in this process, without Ray, with its traceback."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ablate.engine.settings import Settings
+from ablate.ledger.heartbeat import heartbeats
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.plan.cell import Cell
+from ablate.plan.plan import Plan
+from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.progression import Progression
+from ablate.values.remedies import nearest
+from ablate.values.terminal import say
+from ablate.values.wording import listed, shown
+from trainables.errors import ConfigError
+from trainables.jobs.attempt import Attempt, limit_threads
+from trainables.jobs.request import Job
+
+OPTION = "--cell"
+
+
+def find_cell(progression: Progression, wanted: str) -> Cell:
+    """The cell that `STUDY/CELL[@seed[.fold]]` names; without a fold it is the first one.
+
+    CELL is a cell's name, the number of a search's proposal, or some of its coordinates
+    (`agnostic=off`); components left out are on.
+
+    Raises:
+        ConfigError: no such cell, several, or one whose centre is not known yet.
+    """
+    plan = progression.plan
+    study, _, rest = wanted.partition("/")
+    check_study(plan, study)
+    match = re.fullmatch(r"(.*?)(?:@(\d+)(?:\.(\d+))?)?", rest)
+    assert match is not None
+    name, seed = match.group(1), int(match.group(2) or plan.seeds(study)[0])
+    folds = plan.folds(study)
+    fold = folds[0] if match.group(3) is None else int(match.group(3))
+    if fold not in folds:
+        known = [f"{seed}.{each}" for each in folds if each is not None]
+        raise ConfigError(
+            OPTION, f"@{seed}.{fold}", f"one of @{', @'.join(known)}" if known
+            else f"@{seed}: {study} has no folds",
+        )  # fmt: skip
+    cells = [
+        cell for cell in progression.studies[study].cells if (cell.seed, cell.fold) == (seed, fold)
+    ]
+    if not cells and seed not in plan.seeds(study):
+        raise ConfigError(OPTION, f"seed {seed}", f"one of {listed(plan.seeds(study))}",
+                          "Give another seed or --seeds")  # fmt: skip
+    if not cells:
+        raise ConfigError(
+            OPTION, f"{study}, whose centre is not known yet", "finished studies before it",
+            "Run the sweep first",
+        )  # fmt: skip
+    found = [cell for cell in cells if cell.cell == name] or _by_coords(plan, study, cells, name)
+    if len(found) != 1:
+        names = [cell.cell for cell in (found or cells)]
+        several = f"{len(found)} cells called" if found else "no cell"
+        raise ConfigError(
+            OPTION, f"{several} {name!r} in {study}", f"one of {listed(names[:16])}",
+            "Quote it: names may hold spaces",
+        )  # fmt: skip
+    return found[0]
+
+
+def check_study(plan: Plan, study: str) -> None:
+    """That the spec has a study of that name; nothing is opened or made.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    names = list(plan.spec.studies)
+    if study not in names:
+        raise ConfigError(
+            OPTION, f"the unknown study {study!r}", f"STUDY/CELL[@SEED], a study being one of "
+            f"{listed(names)}", nearest(study, names),
+        )  # fmt: skip
+    if study not in plan.order:
+        raise ConfigError(
+            OPTION, f"{study}, which --study leaves out", f"one of {listed(plan.order)}",
+            "Give --cell without --study",
+        )  # fmt: skip
+
+
+def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:
+    given = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
+    if not given:
+        return []
+    design = plan.spec.studies[study]
+    given = {**design.unsaid(), **given}
+    return [
+        cell
+        for cell in cells
+        if all(
+            key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
+            for key, value in given.items()
+        )
+    ]
+
+
+def run_cell(plan: Plan, settings: Settings, wanted: str) -> int:
+    """Run one cell here and record it; returns the exit code: 0, or 1 if the trial failed."""
+    check_study(plan, wanted.partition("/")[0])
+    owner = Owner.me()
+    with Ledger(settings.ledger) as ledger, heartbeats(settings.ledger, owner):
+        ledger.release_dead()
+        ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
+        # A failure is looked at again: this is what the option is for.
+        facts = replace(settings, retry_failed=True, force=False).facts(ledger)
+        progression = Progression(plan, facts, record=True)
+        dispatch = Dispatch(
+            progression, ledger, owner, plan.sweep_id, settings.jobs(plan), retry_failed=True
+        )
+        cell = find_cell(progression, wanted)
+        for line in dispatch.agree(same_code=settings.same_code):
+            say(f"taken as the same code: {line}")
+        if cell.error is not None:
+            say(cell.error)
+            return 1
+        job = dispatch.job_of(cell.trial_id)
+        if job is not None:
+            job = replace(job, until=None)  # who asks for one cell wants its result
+        if job is None:
+            state = ledger.trial(cell.trial_id) or {}
+            say(f"{cell.trial_id} is {state.get('status')} already; nothing to do")
+            return 0
+        say(f"{wanted} is trial {cell.trial_id}, folder {settings.jobs(plan).trials}")
+        try:
+            return _attend(dispatch, job, settings)
+        finally:
+            dispatch.interrupt("stopped in the foreground")
+
+
+def _attend(dispatch: Dispatch, job: Job, settings: Settings) -> int:
+    limit_threads(settings.request.threads)
+    attempt = Attempt(job, settings.runner, clean=dispatch.settings.clean)
+    try:
+        while True:
+            events = attempt.events(0.0)
+            dispatch.record(job.trial_id, events)
+            for event in events:
+                if event["event"] == "epoch":
+                    metrics = ", ".join(f"{k} {v:.4g}" for k, v in event["metrics"].items())
+                    say(f"epoch {event['epoch']} ({event['seconds']:.2f} s): {metrics}")
+            last = events[-1]
+            if last["event"] == "failed":
+                say(last["traceback"], end="")
+                return 1
+            if last["event"] == "final":
+                for split, metrics in last["evaluations"].items():
+                    say(f"{split}: {', '.join(f'{k} {v:.4f}' for k, v in metrics.items())}")
+                return 0
+    finally:
+        attempt.close()

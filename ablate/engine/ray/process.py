@@ -1,0 +1,86 @@
+"""The process that has Ray: `python -m ablate.engine.ray.process`, a child of the driver.
+
+Ray ends the process that uses it, in C++ and with its own words, when its head or its raylet is
+gone, or lets it wait for ever. So that is not the driver, which keeps the ledger, the claims and
+the signals, and can start another one (`ablate.engine.ray.supervisor`). It leads a session of its
+own, to which all processes that it starts belong. `ablate/engine/ray/pipe.py` has what the two say
+to each other.
+
+What it or Ray prints goes to the log file that the driver gave it as its standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ablate.engine.ray.pipe import Driver
+from ablate.engine.ray.resources import Request
+from ablate.engine.ray.session import node_lives, ray_session, started_here
+from ablate.ledger.full_disk import is_full, tells_of_it
+from trainables.errors import ConfigError
+
+ALIVE_SECONDS = 5.0
+
+
+@contextmanager
+def pulse(driver: Driver) -> Iterator[None]:
+    """A thread that says now and then that Ray answers: the main one may wait in Ray for ever."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        while node_lives():
+            driver.tell("alive")
+            if ended.wait(ALIVE_SECONDS):
+                return
+        driver.tell("gone")
+
+    thread = threading.Thread(target=beat, name="pulse", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(ALIVE_SECONDS)
+
+
+def main() -> int:
+    # The driver says when this ends. A handler, since what is ignored stays so in every process
+    # that is started from here.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print must not be taken for messages
+    asked = json.loads(sys.stdin.readline())
+    driver = Driver(sys.stdin, out)
+    driver.listen()
+    if asked["script"]:  # Ray's workers look for modules in the folder of the user's script
+        sys.argv[0] = asked["script"]
+        sys.path.append(str(Path(asked["script"]).parent))
+    try:
+        request = Request(asked["cpus"], asked["gpus"], "")
+        with ray_session(asked["address"], request) as parallel, pulse(driver):
+            from ablate.engine.ray.tune import tune
+
+            driver.tell("begun", parallel=parallel, watch=started_here())
+            tune(driver, request, Path(asked["storage"]), asked["name"], asked["keep"])
+            driver.tell("done")
+    except ConfigError as error:
+        parts = [error.path, error.found, error.expected, error.remedy]
+        driver.tell("refused", error=parts)
+    except Exception as error:
+        traceback.print_exc()
+        text = f"{type(error).__name__}: {error}"
+        driver.tell("failed", error=text, full=is_full(error) or tells_of_it(text))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

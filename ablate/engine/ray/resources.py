@@ -1,0 +1,101 @@
+"""What a trial takes and what there is: checked before Ray would wait for ever."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.spec.model import Resources
+
+
+@dataclass(frozen=True)
+class Request:
+    """Per trial. device: what `trainables.core.runtime.Runtime` takes. threads: at least one."""
+
+    cpus: float
+    gpus: float
+    device: str
+
+    @property
+    def threads(self) -> int:
+        return max(1, int(self.cpus))
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def local_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def request(resources: Resources, device: str, *, cluster: bool) -> Request:
+    """Resolve the spec's resources and `--device` into one request.
+
+    cluster: GPUs are looked for there instead of here (`check_nodes`).
+
+    Raises:
+        ConfigError: a GPU is asked for and there is none, or more cores than there are.
+    """
+    gpus = resources.gpus
+    wants = device.startswith("cuda") or bool(gpus)
+    if device == "cpu" and gpus:
+        raise ConfigError(
+            "--device", f"cpu with resources.gpus {gpus:g}", "gpus: 0 on the CPU",
+            "Drop --device or --set nothing on GPUs in the spec",
+        )  # fmt: skip
+    if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
+        raise ConfigError("--device", repr(device), "auto, cpu, cuda or cuda:N", "Choose one")
+    if device == "cpu" or (device == "auto" and gpus == 0):
+        gpus = 0.0
+    elif not cluster:
+        there = local_gpus()
+        needed = gpus or (1.0 if wants else 0.0)
+        if needed > there:
+            place = "--device" if device.startswith("cuda") else "resources.gpus"
+            raise ConfigError(
+                place, f"a request for {needed:g} GPU(s), and {there} here that torch can use",
+                "no more than there are", "Run with --device cpu and gpus: 0, or see ablate doctor",
+            )  # fmt: skip
+        gpus = float(min(1, there)) if gpus is None else needed
+    else:
+        gpus = gpus or (1.0 if wants else 0.0)
+    if not cluster and resources.cpus > cores():
+        raise ConfigError(
+            "resources.cpus", f"{resources.cpus:g}", f"at most the {cores()} cores of this machine",
+            "Lower it, or use --address with a larger cluster",
+        )  # fmt: skip
+    resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
+    return Request(resources.cpus, gpus, resolved)
+
+
+def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
+    """How many trials fit on a cluster's nodes at once.
+
+    Raises:
+        ConfigError: not one fits on any node: Ray would wait for ever, silently.
+    """
+    fits = 0.0
+    most_cpus = most_gpus = 0.0
+    for node in nodes:
+        cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
+        most_cpus, most_gpus = max(most_cpus, cpus), max(most_gpus, gpus)
+        limits = [cpus // asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])
+        fits += int(min(limits))
+    if fits < 1:
+        raise ConfigError(
+            "resources", f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
+            f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
+            "Ask for less, or add a node",
+        )  # fmt: skip
+    return fits

@@ -1,0 +1,125 @@
+"""Starting and ending Ray without its surprises.
+
+No usage statistics, no dashboard, no log stream, no token file in the home folder (a cluster of
+our own gets its token through the environment), no stale cluster address, and on one machine no
+port that another machine could reach.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+
+from ablate.engine.ray.resources import Request, check_nodes, cores
+from trainables.errors import ConfigError
+
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",  # the old reporter is silent at verbose=0
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # relative data folders mean the driver's folder
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours marks trials interrupted
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000000",  # the ledger is the state
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
+    "TUNE_MAX_PENDING_TRIALS_PG": "4",  # the next job is claimed before an actor is free
+    "TUNE_WARN_THRESHOLD_S": "60",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+}
+NEEDED = ("gcs_server", "raylet")
+
+
+@contextmanager
+def ray_session(address: str | None, asked: Request) -> Iterator[float]:
+    """Ray started or joined; yields how many trials fit at once. For a process that has not yet
+    imported Ray, which reads some of its settings when it is loaded.
+
+    Raises:
+        ConfigError: the cluster cannot be reached, or no node is large enough.
+        Exception: Ray does not start on this machine.
+    """
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    local = address in (None, "local")
+    if local:
+        # On this machine a head node that is gone does not come back: its agents may end soon.
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if not os.environ.get("RAY_AUTH_TOKEN_PATH"):
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        # What Ray does on a Mac, lest a firewall ask: its only node is 127.0.0.1, and every
+        # process of it listens there alone.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    import ray
+
+    handler = signal.getsignal(signal.SIGTERM)
+    if local:
+        ray.init(
+            address="local",
+            num_cpus=cores(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=100 * 2**20,
+        )
+    else:
+        _join(address)
+    if threading.current_thread() is threading.main_thread():
+        # Ray took SIGTERM for itself, with an abort: the caller's handler stops the sweep cleanly.
+        signal.signal(signal.SIGTERM, handler or signal.SIG_DFL)
+    try:
+        logging.getLogger("ray").setLevel(logging.CRITICAL)
+        logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+        yield check_nodes(asked, [node["Resources"] for node in _nodes()])
+    finally:
+        ray.shutdown()
+
+
+def _join(address: str | None) -> None:
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            "--address", f"{address} ({str(error).splitlines()[0]})", "a running Ray cluster",
+            "Start it with `ray start --head`, or drop --address",
+        ) from error  # fmt: skip
+
+
+def _nodes() -> list[dict[str, Any]]:
+    import ray
+
+    found: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in found if node["Alive"]]
+
+
+def node_lives() -> bool:
+    """Whether Ray answers and says that the node of this process is alive; if its head is gone,
+    it may not answer at all."""
+    import ray
+
+    here = ray.get_runtime_context().get_node_id()
+    return any(node["NodeID"] == here for node in _nodes())
+
+
+def started_here() -> list[tuple[int, float, str]]:
+    """The processes of Ray that this one has started and without which it waits for ever:
+    (process id, start in seconds since the epoch, name)."""
+    return [
+        (child.pid, child.create_time(), child.name())
+        for child in psutil.Process().children()
+        if child.name() in NEEDED
+    ]

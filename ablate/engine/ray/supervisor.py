@@ -1,0 +1,285 @@
+"""Ray in a process of its own (`ablate/engine/ray/process.py`): started, answered, watched, ended.
+
+Raylet and head node are processes too, which an out-of-memory killer or a crash can end. Ray then
+waits for ever or aborts the process that uses it. So here is noticed that one of them is gone;
+everything that belongs to that Ray is killed, and Ray is started once more: the ledger knows what
+is done, and trials go on from their checkpoints. A cluster that others started is not ours to
+start again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ablate.engine.board import Board
+from ablate.engine.ray.resources import Request
+from ablate.ledger.full_disk import full, tells_of_it
+from ablate.sweep.dispatch import Dispatch
+from trainables.errors import ConfigError
+from trainables.jobs.envelope import Envelope, Leader
+from trainables.machine.processes import end_session, host_name, runs
+
+RETRIES = 3  # of a trial that the machine ended
+RESTARTS = 1
+TICK_SECONDS = 0.5
+START_SECONDS = 300.0  # for Ray's start; it gives up earlier by itself
+SILENT_SECONDS = 120.0  # without a word that Ray answers
+STOP_SECONDS = 60.0  # for the trials to end after a signal
+END_SECONDS = 30.0  # for Ray to end when all is done
+ENVELOPE = "job.json"
+COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.process")
+
+Message = dict[str, Any]
+log = logging.getLogger("ablate.engine")
+
+
+class RayLostError(RuntimeError):
+    """Ray, or the process that has it, is gone; the text says which part."""
+
+
+class RayProcess:
+    """One process that has Ray, and all that it has started.
+
+    Its first answer is what is asked for, see `ablate/engine/ray/pipe.py`. log: file that gets what
+    is printed there. begun: whether it has Ray by now.
+    """
+
+    def __init__(self, log: Path) -> None:
+        paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                start_new_session=True,
+            )  # fmt: skip
+        self.pid = self._process.pid
+        self.start = psutil.Process(self.pid).create_time()
+        self.begun = False
+        self._watched: list[tuple[int, float, str]] = []
+        self._quiet = 0.0
+
+    def answer(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RayLostError("its process ended") from None
+
+    def messages(self) -> Iterator[Message | None]:
+        """What it says; None now and then while it says nothing.
+
+        Raises:
+            RayLostError: it, its Ray's head or its raylet is gone, or Ray does not answer.
+        """
+        assert self._process.stdout is not None
+        pipe, rest = self._process.stdout.fileno(), b""
+        looked = last = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while True:
+                heard = bool(selector.select(TICK_SECONDS))
+                if heard:
+                    data = os.read(pipe, 1 << 20)
+                    if not data:
+                        self._look()
+                        raise RayLostError("its process ended")
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines:
+                        message: Message = json.loads(line)
+                        self._hear(message)
+                        yield message
+                now = time.monotonic()
+                # Time in which this process did not run either (frozen, paused) is no silence.
+                self._quiet += min(now - last, 2 * TICK_SECONDS)
+                last = now
+                if now - looked >= TICK_SECONDS and not selector.select(0):
+                    looked = now  # with nothing unread: its last word may be that it ends
+                    self._look()
+                    if self._quiet > (SILENT_SECONDS if self.begun else START_SECONDS):
+                        raise RayLostError("it does not answer")
+                if not heard:
+                    yield None
+
+    def _hear(self, message: Message) -> None:
+        if message["do"] == "begun":
+            self.begun = True
+            self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
+        if message["do"] in ("begun", "alive"):
+            self._quiet = 0.0
+        elif message["do"] == "gone":
+            raise RayLostError("this machine's node is gone")
+        elif message["do"] in ("done", "refused", "failed"):
+            self._watched = []
+
+    def _look(self) -> None:
+        for pid, start, name in self._watched:
+            if not runs(pid, start):
+                raise RayLostError(f"its {name} ended")
+        if not runs(self.pid, self.start):  # what it started may hold its pipe open
+            raise RayLostError("its process ended")
+
+    def close(self, seconds: float) -> None:
+        """Wait for its end that long; then kill what is left of it and of all that it started."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and runs(self.pid, self.start):
+            time.sleep(0.02)
+        end_session(self.pid)  # before its id can become another's
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@dataclass
+class Supervisor:
+    """Runs what `dispatch` has by way of Ray.
+
+    address: of a cluster; None: one of our own. storage: folder for Tune's own files.
+    begun: called with how many trials run at once, when Ray is there for the first time.
+    """
+
+    dispatch: Dispatch
+    address: str | None
+    request: Request
+    storage: Path
+    log: Path
+    begun: Callable[[float], Board]
+    board: Board | None = None
+    lives: int = 0
+    attempts: dict[str, int] = field(default_factory=dict)
+
+    def run(self) -> str:
+        """Until nothing is left; returns why Ray ended before that, if it did.
+
+        Raises:
+            ConfigError: there is no such cluster, or it is too small.
+            LedgerError: the ledger cannot be written, or the disk is full.
+        """
+        address = joined() or self.address
+        while True:
+            try:
+                self._live(address)
+                return ""
+            except RayLostError as error:
+                why = str(error)
+            for trial_id in reversed(list(self.dispatch.running)):
+                self.dispatch.again(trial_id, f"the machine: Ray is gone ({why})")
+            if self.dispatch.exhausted:  # by a signal or the budget
+                return ""
+            if address not in (None, "local") or self.lives > RESTARTS:
+                return why
+            said = f"Ray is gone ({why}) and is started again; trials go on from their checkpoints"
+            if self.board is None:
+                log.warning("%s", said)
+            else:
+                self.board.say(said)
+
+    def _live(self, address: str | None) -> None:
+        """One life of Ray, or of what joins a cluster."""
+        self.lives += 1
+        process = RayProcess(self.log)
+        patience, stop_by = 0.0, float("inf")
+        try:
+            process.answer(
+                {
+                    "address": address,
+                    "cpus": self.request.cpus,
+                    "gpus": self.request.gpus,
+                    "storage": str(self.storage),
+                    "name": str(self.lives),
+                    "keep": RETRIES,
+                    "script": script(),
+                }
+            )
+            for message in process.messages():
+                if self.board is not None:
+                    self.board.tick()
+                if self.dispatch.stopping:
+                    stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
+                    if not process.begun or time.monotonic() > stop_by:
+                        return
+                if message is None:
+                    continue
+                if message["do"] == "done":
+                    patience = END_SECONDS
+                    return
+                self._serve(message, process)
+        finally:
+            process.close(patience)
+
+    def _serve(self, message: Message, process: RayProcess) -> None:
+        do = message["do"]
+        if do == "tick":
+            process.answer({"stop": self.dispatch.stopping})
+        elif do == "next":
+            process.answer({**self._next(process), "stop": self.dispatch.stopping})
+        elif do == "record":
+            self._record(message["trial_id"], json.loads(message["events"]))
+        elif do == "ended":
+            self._ended(message["trial_id"], f"the machine: {message['reason']}")
+        elif do == "begun" and self.board is None:
+            self.board = self.begun(message["parallel"])
+        elif do == "refused":
+            raise ConfigError(*message["error"])
+        elif do == "failed":
+            if message["full"]:
+                raise full(self.storage)
+            raise RayLostError(message["error"].splitlines()[0][:300])
+
+    def _next(self, process: RayProcess) -> Message:
+        dispatch = self.dispatch
+        job = dispatch.next_job()
+        if job is None:
+            return {
+                "trial_id": None, "envelope": None, "over": dispatch.exhausted,
+                "waits": dispatch.waits, "idle": not dispatch.running,
+            }  # fmt: skip
+        settings = dispatch.settings
+        leader = Leader(host_name(), process.pid, process.start)
+        # By way of a file: a job may be long.
+        path = settings.trials / job.trial_id / ENVELOPE
+        Envelope(job, settings.runner, settings.clean, leader).write(path)
+        return {"trial_id": job.trial_id, "envelope": str(path)}
+
+    def _record(self, trial_id: str, events: list[Message]) -> None:
+        self.dispatch.record(trial_id, events)
+        if trial_id not in self.dispatch.running:
+            self.attempts.pop(trial_id, None)
+
+    def _ended(self, trial_id: str, reason: str) -> None:
+        self.attempts[trial_id] = self.attempts.get(trial_id, 0) + 1
+        if self.attempts[trial_id] <= RETRIES:
+            self.dispatch.again(trial_id, reason)
+        elif tells_of_it(reason):
+            raise full(self.dispatch.settings.trials / trial_id)
+        else:
+            tries = f"given up after {self.attempts.pop(trial_id)} attempts"
+            self.dispatch.lose(trial_id, f"{reason} ({tries})")
+
+
+def joined() -> str | None:
+    """The address of the Ray that this process has started or joined itself, if it has."""
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def script() -> str:
+    """The file that the user runs, if modules are found beside it; empty otherwise."""
+    path = Path(sys.argv[0] or ".").resolve()
+    return str(path) if path.is_file() and str(path.parent) in sys.path else ""

@@ -1,0 +1,200 @@
+"""One `Tuner.fit()` for the whole sweep. Ray Tune's searcher, scheduler and callback are thin: they
+pass between Tune and the driver, which has `Dispatch` (`ablate/engine/ray/pipe.py` tells how)."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any, cast
+
+import ray.tune
+from ray.exceptions import RayActorError
+from ray.tune import Callback, Stopper
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
+
+from ablate.engine.ray.pipe import Driver
+from ablate.engine.ray.resources import Request
+from trainables.jobs.ray_trainable import JobTrainable
+
+
+def tune(driver: Driver, request: Request, storage: Path, name: str, keep: int) -> None:
+    """Run what the driver hands out until it has nothing more, or says stop.
+
+    storage: folder for Tune's own files, in it `name`. keep: free workers that are kept.
+    """
+    workers = KeepWorkers(keep)
+    feeder = Feeder(driver, workers)
+    tuner = ray.tune.Tuner(
+        ray.tune.with_resources(JobTrainable, {"cpu": request.cpus, "gpu": request.gpus}),
+        tune_config=ray.tune.TuneConfig(
+            search_alg=feeder, scheduler=workers, num_samples=-1, reuse_actors=True
+        ),
+        run_config=ray.tune.RunConfig(
+            name=name,
+            storage_path=str(storage),
+            stop=StopWhenAsked(driver),
+            failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
+            callbacks=[Recorder(feeder)],
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+
+
+class DriverOnly:
+    """Tune pickles what it is given, for a restore that we never ask for; the ledger's open
+    database stays where it is."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class KeepWorkers(DriverOnly, FIFOScheduler):
+    """First come, first served, by workers that wait for the next job.
+
+    Tune ends a worker that becomes free while nothing is pending, all but one: between the rounds
+    of a search most would start anew, with all their imports, and on a GPU with its context. And
+    it gives a free worker the oldest pending trial even if that trial's own worker is just
+    starting, which it then ends, so that with short trials a second worker never comes up. There
+    is no public switch for either; hence what is done here to its controller's own tables.
+
+    Args:
+        count: free workers that are kept; at most as many as a trial has retries, since those
+            that died while they were free are found dead by the trials they are given.
+    """
+
+    def __init__(self, count: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = count
+        self._controller: Any = None
+        self._numbers = itertools.count()
+        self._order: dict[str, int] = {}
+        self._resources: Any = None  # all trials ask for the same
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self._order[trial.trial_id] = next(self._numbers)
+        if self._controller is None:
+            self._controller = tune_controller._tune_controller
+            self._resources = trial.placement_group_factory
+            self._controller._actor_cache.increase_max(self._resources, self.count)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """The first that is pending and has no worker of its own on the way."""
+        controller, waiting = self._controller, []
+        for trial in tune_controller.get_live_trials():
+            if trial.status == Trial.PENDING:
+                own = controller._trial_to_actor.get(trial)
+                if own is not None and controller._actor_manager.is_actor_started(own):
+                    controller._resources_to_pending_trials[self._resources].discard(trial)
+                else:
+                    waiting.append(trial)
+        first: Trial | None = min(
+            waiting, key=lambda trial: self._order[trial.trial_id], default=None
+        )
+        return first
+
+    def release(self, *, wait: bool) -> None:
+        """End the free workers: other drivers may need their slots.
+
+        wait: until they are gone, where Tune would sleep and not see to it.
+        """
+        if self._controller is not None and self._controller._actor_cache.num_cached_objects:
+            self._controller._cleanup_cached_actors(force_all=True)
+            if wait:
+                self._controller._cleanup_stopping_actors(force_all=True)
+
+    def end(self) -> None:
+        """Nothing more will come: Tune ends its workers as they become free."""
+        if self._controller is not None and self.count:
+            self._controller._actor_cache.decrease_max(self._resources, self.count)
+            self.count = 0
+
+
+class Feeder(DriverOnly, Searcher):
+    """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
+    ledger's, so that Tune's snapshots of it hold nothing."""
+
+    def __init__(self, driver: Driver, workers: KeepWorkers) -> None:
+        super().__init__()
+        self.driver, self.workers = driver, workers
+        self.trials: dict[str, str] = {}  # Tune's id → ours
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        job = self.driver.ask("next")
+        if job["envelope"] is None:
+            if job["over"]:
+                self.workers.end()
+            elif job["waits"]:
+                self.workers.release(wait=job["idle"])
+            return cast(Any, Searcher.FINISHED) if job["over"] else None
+        self.trials[trial_id] = job["trial_id"]
+        # A file's name: Tune keeps several copies of what it is given, of every trial.
+        return {"envelope": job["envelope"]}
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Events arrive through the callback; here only what ends without a last event."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the ledger is the state."""
+
+    def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
+        """Nothing: the ledger is the state."""
+
+
+class Recorder(DriverOnly, Callback):
+    """Results to the driver as they arrive."""
+
+    def __init__(self, feeder: Feeder) -> None:
+        self.feeder, self.driver = feeder, feeder.driver
+
+    def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        self.driver.ask("tick")
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
+        ours = self.feeder.trials.get(trial.trial_id)
+        # Tune keeps every trial's last result and configuration to its end: not that bulk.
+        events = result.pop("events", None)
+        if ours is not None and events is not None:
+            self.driver.tell("record", trial_id=ours, events=events)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        self.feeder.trials.pop(trial.trial_id, None)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        """The machine ended it. The driver counts retries: Tune counts a worker that died while it
+        was free twice, and gives up the trial that is given to it."""
+        ours = self.feeder.trials.pop(trial.trial_id, None)
+        if ours is not None:
+            self.driver.tell("ended", trial_id=ours, reason=cause(trial.get_pickled_error()))
+
+
+class StopWhenAsked(DriverOnly, Stopper):
+    """Ends the whole run after a signal; a budget ends it by handing out nothing more."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self.driver.stop
+
+
+def cause(error: BaseException | None) -> str:
+    """Why the machine ended a trial, the cause first, in one line."""
+    # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
+    # process that is gone end with what it knows.
+    last = (str(error).strip().splitlines() or [""])[-1].strip()[:300]
+    if isinstance(error, RayActorError):
+        return f"its process is gone: {last}"
+    return last if error is not None and last else "its process ended"

@@ -1,0 +1,139 @@
+"""What the ledger says of trials, read once and again when something has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.sources import Differing, Sources, refusal, summary
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What the ledger says of a trial. status None: nothing. foreign: of other code, which nobody
+    has said is the same: it is neither taken nor replaced."""
+
+    status: str | None
+    evaluations: dict[str, dict[str, float]]
+    foreign: bool = False
+
+    def settles(self, evaluate: tuple[str, ...], metrics: tuple[str, ...]) -> bool:
+        """Whether nothing remains to be done for a cell read on these splits."""
+        if self.foreign:
+            return False
+        if self.status == "failed":
+            return True
+        return self.status == "done" and not self.lacking(evaluate, metrics)
+
+    def lacking(self, evaluate: Iterable[str], metrics: Iterable[str]) -> dict[str, list[str]]:
+        """Split → the metrics, of these besides the usual ones, that it lacks; splits with
+        nothing to add are left out, one that was never evaluated is in it in any case."""
+        found = {
+            split: [name for name in metrics if name not in self.evaluations.get(split, {})]
+            for split in evaluate
+        }
+        return {s: names for s, names in found.items() if names or s not in self.evaluations}
+
+
+class Facts:
+    """The ledger's facts, read once per trial and again after `refresh`.
+
+    evaluator: only its evaluations count; None: any.
+    retry_failed: recorded failures do not count in this run. force: nor does any record.
+    sources: to compare records with; None: none is asked what code made it.
+
+    Attributes:
+        differing: of what was read, the trials that other code made.
+        unsourced: likewise those recorded before sources were kept.
+        strict: whether those that differ are foreign; until it is set they count as all others.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        evaluator: str | None,
+        *,
+        retry_failed: bool,
+        force: bool = False,
+        sources: Sources | None = None,
+    ) -> None:
+        self.ledger, self.evaluator, self.sources = ledger, evaluator, sources
+        self.retry_failed, self.force = retry_failed, force
+        self.differing: dict[str, Differing] = {}
+        self.unsourced: set[str] = set()
+        self.strict = False
+        self._known: dict[str, Fact] = {}
+        self._values: dict[str, dict[str, tuple[float, ...]]] = {}  # trial → metric
+        self.version = 0  # changes whenever something known does
+
+    def __getitem__(self, trial_id: str) -> Fact:
+        if trial_id not in self._known:
+            self.refresh(trial_id)
+            failed = self._known[trial_id].status == "failed"
+            if self.force or (self.retry_failed and failed):
+                self._known[trial_id] = Fact(None, {})
+                self.differing.pop(trial_id, None)
+                self.unsourced.discard(trial_id)
+        return self._known[trial_id]
+
+    def agree(self, trial_ids: Iterable[str], *, same_code: bool) -> list[str]:
+        """Settle, before anything runs, what becomes of records that other code made.
+
+        Returns:
+            What was taken as the same code, a line per component.
+
+        Raises:
+            ConfigError: there are some, and nobody says that they are of the same code.
+        """
+        for trial_id in trial_ids:
+            self[trial_id]
+        fault = refusal(self.differing)
+        if fault is not None and not same_code:
+            raise fault
+        lines = summary(self.differing)
+        if self.sources is not None and self.differing:
+            self.sources.accept(self.differing)
+            self.differing.clear()
+        self.strict = not same_code
+        return lines
+
+    def values(self, trial_id: str, metric: str) -> tuple[float, ...]:
+        """A metric at each whole epoch from the first on, until one lacks it."""
+        values = self._values.setdefault(trial_id, {})
+        if metric not in values:
+            found: list[float] = []
+            for row in self.ledger.epochs(trial_id):
+                value = row["metrics"].get(metric)
+                if row["epoch"] != len(found) + 1 or value is None:
+                    break
+                found.append(value)
+            values[metric] = tuple(found)
+        return values[metric]
+
+    def refresh(self, trial_id: str) -> None:
+        self.version += 1
+        self._values.pop(trial_id, None)
+        row = self.ledger.trial(trial_id)
+        evaluations = self.ledger.evaluations(trial_id, self.evaluator) if row else {}
+        self.differing.pop(trial_id, None)
+        self.unsourced.discard(trial_id)
+        if row is not None and self.sources is not None:
+            self._ask(self.sources, row)
+        foreign = self.strict and trial_id in self.differing
+        self._known[trial_id] = Fact(row["status"] if row else None, evaluations, foreign)
+
+    def _ask(self, sources: Sources, row: dict[str, Any]) -> None:
+        """Whether other code made a record, be it a result or the beginning of one."""
+        trial_id, status, key = row["trial_id"], row["status"], row["source"]
+        if status == "running" or (
+            status in ("partial", "interrupted") and not self.ledger.has_epochs(trial_id)
+        ):
+            return
+        evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))
+        found = sources.differing(key, evaluators)
+        if found:
+            self.differing[trial_id] = Differing(found, status, key, evaluators)
+        elif key is None and status != "failed":  # as what could never run
+            self.unsourced.add(trial_id)

@@ -1,0 +1,51 @@
+"""Who holds a claim: a driver process, told apart from any later process with the same id.
+
+An owner is written into the ledger as `host/pid/start`. On the same host (and in the same PID
+namespace: containers may share a host name) a claim is dead as soon as that process is gone.
+On another host only the age of its heartbeat can tell.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+import psutil
+
+from trainables.machine.processes import host_name, runs
+
+__all__ = ["HEARTBEAT_SECONDS", "STALE_SECONDS", "Owner", "host_name"]
+
+HEARTBEAT_SECONDS = 5.0
+STALE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A driver process. `start` is its start time in seconds since the epoch."""
+
+    host: str
+    pid: int
+    start: float
+
+    @classmethod
+    def me(cls) -> Owner:
+        return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
+
+    @classmethod
+    def parse(cls, text: str) -> Owner:
+        host, pid, start = text.rsplit("/", 2)
+        return cls(host, int(pid), float(start))
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.pid}/{self.start:.2f}"
+
+    def alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
+        """Whether the process still runs; `heartbeat` is its last sign of life (epoch seconds)."""
+        if self.host != host_name():
+            return time.time() - heartbeat < stale_after
+        try:
+            return runs(self.pid, self.start)
+        except psutil.AccessDenied:  # it exists, under another user
+            return time.time() - heartbeat < stale_after

@@ -1,0 +1,152 @@
+"""What the ledger says: its file opened, and the questions that drivers ask all the time.
+
+Each thread and each process opens it by itself. Rows are plain dicts, with the `*_json` columns
+decoded under the name without the suffix. Who asks once, a command, say, finds
+its question in `ablate/ledger/queries.py`; who writes has a `Ledger` (`ablate/ledger/ledger.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from ablate.ledger.schema import connect, explained
+
+Row = dict[str, Any]
+NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
+
+
+def _plain(row: sqlite3.Row) -> Row:
+    found: Row = {}
+    for key in row.keys():  # noqa: SIM118  (iterating a Row yields values)
+        value = row[key]
+        if key.endswith("_json"):
+            found[key.removesuffix("_json")] = None if value is None else json.loads(value)
+        else:
+            found[key] = value
+    return found
+
+
+class Records:
+    """Trials, their epochs and evaluations, and the sweeps whose cells they fill.
+
+    Args:
+        path: the database file; made if it is missing.
+        timeout: seconds to wait for another writer.
+
+    Raises:
+        ConfigError: the file is no ledger or cannot be opened.
+    """
+
+    def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
+        self.path = Path(path)
+        self._connection = connect(self.path, timeout)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        with explained(self.path):
+            return [_plain(row) for row in self._connection.execute(sql, values)]
+
+    def trial(self, trial_id: str) -> Row | None:
+        return next(iter(self.rows("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
+
+    def epochs(self, trial_id: str, after: int = 0) -> list[Row]:
+        """Epoch reports with number > `after`, in order: epoch, steps, seconds, metrics."""
+        return self.rows(
+            "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
+        )
+
+    def has_epochs(self, trial_id: str) -> bool:
+        return bool(self.rows("SELECT 1 FROM epochs WHERE trial_id=? LIMIT 1", [trial_id]))
+
+    def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
+        """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
+        found = self.rows(
+            "SELECT split, metrics_json FROM evaluations WHERE trial_id=? "
+            "AND (? IS NULL OR evaluator=?) ORDER BY rowid",
+            [trial_id, evaluator, evaluator],
+        )
+        return {row["split"]: row["metrics"] for row in found}
+
+    def source(self, key: str | None) -> dict[str, str | None] | None:
+        """Component → hash of the source that a trial ran, by the key that stands with the trial;
+        None: it was recorded before sources were kept."""
+        found = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
+        return found[0]["components"] if found else None
+
+    def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
+        """The sources of what evaluated it, each once; None: recorded before they were kept."""
+        found = self.rows(
+            "SELECT DISTINCT source FROM evaluations WHERE trial_id=? "
+            "AND (? IS NULL OR evaluator=?)", [trial_id, evaluator, evaluator],
+        )  # fmt: skip
+        return [row["source"] for row in found]
+
+    def recorded(self, trial_id: str) -> dict[str, float]:
+        """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
+        whose evaluation is older than this column are left out."""
+        found = self.rows(
+            "SELECT split, recorded FROM evaluations WHERE trial_id=? ORDER BY rowid", [trial_id]
+        )
+        times = {row["split"]: row["recorded"] for row in found}
+        return {split: at for split, at in times.items() if at is not None}
+
+    def sweep(self, sweep_id: str) -> Row:
+        """The sweep's row: sweep_id, name, spec, created, provenance. KeyError if unknown."""
+        found = self.rows("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
+        if not found:
+            raise KeyError(f"no sweep {sweep_id} in {self.path}")
+        return found[0]
+
+    def cells(self, sweep_id: str) -> list[Row]:
+        """All cells known so far: study, cell, seed, trial_id, coords, idx, fold (None: none)."""
+        return self._folded("sweep_id=?", sweep_id)
+
+    def cells_of(self, sweep_id: str, trial_id: str) -> list[Row]:
+        """The cells of a sweep that a trial fills."""
+        return self._folded("sweep_id=? AND trial_id=?", sweep_id, trial_id)
+
+    def _folded(self, condition: str, *values: object) -> list[Row]:
+        found = self.rows(
+            f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold", values
+        )
+        return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in found]
+
+    def proposals(self, study_key: str) -> dict[int, Row]:
+        """Index → row with params, config_hash and beside: the earlier proposals that had no
+        result when it was made, in an asynchronous search; else ()."""
+        found = self.rows(
+            "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
+            "WHERE p.study_key=? ORDER BY p.idx", [study_key],
+        )  # fmt: skip
+        return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in found}
+
+    def stops(self, sweep_id: str, study: str) -> dict[str, int]:
+        """Cell → epoch at which a scheduler stopped it for good."""
+        found = self.rows("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
+        return {row["cell"]: row["epoch"] for row in found}
+
+    def mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
+        """run_id, logged_epoch, logged_final of a run in `store`; trial "" is the parent."""
+        found = self.rows(
+            "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
+            [store, sweep_id, trial_id],
+        )
+        return found[0] if found else None
+
+    def mlflow_runs(self, store: str, sweep_id: str | None = None) -> list[Row]:
+        return self.rows(
+            "SELECT * FROM mlflow_runs WHERE store=? AND (? IS NULL OR sweep_id=?)",
+            [store, sweep_id, sweep_id],
+        )

@@ -1,0 +1,228 @@
+"""The ledger's tables, and opening its database safely.
+
+SQLite with a write-ahead log and `synchronous=FULL`: a commit that has returned survives the
+loss of the process and of power. Several processes may be the first to open a fresh file at
+once: switching to WAL does not wait for locks as other statements do, so that a file lock
+guards the first use.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ablate.ledger.owner import Owner
+from ablate.ledger.sqlite_files import NoDatabase, head
+from trainables.errors import ConfigError
+
+VERSION = 6
+# 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded; 6: sources
+APPLICATION_ID = 0x61626C74  # "ablt"
+
+DDL = """
+CREATE TABLE IF NOT EXISTS trials(
+    trial_id TEXT PRIMARY KEY, config_hash TEXT NOT NULL, seed INTEGER NOT NULL,
+    config_json TEXT NOT NULL,
+    status TEXT NOT NULL
+        CHECK (status IN ('running', 'done', 'failed', 'partial', 'interrupted')),
+    reason TEXT, owner TEXT, heartbeat REAL, created REAL NOT NULL, started REAL, ended REAL,
+    epochs INTEGER, steps INTEGER, seconds REAL, best_epoch INTEGER, export TEXT,
+    provenance_json TEXT, source TEXT);
+CREATE INDEX IF NOT EXISTS trials_by_config ON trials(config_hash);
+CREATE TABLE IF NOT EXISTS epochs(
+    trial_id TEXT NOT NULL, epoch INTEGER NOT NULL, steps INTEGER, seconds REAL,
+    metrics_json TEXT NOT NULL, PRIMARY KEY(trial_id, epoch)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS evaluations(
+    trial_id TEXT NOT NULL, split TEXT NOT NULL, evaluator TEXT NOT NULL,
+    metrics_json TEXT NOT NULL, recorded REAL, source TEXT,
+    PRIMARY KEY(trial_id, split, evaluator));
+CREATE TABLE IF NOT EXISTS sweeps(
+    sweep_id TEXT PRIMARY KEY, name TEXT NOT NULL, spec_json TEXT NOT NULL,
+    created REAL NOT NULL, provenance_json TEXT);
+CREATE TABLE IF NOT EXISTS cells(
+    sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, seed INTEGER NOT NULL,
+    fold INTEGER NOT NULL DEFAULT -1 CHECK (typeof(fold)='integer'),
+    trial_id TEXT NOT NULL, coords_json TEXT NOT NULL, idx INTEGER NOT NULL,
+    PRIMARY KEY(sweep_id, study, cell, seed, fold)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS cells_by_trial ON cells(trial_id);
+CREATE TABLE IF NOT EXISTS proposals(
+    study_key TEXT NOT NULL, idx INTEGER NOT NULL, params_json TEXT NOT NULL,
+    config_hash TEXT NOT NULL, PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS mlflow_runs(
+    store TEXT NOT NULL, sweep_id TEXT NOT NULL, trial_id TEXT NOT NULL, run_id TEXT NOT NULL,
+    logged_epoch INTEGER NOT NULL DEFAULT 0, logged_final INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY(store, sweep_id, trial_id)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS stops(
+    sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, epoch INTEGER NOT NULL,
+    PRIMARY KEY(sweep_id, study, cell)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS beside(
+    study_key TEXT NOT NULL, idx INTEGER NOT NULL, beside_json TEXT NOT NULL,
+    PRIMARY KEY(study_key, idx)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sources(source TEXT PRIMARY KEY, components_json TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS same_code(
+    component TEXT NOT NULL, revision TEXT NOT NULL, one TEXT NOT NULL, other TEXT NOT NULL,
+    PRIMARY KEY(component, revision, one, other)) WITHOUT ROWID;
+"""
+
+# Columns that came later: table, column, declaration. Facts of before have NULL there.
+ADDED = (
+    ("evaluations", "recorded", "REAL"),
+    ("evaluations", "source", "TEXT"),
+    ("trials", "source", "TEXT"),
+)
+# Where cells is not as above. A key cannot be changed in place, and key columns stand first: SQLite
+# 3.40.0 and 3.40.1 read a table without rowids wrongly when they check one that is keyed otherwise.
+CELLS = ("sweep_id", "study", "cell", "seed", "fold", "trial_id", "coords_json", "idx")
+CELLS_BEFORE = "DROP INDEX IF EXISTS cells_by_trial; ALTER TABLE cells RENAME TO cells_before;"
+CELLS_AFTER = "INSERT INTO cells SELECT {} FROM cells_before; DROP TABLE cells_before;"
+
+
+def as_json(value: object) -> str:
+    """What a `*_json` column holds."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+class LedgerError(RuntimeError):
+    """The ledger cannot be written now (full disk, lock, I/O); nothing committed is lost."""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into one line that says what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "not a database" in text or "malformed" in text:
+            raise ConfigError(
+                str(path),
+                f"a file that is no intact SQLite database ({text})",
+                "a ledger",
+                "Move it away and start again, or restore it from a copy",
+            ) from error
+        if "full" in text:
+            remedy = "Free some space and start again: everything recorded is kept"
+        elif "locked" in text:
+            remedy = "Another process holds the ledger; end it or wait, and start again"
+        elif "readonly" in text or "unable to open" in text:
+            raise ConfigError(
+                str(path),
+                f"a ledger that cannot be opened for writing ({text})",
+                "a writable file in a writable folder",
+                "Give another --out",
+            ) from error
+        elif isinstance(error, sqlite3.OperationalError) and "I/O" in text:
+            remedy = "Check the disk and start again: everything recorded is kept"
+        else:
+            raise
+        raise LedgerError(f"{path}: found {text}; expected a writable ledger. {remedy}") from error
+
+
+def connect(path: Path, timeout: float) -> sqlite3.Connection:
+    """An open connection in autocommit mode, tables made; `timeout` seconds to wait for locks."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            str(path.parent),
+            f"a folder that cannot be made ({error.strerror})",
+            "a writable output folder",
+            "Give another --out",
+        ) from error
+    _look(path)
+    with explained(path):
+        connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
+        try:
+            connection.row_factory = sqlite3.Row
+            connection.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
+            if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                _first_use(connection, path, timeout)
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _look(path: Path) -> None:
+    """That the file, if there is one, is a ledger or may become one, before it is opened."""
+    try:
+        known = head(path)
+    except NoDatabase as error:
+        raise ConfigError(
+            str(path), str(error), "a ledger",
+            "Move it away and start again, restore it from a copy, or give another --out",
+        ) from None  # fmt: skip
+    except sqlite3.DatabaseError:
+        return  # written just now, or damaged: opening it properly tells which
+    if known is None or not known.tables:
+        return
+    if known.application_id != APPLICATION_ID or known.user_version > VERSION:
+        raise _not_ours(path, known.user_version)
+
+
+def _not_ours(path: Path, version: int) -> ConfigError:
+    return ConfigError(
+        str(path), f"a database of version {version} that is no ledger of this ablate",
+        f"a ledger of at most version {VERSION}",
+        "It belongs to a newer ablate or to another program; give another --out",
+    )  # fmt: skip
+
+
+def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
+    try:
+        with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if version > VERSION or (version == 0 and tables):
+                raise _not_ours(path, version)
+            if version == VERSION:
+                return
+            if version:
+                _nobody_at_work(connection, path)
+            connection.execute("PRAGMA journal_mode=WAL")
+            # One transaction: a process killed here leaves an empty file, or the ledger of before.
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_statements(connection)} "
+                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
+            )
+    except Timeout as error:
+        raise LedgerError(
+            f"{path}: found its first-use lock held for {timeout:.0f} s; expected it free. "
+            "Another process may hang while it makes the ledger; end it and start again"
+        ) from error
+
+
+def _statements(connection: sqlite3.Connection) -> str:
+    """What makes the tables, or brings those of an older version up to date."""
+    cells = _columns(connection, "cells")
+    before = after = ""
+    if cells and tuple(cells) != CELLS:
+        values = ["-1" if name == "fold" and name not in cells else name for name in CELLS]
+        before, after = CELLS_BEFORE, CELLS_AFTER.format(", ".join(values))
+    for table, column, kind in ADDED:
+        there = _columns(connection, table)
+        if there and column not in there:
+            after += f" ALTER TABLE {table} ADD COLUMN {column} {kind};"
+    return f"{before} {DDL} {after}"
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row["name"] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def _nobody_at_work(connection: sqlite3.Connection, path: Path) -> None:
+    """A driver of the older version would write into tables that it does not know."""
+    for owner, heartbeat in connection.execute(
+        "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
+    ):
+        if Owner.parse(owner).alive(heartbeat):
+            raise LedgerError(
+                f"{path}: found a run of an older ablate at work on it ({owner}); expected none "
+                "while its tables are brought up to date. Wait for its end, or end it"
+            )

@@ -1,0 +1,161 @@
+"""Whether what the ledger holds was made by the code as it is now.
+
+With each trial stands the hash of every component's source that it ran (`trainables/source`), with
+each evaluation that of the evaluator. They are no part of any identity: a result is found by its
+REVISIONs, and then it is asked whether its source is today's. It is, where the hashes are equal,
+where this repository's list says that two are one code, or where somebody said so (`--same-code`),
+which the ledger remembers. What was recorded before sources were kept has none, and is taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.ledger.ledger import Ledger
+from trainables.core.source import components
+from trainables.core.source.components import EVALUATOR
+from trainables.core.source.folder import Code
+from trainables.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A recorded trial that other code made.
+
+    components: those whose source differs. key: of its row of sources, if it has one.
+    evaluators: the hashes of what evaluated it.
+    """
+
+    components: tuple[str, ...]
+    status: str
+    key: str | None
+    evaluators: tuple[str | None, ...]
+
+
+class Sources:
+    """The source of the code that is here, beside those that the ledger has seen."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._seen: dict[str, tuple[str, ...]] = {}  # key of a row → components that differ
+        self._keys: dict[tuple[str, ...], str] = {}
+        self._same: dict[str, set[str]] = {}
+
+    # ---------------------------------------------------------------- what runs
+
+    def key(self, config: Mapping[str, Any]) -> str:
+        """Of the ledger's row with the sources that a trial runs; made if it is missing."""
+        names = tuple(components.components_of(config))
+        if names not in self._keys:
+            text = json.dumps(components.trial_hashes(config), sort_keys=True)
+            key = hashlib.sha256(text.encode()).hexdigest()[:16]
+            with self.ledger.write() as db:
+                db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", [key, text])
+            self._keys[names] = key
+        return self._keys[names]
+
+    @property
+    def evaluator(self) -> str | None:
+        return components.component_hash(EVALUATOR)[0]
+
+    def of_job(self, config: Mapping[str, Any]) -> Code:
+        """What a worker is to find as well, and which other hashes of its folder are one code."""
+        names = [*components.components_of(config), EVALUATOR]
+        return Code(
+            hashes={name: components.component_hash(name)[0] for name in names},
+            revisions={name: components.revision(name) for name in names},
+            same={name: tuple(sorted(self._one_code(name))) for name in names},
+        )
+
+    # ---------------------------------------------------------------- what was recorded
+
+    def differing(self, key: str | None, evaluators: Iterable[str | None]) -> tuple[str, ...]:
+        """The components of a recorded trial whose source is not today's.
+
+        Args:
+            key: of the trial's row; None: it was recorded before sources were kept.
+            evaluators: hashes of what evaluated it.
+        """
+        if key is not None and key not in self._seen:
+            self._seen[key] = tuple(
+                name
+                for name, value in (self.ledger.source(key) or {}).items()
+                if components.is_known(name) and not self._is_mine(name, value)
+            )
+        found = self._seen.get(key or "", ())
+        told = {value for value in evaluators if value is not None}
+        if any(not self._is_mine(EVALUATOR, value) for value in told):
+            found += (EVALUATOR,)
+        return found
+
+    def _is_mine(self, name: str, value: str | None) -> bool:
+        return value is not None and value in self._one_code(name)
+
+    def _one_code(self, name: str) -> set[str]:
+        if name not in self._same:
+            told = self.ledger.rows(
+                "SELECT one, other FROM same_code WHERE component=? AND revision=?",
+                [name, components.revision(name)],
+            )
+            pairs = [(row["one"], row["other"]) for row in told]
+            self._same[name] = components.one_code(name, pairs)
+        return self._same[name]
+
+    def accept(self, differing: Mapping[str, Differing]) -> None:
+        """The sources of these trials are the code as it is: from now on, not this once."""
+        pairs: set[tuple[str, str, str, str]] = set()
+        for found in differing.values():
+            kept = self.ledger.source(found.key) or {}
+            recorded = {name: {value} for name, value in kept.items()}
+            recorded[EVALUATOR] = set(found.evaluators)
+            for name in found.components:
+                now = components.component_hash(name)[0]
+                pairs |= {
+                    (name, components.revision(name), before, now)
+                    for before in recorded.get(name, ())
+                    if before is not None and now is not None
+                }
+        with self.ledger.write() as db:
+            db.executemany("INSERT OR IGNORE INTO same_code VALUES (?,?,?,?)", sorted(pairs))
+        self._seen.clear()
+        self._same.clear()
+
+
+def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
+    """One line: which components differ, of how many trials, and what to do; None: nothing does."""
+    if not differing:
+        return None
+    lines = summary(differing)
+    unfinished = sum(found.status != "done" for found in differing.values())
+    more = f"; {unfinished} of them unfinished or failed" if unfinished else ""
+    return ConfigError(
+        "source", f"other code than made {len(differing)} known trials: {'; '.join(lines)}{more}",
+        "the code that made them",
+        "Where numbers change, raise REVISION of what changed: it is then trained anew. Where they "
+        "do not, give --same-code once. --force trains this sweep's trials again",
+    )  # fmt: skip
+
+
+def summary(differing: Mapping[str, Differing]) -> list[str]:
+    """`method.ddml: source differs at REVISION 3; 40 trials`, the most frequent first."""
+    counts = Counter(name for found in differing.values() for name in found.components)
+    return [_line(name, count) for name, count in sorted(counts.items(), key=_by_count)]
+
+
+def _by_count(entry: tuple[str, int]) -> tuple[int, str]:
+    return -entry[1], entry[0]
+
+
+def _line(name: str, count: int) -> str:
+    trials = f"{count} trial" + ("" if count == 1 else "s")
+    at = components.revision(name)
+    word = f"{components.revision_name(name)} {at}"
+    hashed, reason = components.component_hash(name)
+    if hashed is None:
+        return f"{name}: its source cannot be read ({reason}), so that nothing tells; {trials}"
+    return f"{name}: source differs at {word}; {trials}"

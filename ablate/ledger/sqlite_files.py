@@ -1,0 +1,83 @@
+"""What a SQLite file is, found out before anything locks or writes it.
+
+It is looked at as a file that nobody writes (`immutable`): SQLite then takes no lock and leaves no
+file beside it. It must be SQLite that looks. A process that has a database open loses all its locks
+on the file as soon as it closes the file by other means
+(https://www.sqlite.org/howtocorrupt.html, 2.2): another process then takes itself for the last one
+and deletes the write-ahead log under it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+
+class NoDatabase(ValueError):
+    """The file is no SQLite database; the text says what it is."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """application_id, user_version: the pragmas of these names. tables: their names.
+
+    What stands in a journal alone is not seen.
+    """
+
+    application_id: int
+    user_version: int
+    tables: frozenset[str]
+
+
+def head(path: Path, *, locked: bool = False) -> Head | None:
+    """What a database says of itself; None where the file is missing.
+
+    Args:
+        locked: read it properly, with a lock, as is needed where somebody writes it.
+
+    Raises:
+        NoDatabase: it is something else.
+        sqlite3.DatabaseError: it is damaged, cannot be read, or is being written.
+    """
+    if not path.exists():
+        return None
+    if not path.is_file():
+        raise NoDatabase("a folder" if path.is_dir() else "no plain file")
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro{'' if locked else '&immutable=1'}"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
+            return Head(
+                connection.execute("PRAGMA application_id").fetchone()[0],
+                connection.execute("PRAGMA user_version").fetchone()[0],
+                frozenset(str(name) for (name,) in names),
+            )
+    except sqlite3.DatabaseError as error:
+        if "not a database" in str(error):
+            raise NoDatabase("a file that is no SQLite database") from error
+        raise
+
+
+def damage(path: Path) -> str | None:
+    """The first fault that SQLite's own check finds in a whole database; None if there is none."""
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:
+        return None  # locked, or gone: that is no damage
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if found == "ok" else found
+
+
+def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
+    """Keep a database's journal as a write-ahead log from now on; waits `timeout` s for its lock."""
+    connection = sqlite3.connect(path, timeout=timeout)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+    finally:
+        connection.close()

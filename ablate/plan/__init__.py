@@ -1,0 +1,1 @@
+"""Spec → cells: the plan, its checks and identity, what is inherited, what a reader is told."""

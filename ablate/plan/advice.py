@@ -1,0 +1,123 @@
+"""What a reader of a plan should know before it runs: notes on a study, warnings of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ablate.designs.parts import Around
+from ablate.plan import inherited, tuning
+from ablate.plan.inherited import within
+from ablate.plan.plan import Plan
+from ablate.values.paths import expand, leaves
+from ablate.values.wording import shown
+
+
+def notes(plan: Plan, name: str) -> list[str]:
+    """What a plan should say of a study besides its number of cells."""
+    study = plan.spec.studies[name]
+    source = study.source()
+    if source is None:
+        return study.notes()
+    changes = _changes(plan, name, source.best_of)
+    listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
+    return [*study.notes(), f"changed for them: {listed or 'nothing'}"]
+
+
+def warnings(plan: Plan) -> list[str]:
+    """What is easily overlooked."""
+    compared = [tuning.warning(name, budget) for name, budget in plan.tuning().items()]
+    lines = [text for text in compared if text is not None]
+    lines += [text for name in plan.order for text in _promotion(plan, name)]
+    return lines + [text for name in plan.order for text in _race(plan, name)]
+
+
+def _race(plan: Plan, name: str) -> list[str]:
+    """A race with too few seeds to end anything."""
+    race, seeds = plan.spec.studies[name].race, len(plan.seeds(name))
+    if race is None or seeds > race.after:
+        return []
+    return [
+        f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; give more "
+        "seeds, or a smaller `after`"
+    ]
+
+
+def _promotion(plan: Plan, name: str) -> list[str]:
+    """Of a study that promotes."""
+    study = plan.spec.studies[name]
+    source = study.source()
+    if source is None:
+        return []
+    of = source.best_of
+    promoted = plan.spec.studies[of]
+    ends = {"scheduler": promoted.halting(), "race": promoted.race}
+    lines = [
+        f"{name} promotes {study.size} of the {promoted.size} cells of {of}, whose {what} "
+        "ends some of them early: those have no rank"
+        for what, ending in ends.items()
+        if ending is not None
+    ]
+    lines += _alike(plan, name, source) + _folds(plan, name, of)
+    there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
+    here = leaves(expand(study.trial, f"studies.{name}.trial"))
+    left = [
+        f"{path} ({before} there, {after} here)"
+        for path, before, after in _changes(plan, name, of)
+        if path in there and path not in here
+    ]
+    if left and source.take is None:
+        lines.append(
+            f"{name} promotes cells of {of} without what studies.{of}.trial sets: "
+            f"{', '.join(left)}; set it in studies.{name}.trial or in the sweep's trial"
+        )
+    return lines
+
+
+def _folds(plan: Plan, name: str, of: str) -> list[str]:
+    """Other validation classes than those that the cells were chosen by."""
+    study = plan.spec.studies[name]
+    there, here = plan.spec.studies[of].folds, study.folds
+    own = any(path.startswith("data.split") for path in leaves(expand(study.trial, name)))
+    if there == here or own:
+        return []
+    return [
+        f"{name} promotes cells of {of}, which has {there or 'no'} folds, and has "
+        f"{here or 'none'} itself: it is validated on other classes; give both the same"
+    ]
+
+
+def _alike(plan: Plan, name: str, source: Around) -> list[str]:
+    """Cells that have nothing left of what told them apart."""
+    of, study = source.best_of, plan.spec.studies[name]
+    varied = inherited.varied(plan.spec.studies, of)
+    here = leaves(expand(study.trial, f"studies.{name}.trial"))
+    taken = varied if source.take is None else source.take
+    left = [
+        path
+        for path in varied
+        if any(within(path, each) or within(each, path) for each in taken)
+        and not any(within(path, each) for each in here)
+    ]
+    if not varied or left or study.size == 1:
+        return []
+    where = f"studies.{name}.trial" + ("" if source.take is None else f" and studies.{name}.take")
+    return [
+        f"{name} promotes cells of {of} without anything that {of} varies "
+        f"({', '.join(varied)}): they are one trial; see {where}"
+    ]
+
+
+def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
+    """(path, its value in the centre of the source, its value here), where they differ."""
+    before, after = (leaves(plan.layers(side, None, ()).merged) for side in (of, name))
+    both = [
+        (path, _text(before, path), _text(after, path))
+        for path in dict.fromkeys([*before, *after])
+        if not path.startswith("data.split.fold")  # parts of one cell
+    ]
+    return [change for change in both if change[1] != change[2]]
+
+
+def _text(values: Mapping[str, Any], path: str) -> str:
+    return shown(values[path]) if path in values else "default"

@@ -1,0 +1,268 @@
+"""Spec → Plan: every study with its layers checked, and its cells as resolved trials.
+
+A plan knows no results. Where a study is centred on another, its cells follow once that
+one's best is known (`ablate/sweep/progression.py`); until then they are counted and checked
+around the centre as it stands without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate.designs.base import ENSEMBLE
+from ablate.designs.parts import Objective, Point, seed_list
+from ablate.plan import inherited
+from ablate.plan.cell import Cell
+from ablate.plan.identity import study_key
+from ablate.plan.resolve import resolve
+from ablate.plan.tuning import budgets
+from ablate.spec.loaded import LoadedSpec
+from ablate.values.canonical import canonical_hash
+from ablate.values.layers import Layer, Stack
+from ablate.values.remedies import nearest
+from ablate.values.wording import listed
+from trainables.config.sections import DataConfig
+from trainables.core import identity
+from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
+from trainables.trial import TrialConfig
+
+Fingerprint = Callable[[DataConfig, Path], str]
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line lays over a spec.
+
+    seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
+    settings: `--set`, by dotted path.
+    studies: run these, and those they are centred on; the sweep stays the same. Empty: all.
+    """
+
+    dataset: str | None = None
+    data_root: str | None = None
+    seeds: int | tuple[int, ...] | None = None
+    settings: Mapping[str, Any] | None = None
+    studies: tuple[str, ...] = ()
+
+
+class Plan:
+    """A sweep: `checked_plan` makes one that can run.
+
+    Args:
+        loaded: the spec.
+        overrides: the command line's.
+        fingerprint: of a data set (`trainables.data.dataset.fingerprint`).
+        cache: folder of decoded data.
+
+    Attributes:
+        order: the studies to run, each after those that it is centred on.
+        base: the layers below all studies. top: the layer over all of them.
+        sweep_id: `ablate/plan/identity.py`; set once, when the plan has been checked
+            (`ablate/plan/checks.py`), since `fingerprints` grow while a sweep runs.
+        fingerprints: of the data sets met so far.
+
+    Raises:
+        ConfigError: a study that there is none of is asked for.
+    """
+
+    sweep_id: str
+
+    def __init__(
+        self,
+        loaded: LoadedSpec,
+        overrides: Overrides,
+        fingerprint: Fingerprint,
+        cache: Path,
+    ) -> None:
+        self.loaded, self.spec = loaded, loaded.spec
+        self.overrides = overrides
+        self.order = self._wanted()
+        self._fingerprint, self._cache = fingerprint, cache
+        self.fingerprints: dict[str, str] = {}
+        self._sections: dict[str, Any] = {}
+        self.top = Layer("--set", dict(overrides.settings or {}))
+        self.base = Stack([Layer("trial", self.spec.trial), *self._dataset_layers()])
+        self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
+
+    def _wanted(self) -> tuple[str, ...]:
+        """The studies to run: those asked for and all that they are centred on."""
+        left = list(self.overrides.studies or self.loaded.order)
+        wanted: set[str] = set()
+        while left:
+            name = left.pop()
+            if name not in self.spec.studies:
+                known = list(self.spec.studies)
+                raise ConfigError(
+                    "--study", repr(name), f"one of {listed(known)}", nearest(name, known)
+                )
+            if name not in wanted:
+                wanted.add(name)
+                left += self.spec.studies[name].centres()
+        return tuple(name for name in self.loaded.order if name in wanted)
+
+    # ------------------------------------------------------------------ layers
+
+    def layers(
+        self,
+        name: str,
+        point: Point | None,
+        taken: Sequence[Mapping[str, Any]],
+        fold: int | None = None,
+    ) -> Stack:
+        """The layers of a cell (without `point`: of the study's centre), lowest first."""
+        above = self._in(name, self.spec.studies[name].above(point, fold))
+        return self._centre(name, taken).over([*above, self.top])
+
+    def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
+        """The layers that the cells of a study share; those asked for last are kept."""
+        known = self._centres.get(name)
+        if known is not None and known[0] == [*taken]:
+            return known[1]
+        centre = self.base.over(self._in(name, self.spec.studies[name].centre(taken)))
+        self._centres[name] = [*taken], centre
+        return centre
+
+    @staticmethod
+    def _in(name: str, layers: Iterable[Layer]) -> list[Layer]:
+        return [Layer(f"studies.{name}.{layer.where}", layer.values) for layer in layers]
+
+    def _dataset_layers(self) -> Iterator[Layer]:
+        dataset, root = self.overrides.dataset, self.overrides.data_root
+        if dataset is not None:
+            yield Layer("--dataset", {"data": {"name": dataset}})
+            if dataset in self.spec.datasets:
+                yield Layer(f"datasets.{dataset}", self.spec.datasets[dataset])
+        if root is not None:
+            yield Layer("--data-root", {"data": {"root": root}})
+
+    def resolved(
+        self,
+        name: str,
+        point: Point | None,
+        taken: Sequence[Mapping[str, Any]] = (),
+        fold: int | None = None,
+    ) -> TrialConfig:
+        return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
+
+    def fingerprint(self, config: TrialConfig) -> str:
+        key = config.data.images
+        if key not in self.fingerprints:
+            self.fingerprints[key] = self._fingerprint(config.data, self._cache)
+        return self.fingerprints[key]
+
+    # ------------------------------------------------------------------- cells
+
+    def seeds(self, name: str) -> list[int]:
+        study = self.spec.studies[name]
+        if self.overrides.seeds is not None and not study.own_seeds:
+            return seed_list(self.overrides.seeds)
+        return seed_list(self.spec.seeds if study.seeds is None else study.seeds)
+
+    def objectives(self, name: str) -> tuple[Objective, ...]:
+        """What a study's cells are compared by: its own objectives, or the sweep's."""
+        own = self.spec.studies[name].objectives_of_its_own()
+        return own or (Objective(metric=self.spec.objective),)
+
+    def evaluate(self, name: str) -> tuple[str, ...]:
+        """Splits a study's trials are read on: those it names and its objectives'. The first of
+        its folds also stands for their ensemble."""
+        asked = {*self.spec.studies[name].evaluate, MetricName.parse(self.spec.objective).split}
+        asked |= {MetricName.parse(objective.metric).split for objective in self.objectives(name)}
+        return tuple(split for split in ("val", "test", ENSEMBLE) if split in asked)
+
+    def cells(
+        self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
+    ) -> list[Cell]:
+        """A point at every seed and fold. A broken rule between fields makes cells with `error`."""
+        return [
+            cell for fold in self.folds(name) for cell in self._cells(name, point, idx, taken, fold)
+        ]
+
+    def folds(self, name: str) -> list[int | None]:
+        folds = self.spec.studies[name].folds
+        return [None] if folds is None else list(range(folds))
+
+    def _cells(
+        self,
+        name: str,
+        point: Point,
+        idx: int,
+        taken: Sequence[Mapping[str, Any]],
+        fold: int | None,
+    ) -> list[Cell]:
+        error, layers = None, self.layers(name, point, taken, fold)
+        try:
+            config = resolve(layers, self.loaded.source.locate)
+            dump = self._shared(config.model_dump(mode="json"))
+            key = identity.config_hash(config, self.fingerprint(config))
+        except ConfigError as fault:
+            dump, error = layers.merged, str(fault)
+            key = canonical_hash({"invalid": dump})
+        evaluate, metrics = self.evaluate(name), self.spec.studies[name].metrics
+        if fold:
+            evaluate = tuple(split for split in evaluate if split != ENSEMBLE)
+        return [
+            Cell(
+                name, point.cell, point.coords, idx, seed, identity.trial_id(key, seed), key,
+                dump, evaluate, metrics, fold, error,
+            )
+            for seed in self.seeds(name)
+        ]  # fmt: skip
+
+    def _shared(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Equal sections are one object: the cells of a large plan differ in few of them."""
+        sections = {}
+        for name, section in config.items():
+            text = json.dumps([name, section], sort_keys=True)
+            sections[name] = self._sections.setdefault(text, section)
+        return sections
+
+    def proposal(
+        self, name: str, params: dict[str, Any], idx: int, taken: Sequence[Mapping[str, Any]]
+    ) -> list[Cell]:
+        """A search's proposal number `idx` at every seed and fold."""
+        return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
+
+    def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
+        """Identifies the proposals of a study that a sampler grows."""
+        sampled = self.spec.studies[name].sampling()
+        assert sampled is not None
+        config = self.resolved(name, None, taken)
+        base = identity.config_hash(config, self.fingerprint(config))
+        return study_key(sampled.identifies(), base, self.spec.objective, self.seeds(name))
+
+    def size(self, name: str) -> int:
+        """Cells × seeds × folds of a study."""
+        return self.spec.studies[name].size * len(self.seeds(name)) * len(self.folds(name))
+
+    def tuning(self) -> dict[str, dict[str, int]]:
+        """Comparison → cell → trials that went into the tuning of it."""
+        studies = self.spec.studies
+        return {
+            name: budgets(study, studies, self.size)
+            for name, study in studies.items()
+            if study.tuned
+        }
+
+    def example(self, name: str) -> list[dict[str, Any]]:
+        """What a cell of a promote study may take; nothing in other designs, whose centre stands
+        for their cells."""
+        return list(itertools.islice(inherited.examples(self.spec.studies, name), 1))
+
+    def resolved_spec(self) -> dict[str, Any]:
+        """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
+        `--set` laid over it, the seeds of each study, the report's recipe."""
+        dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
+        dump["trial"] = self.base.merged
+        dump["set"] = dict(self.top.values)
+        dump["tuning"] = self.tuning()
+        for name in self.loaded.order:
+            dump["studies"][name]["seeds"] = self.seeds(name)
+            dump["studies"][name]["evaluate"] = list(self.evaluate(name))
+        return dump

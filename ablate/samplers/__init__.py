@@ -1,0 +1,1 @@
+"""Search spaces, their branches, and what proposes points of them."""

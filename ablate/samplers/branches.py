@@ -1,0 +1,148 @@
+"""Conditional branches of a search space: axes that exist only where others have certain values.
+
+    loss: {choice: [{name: normsoftmax}, {name: proxy_anchor}]}
+    loss.temperature: {low: 0.02, high: 0.5, log: true, when: {loss.name: normsoftmax}}
+
+An axis is active where every path in its `when` has one of the listed values; the path is another
+axis, itself active, or a part of one whose choices are mappings. Proposals hold active axes only.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from collections.abc import Mapping
+from typing import Any
+
+from ablate.samplers.space import Space
+from ablate.values.canonical import canonical
+from ablate.values.remedies import nearest
+from ablate.values.wording import listed, shown
+from trainables.errors import ConfigError
+
+
+def parent(space: Space, path: str) -> str | None:
+    """The axis that a path of a `when` reads: itself, or the nearest one above it."""
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in space:
+            return ".".join(parts[:length])
+    return None
+
+
+def parents(space: Space, path: str) -> list[str]:
+    above = [parent(space, read) for read in space[path].when or {}]
+    return [name for name in above if name is not None]
+
+
+def order(space: Space) -> list[str]:
+    """Axes with each after those it depends on; as written where none depends on another.
+
+    Raises:
+        ConfigError: a cycle.
+    """
+    graph = {path: parents(space, path) for path in space}
+    depth: dict[str, int] = {}
+    try:
+        for path in graphlib.TopologicalSorter(graph).static_order():
+            depth[path] = 1 + max((depth[above] for above in graph[path]), default=-1)
+    except graphlib.CycleError as error:
+        cycle = list(reversed(error.args[1]))
+        raise ConfigError(
+            f"space.{cycle[0]}.when", f"a cycle ({' → '.join(cycle)})",
+            "axes that do not wait for each other", "Remove one `when`",
+        ) from None  # fmt: skip
+    return sorted(space, key=lambda path: depth[path])
+
+
+def active(space: Space, path: str, values: Mapping[str, Any]) -> bool:
+    """Whether an axis exists, given the values of the active axes before it."""
+    return all(
+        (above := parent(space, read)) in values
+        and _matches(_within(values[str(above)], str(above), read), wanted)
+        for read, wanted in (space[path].when or {}).items()
+    )
+
+
+def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of all axes without those that do not exist, in the order of the space."""
+    existing: dict[str, Any] = {}
+    for path in order(space):
+        if active(space, path, existing):
+            existing[path] = values[path]
+    return {path: existing[path] for path in space if path in existing}
+
+
+def example(space: Space, path: str) -> dict[str, Any]:
+    """Values of the axes above `path` under which it exists."""
+    values: dict[str, Any] = {}
+    for read in space[path].when or {}:
+        above = parent(space, read)
+        assert above is not None
+        values |= example(space, above)
+    for above in parents(space, path):
+        values[above] = next(
+            value
+            for value in space[above].samples()
+            if all(
+                _matches(_within(value, above, read), wanted)
+                for read, wanted in (space[path].when or {}).items()
+                if parent(space, read) == above
+            )
+        )
+    return values
+
+
+def check(space: Space) -> None:
+    """Raise for a `when` that reads no axis, waits in a circle, or never holds.
+
+    Raises:
+        ConfigError: its path is the place in the study.
+    """
+    for path, axis in space.items():
+        for read, wanted in (axis.when or {}).items():
+            place, above = f"space.{path}.when.{read}", parent(space, read)
+            others = [other for other in space if other != path]
+            if above is None or above == path:
+                raise ConfigError(
+                    place, f"{read!r}, which is no other axis of the space",
+                    f"one of {listed(others)}, or a part of one", nearest(read, others),
+                )  # fmt: skip
+            known = [_within(value, above, read) for value in space[above].samples()]
+            if space[above].choice is not None:
+                for value in _several(wanted, known):
+                    if canonical(value) not in map(canonical, known):
+                        raise ConfigError(
+                            place, shown(value), f"one of {listed(map(shown, known))}",
+                            f"Name a choice of space.{above}",
+                        )  # fmt: skip
+    order(space)
+    for path in space:
+        try:
+            example(space, path)
+        except StopIteration:
+            raise ConfigError(
+                f"space.{path}.when", shown(space[path].when), "conditions that can hold at once",
+                "Remove one of them",
+            ) from None  # fmt: skip
+
+
+def _several(wanted: Any, known: list[Any]) -> list[Any]:
+    """A condition's values: one, or a list of them; a value may be a list itself."""
+    whole = not isinstance(wanted, list | tuple) or canonical(wanted) in map(canonical, known)
+    return [wanted] if whole else list(wanted)
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    return canonical(value) in map(canonical, _several(wanted, [value]))
+
+
+def _within(value: Any, above: str, read: str) -> Any:
+    """The part of an axis's value that a path reads; None if it has none."""
+    for part in read.removeprefix(above).strip(".").split("."):
+        if part:
+            value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def conditional(space: Space) -> bool:
+    return any(axis.when for axis in space.values())

@@ -1,0 +1,24 @@
+"""Random search: every proposal is an independent draw."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ablate.samplers.by_optuna import ByOptuna
+from ablate.samplers.earlier import draw_seed
+from ablate.samplers.sampling import SAMPLERS
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+
+@SAMPLERS.register("random")
+class Independent(ByOptuna):
+    """Optuna's random sampler."""
+
+    history: ClassVar[bool] = False
+
+    def sampler(self, index: int) -> BaseSampler:
+        from optuna.samplers import RandomSampler
+
+        return RandomSampler(seed=draw_seed(self.key, index))

@@ -1,0 +1,87 @@
+"""What all samplers share: what they are told of a search, and what they answer.
+
+A sampler is one file: a class of `Sampler`, registered in `SAMPLERS` under its name, that proposes
+from earlier results alone. A file in this package is named in the list below, another package
+joins through the entry-point group `ablate.samplers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+from ablate.samplers.earlier import Earlier
+from ablate.samplers.space import Space
+from trainables.config.registry import Registry
+from trainables.errors import ConfigError
+
+Direction = Literal["maximize", "minimize"]
+
+
+class Sampling(Protocol):
+    """A search as its sampler sees it.
+
+    startup: random trials before anything is modelled. population: results of a generation; None:
+        the sampler's own choice. directions: one for each objective.
+    """
+
+    @property
+    def sampler(self) -> str: ...
+    @property
+    def space(self) -> Space: ...
+    @property
+    def startup(self) -> int: ...
+    @property
+    def population(self) -> int | None: ...
+    @property
+    def directions(self) -> tuple[Direction, ...]: ...
+
+
+class Sampler:
+    """The proposals of one search, each a pure function of the results before it.
+
+    Args:
+        study: the search.
+        key: identifies its base, space and sampler; part of every seed.
+
+    Attributes:
+        generations: whether it has such, and so reads `population`.
+    """
+
+    generations: ClassVar[bool] = False
+
+    def __init__(self, study: Sampling, key: str) -> None:
+        self.study, self.key = study, key
+
+    @classmethod
+    def check(cls, study: Sampling) -> None:
+        """Raise for a search that it cannot sample.
+
+        Raises:
+            ConfigError: its path is the place in the study.
+        """
+        if study.population is not None and not cls.generations:
+            those = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
+            raise ConfigError(
+                "population", f"a population of {study.sampler}", f"one of {those} only",
+                "Remove it, or change the sampler",
+            )  # fmt: skip
+
+    def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
+        """Values by dotted path of the active axes of proposal number len(earlier).
+
+        Args:
+            earlier: all proposals before this one in index order, those without a result running.
+        """
+        raise NotImplementedError
+
+
+SAMPLERS: Registry[Sampler] = Registry(
+    "samplers",
+    "ablate.samplers.tpe",
+    "ablate.samplers.independent",
+    "ablate.samplers.quasi_random",
+    "ablate.samplers.gp",
+    "ablate.samplers.cmaes",
+    "ablate.samplers.nsga2",
+)

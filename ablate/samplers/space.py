@@ -1,0 +1,187 @@
+"""One axis of a search space: a YAML node → an Optuna distribution, a stretch of the unit interval,
+and the values at its ends."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ablate.values.canonical import canonical
+from trainables.config.strict import Strict
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+MAX_LEVELS = 1_000_000  # of an axis with a step
+EXACT = 2**53  # up to which a float counts one by one
+
+
+class Axis(Strict):
+    """`{low, high}` with `log`, `int` or `step`, or `{choice: [...]}`.
+
+    low, high: both included. log: uniform in the logarithm (needs low > 0). int: whole numbers.
+    step: multiples of it above `low`; not together with log.
+    choice: any YAML values, lists and mappings too.
+    when: `{path: value or list of values}`: the axis exists only where these hold
+        (`ablate/samplers/branches.py`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    low: int | float | None = None
+    high: int | float | None = None
+    log: bool = False
+    whole: bool = Field(False, alias="int")
+    step: int | float | None = Field(None, gt=0)
+    choice: tuple[Any, ...] | None = None
+    when: dict[str, Any] | None = Field(None, min_length=1)
+
+    @model_validator(mode="after")
+    def one_kind(self) -> Axis:
+        ranged = self.low is not None or self.high is not None
+        if self.choice is not None:
+            if ranged or self.log or self.whole or self.step is not None:
+                raise ValueError("either {choice: [...]} or {low, high, ...}, not both")
+            if len(self.choice) == 0:
+                raise ValueError("at least one choice")
+            return self
+        if self.low is None or self.high is None:
+            raise ValueError("{low: …, high: …} or {choice: [...]}")
+        if not all(math.isfinite(v) for v in (self.low, self.high, self.step or 1)):
+            raise ValueError("finite numbers for low, high and step")
+        if not self.low < self.high:
+            raise ValueError(f"low < high, not {self.low} and {self.high}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low > 0 with log, not {self.low}")
+        if self.log and self.step is not None:
+            raise ValueError("either log or step, not both")
+        if self.whole and any(
+            isinstance(v, float) and not v.is_integer() for v in (self.low, self.high, self.step)
+        ):
+            raise ValueError("whole numbers for low, high and step with int")
+        if self.whole and max(abs(self.low), abs(self.high)) > EXACT:
+            raise ValueError(f"whole numbers from {-EXACT} to {EXACT}")
+        self.countable()
+        return self
+
+    def countable(self) -> None:
+        """That a step divides the axis into a number of values that can be told apart.
+
+        Raises:
+            ConfigError: into too many, or into one.
+        """
+        if self.low is None or self.high is None or self.step is None:
+            return
+        count = (self.high - self.low) / self.step + 1
+        if count > MAX_LEVELS:
+            raise ConfigError(
+                "step", f"{self.step!r}, which makes {count:.7g} values from {self.low} to "
+                f"{self.high}", f"at most {MAX_LEVELS}", "Take a larger step, or leave it out",
+            )  # fmt: skip
+
+    def ends(self) -> list[Any]:
+        """The values a plan checks: both ends, or every choice."""
+        if self.choice is not None:
+            return list(self.choice)
+        assert self.low is not None and self.high is not None
+        return [self.number(self.low), self.number(self.high)]
+
+    def between(self) -> list[float]:
+        """A value inside, which is a fraction unless all are whole: what both ends cannot tell."""
+        if self.choice is not None or self.whole:
+            return []
+        assert self.low is not None and self.high is not None
+        inside = self.at(0.618034) if self.step is None else float(self.low + self.step)
+        return [inside] if inside < self.high else []
+
+    def samples(self) -> list[Any]:
+        """Values by which a condition on this axis is tried: all there are, or many."""
+        count = self.levels()
+        if self.choice is not None or count is None or count > 1000:
+            return self.ends()
+        return [self.at((i + 0.5) / count) for i in range(count)]
+
+    def levels(self) -> int | None:
+        """How many values there are, evenly spread over the unit interval; None: it is
+        continuous, or its whole numbers are spread by their logarithm."""
+        if self.choice is not None:
+            return len(self.choice)
+        if self.log or (not self.whole and self.step is None):
+            return None
+        assert self.low is not None and self.high is not None
+        return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+
+    def at(self, place: float) -> Any:
+        """The value at a place of the unit interval, over which a random draw is uniform."""
+        count = self.levels()
+        if count is not None:
+            level = min(int(place * count), count - 1)
+            if self.choice is not None:
+                return self.choice[level]
+            assert self.low is not None
+            return self.number(self.low + level * (self.step or 1))
+        assert self.low is not None and self.high is not None
+        if not self.log:
+            return float(min(self.low + place * (self.high - self.low), self.high))
+        widen = 0.5 if self.whole else 0.0
+        low, high = math.log(self.low - widen), math.log(self.high + widen)
+        value = math.exp(low + place * (high - low))
+        value = round(value) if self.whole else value
+        return self.number(min(max(value, self.low), self.high))
+
+    def place(self, value: Any) -> float:
+        """Where a value stands in the unit interval: the inverse of `at`."""
+        count = self.levels()
+        if self.choice is not None:
+            return float(self.drawn(value) + 0.5) / len(self.choice)
+        assert self.low is not None and self.high is not None
+        if count is not None:
+            return float((round((value - self.low) / (self.step or 1)) + 0.5) / count)
+        if not self.log:
+            return float((value - self.low) / (self.high - self.low))
+        widen = 0.5 if self.whole else 0.0
+        low, high = math.log(self.low - widen), math.log(self.high + widen)
+        return (math.log(value) - low) / (high - low)
+
+    def number(self, value: float) -> float | int:
+        return int(value) if self.whole else float(value)
+
+    def distribution(self) -> BaseDistribution:
+        """Choices are told to Optuna by index, since its categories hold scalars only."""
+        from optuna.distributions import (
+            CategoricalDistribution,
+            FloatDistribution,
+            IntDistribution,
+        )
+
+        if self.choice is not None:
+            return CategoricalDistribution(tuple(range(len(self.choice))))
+        assert self.low is not None and self.high is not None
+        count = self.levels()
+        if self.whole:
+            step = int(self.step or 1)
+            high = int(self.high) if count is None else int(self.low) + (count - 1) * step
+            return IntDistribution(int(self.low), high, log=self.log, step=step)
+        if count is None:
+            return FloatDistribution(float(self.low), float(self.high), log=self.log)
+        # In decimals: 0.1 + 2 · 0.1 is 0.3, or Optuna drops the last level with a warning.
+        last = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(self.step or 1)))
+        return FloatDistribution(float(self.low), last, step=float(self.step or 1))
+
+    def value(self, drawn: Any) -> Any:
+        """What Optuna drew → the configuration's value."""
+        return self.choice[drawn] if self.choice is not None else drawn
+
+    def drawn(self, value: Any) -> Any:
+        """The configuration's value → what Optuna is told."""
+        if self.choice is None:
+            return value
+        known = [canonical(choice) for choice in self.choice]  # true is no 1 here
+        return known.index(canonical(value))
+
+
+Space = dict[str, Axis]  # by dotted path

@@ -1,0 +1,1 @@
+"""What ends cells early: one scheduler a file, and races over seeds."""

@@ -1,0 +1,67 @@
+"""ASHA: successive halving without waiting, decided on what is known at the time.
+
+Source: Li et al., "A system for massively parallel hyperparameter tuning", MLSys 2020, Algorithm 2.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ablate.schedulers.base import (
+    SCHEDULERS,
+    STOP,
+    WAIT,
+    Decision,
+    Entry,
+    SchedulerBase,
+    ranked,
+    rungs,
+)
+
+
+@SCHEDULERS.register("asha")
+class Asha(SchedulerBase):
+    """Asynchronous successive halving: a cell goes on as soon as it is among the best
+    1/`factor` of those that have reached its rung so far."""
+
+    name: Literal["asha"] = "asha"
+    factor: int = Field(3, ge=2)
+
+    asynchronous: ClassVar[bool] = True
+
+    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+        decisions: list[Decision] = [WAIT] * len(entries)
+        epochs = max((entry.epochs for entry in entries), default=1)
+        steps = rungs(self.grace, self.factor, epochs)
+        alive = [i for i, entry in enumerate(entries) if not entry.failed]
+        idle = True
+        for place in alive:
+            goal = min(steps[0], entries[place].epochs)
+            if entries[place].reached < goal:
+                decisions[place], idle = goal, False
+        for rung, following in itertools.pairwise(steps):
+            there = [i for i in alive if entries[i].reached >= min(rung, entries[i].epochs)]
+            best = ranked(entries, there, rung)[: len(there) // self.factor]
+            # Promoted once is promoted for good: whoever has passed the rung, or is on its way.
+            passed = [i for i in there if entries[i].reached > rung or entries[i].running]
+            for place in dict.fromkeys([*best, *passed]):
+                goal = min(following, entries[place].epochs)
+                if entries[place].reached < goal:
+                    decisions[place], idle = goal, False
+        for place, entry in enumerate(entries):
+            if entry.failed or entry.reached >= entry.epochs:
+                decisions[place] = STOP
+        if closed and idle and alive:
+            # Too few to fill the upper rungs: the best of those that got farthest goes to the end.
+            farthest = max(entries[i].reached for i in alive)
+            if not any(entries[i].reached >= entries[i].epochs for i in alive):
+                top = [i for i in alive if entries[i].reached == farthest]
+                first = ranked(entries, top, farthest)[0]
+                decisions[first] = entries[first].epochs
+                return decisions
+            return [STOP] * len(entries)
+        return decisions

@@ -1,0 +1,71 @@
+"""Successive halving: the best of a bracket go on to the next rung, the others stop.
+
+Does not depend on the order in which results come. Source: Li et al., "Hyperband", JMLR 2018,
+Algorithm 1, of which it is one bracket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from ablate.schedulers.base import (
+    SCHEDULERS,
+    STOP,
+    WAIT,
+    Decision,
+    Entry,
+    SchedulerBase,
+    ranked,
+    rungs,
+    survivors,
+)
+
+
+class Halving(SchedulerBase):
+    """What successive halving and Hyperband share: brackets, each halved by itself."""
+
+    factor: int = Field(3, ge=2)
+
+    def steps(self, epochs: int, bracket: int) -> list[int]:
+        """The rungs of a bracket whose longest cell trains for `epochs`."""
+        return rungs(self.grace, self.factor, epochs)
+
+    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+        decisions: list[Decision] = [STOP] * len(entries)
+        for bracket in sorted({entry.bracket for entry in entries}):
+            places = [i for i, entry in enumerate(entries) if entry.bracket == bracket]
+            halved = self._halved([entries[i] for i in places], bracket)
+            for place, decision in zip(places, halved, strict=True):
+                decisions[place] = decision
+        return decisions
+
+    def _halved(self, entries: Sequence[Entry], bracket: int) -> list[Decision]:
+        """One bracket; cells need not train equally long: each has the rungs of its own length."""
+        decisions: list[Decision] = [STOP] * len(entries)
+        epochs = max(entry.epochs for entry in entries)
+        alive = [i for i, entry in enumerate(entries) if not entry.failed]
+        for rung in self.steps(epochs, bracket):
+            short = [i for i in alive if entries[i].reached < min(rung, entries[i].epochs)]
+            for place in alive:
+                decisions[place] = WAIT
+            if short:
+                for place in short:
+                    decisions[place] = min(rung, entries[place].epochs)
+                return decisions
+            for place in alive:
+                decisions[place] = STOP
+            if rung >= epochs:
+                return decisions
+            alive = ranked(entries, alive, rung)[: survivors(len(alive), self.factor)]
+        return decisions
+
+
+@SCHEDULERS.register("successive_halving")
+class SuccessiveHalving(Halving):
+    """All cells of a bracket run to `grace` epochs, the best 1/`factor` go on to `factor` times
+    as many, and so on to the last epoch. A bracket is a round of a search, or a whole grid."""
+
+    name: Literal["successive_halving"] = "successive_halving"

@@ -1,0 +1,52 @@
+"""Median stopping: a cell whose best value is below the median of the others' means is ended.
+
+Decides on what is known at the time, as its purpose is not to wait. Source: Golovin et al.,
+"Google Vizier", KDD 2017, Section 3.2.2.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ablate.schedulers.base import SCHEDULERS, STOP, Decision, Entry, SchedulerBase
+
+
+@SCHEDULERS.register("median")
+class Median(SchedulerBase):
+    """A cell stops at epoch `grace` + i · `every` if its best value so far is below the median
+    of the other cells' mean values up to that epoch; not before `least` others got there."""
+
+    name: Literal["median"] = "median"
+    every: int = Field(1, ge=1)
+    least: int = Field(3, ge=1)
+
+    asynchronous: ClassVar[bool] = True
+    keeps_stops: ClassVar[bool] = True
+
+    def decide(self, entries: Sequence[Entry], *, closed: bool) -> list[Decision]:
+        return [
+            STOP if entry.failed or entry.stopped else self._look(entries, place)
+            for place, entry in enumerate(entries)
+        ]
+
+    def _look(self, entries: Sequence[Entry], place: int) -> Decision:
+        """The next look at a cell, or "stop" where an earlier look has ended it."""
+        entry = entries[place]
+        if entry.reached >= entry.epochs:
+            return STOP
+        looks = range(self.grace, entry.epochs, self.every)
+        following = next((look for look in looks if look > entry.reached), entry.epochs)
+        if entry.running or entry.reached not in looks:
+            return following
+        others = [
+            other.mean(entry.reached)
+            for i, other in enumerate(entries)
+            if i != place and not other.failed and other.reached >= entry.reached
+        ]
+        if len(others) < self.least:
+            return following
+        return STOP if entry.best(entry.reached) < statistics.median(others) else following

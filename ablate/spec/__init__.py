@@ -1,0 +1,1 @@
+"""YAML → a checked model, with the place of every fault; the JSON Schema."""

@@ -1,0 +1,53 @@
+"""That what studies compare their cells by is read of their trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ablate.designs.study import Study
+from ablate.values.remedies import nearest_metric
+from ablate.values.wording import listed
+from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
+
+
+def check_objectives(
+    studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Raise for an objective, or a `by`, that no trial of the study can have.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    for name, study in studies.items():
+        for i, wanted in enumerate(study.objectives_of_its_own()):
+            _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
+        for place, around, centres in study.arounds():
+            if around.by is None:
+                continue
+            for centre in centres:
+                known = _comparable(studies[centre], metrics, objective)
+                if around.by not in known:
+                    raise ConfigError(
+                        f"studies.{name}.{place}by", repr(around.by),
+                        f"a metric of {centre}: one of {listed(known)}",
+                        nearest_metric(around.by, known),
+                    )  # fmt: skip
+
+
+def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
+    """Metrics by which a study's cells may be compared: its objectives, and what is read."""
+    own = [objective.metric for objective in study.objectives_of_its_own()]
+    splits = {MetricName.parse(metric).split for metric in (objective, *own)} | {*study.evaluate}
+    return [*own, *(m for m in metrics if MetricName.parse(m).split in splits and m not in own)]
+
+
+def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
+    own = (MetricName(split, more) for split in ("val", "test") for more in study.metrics)
+    known = [*metrics, *map(str, own)]
+    if metric not in known:
+        remedy = nearest_metric(metric, known)
+        raise ConfigError(
+            place, repr(metric), f"one of {listed(known)}",
+            f"{remedy}; others must be listed in studies.{name}.metrics",
+        )  # fmt: skip

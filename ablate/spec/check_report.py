@@ -1,0 +1,149 @@
+"""That a sweep's `report:` section fits its studies, before hours of training show otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ablate.designs.base import ENSEMBLE
+from ablate.designs.study import Study
+from ablate.values.remedies import nearest, nearest_metric
+from ablate.values.wording import listed
+from reports.recipe import Recipe
+from trainables.errors import ConfigError
+from trainables.metric_name import MetricName
+
+
+def check_recipe(
+    recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Raise for a table that its study cannot fill, an unknown metric, an axis not varied.
+
+    objective: its split is read of every trial, whatever a study's `evaluate` says.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    for i, table in enumerate(recipe.tables):
+        place, study = f"report.tables.{i}", studies[table.study]
+        if table.kind not in study.tables:
+            raise ConfigError(
+                f"{place}.kind", f"{table.kind!r} for {table.study}, a {study.design} study",
+                " or ".join(map(repr, study.tables)),
+                f"A {study.design} is shown in report.heatmaps too"
+                if study.heatmap else "Name one of them, or another study",
+            )  # fmt: skip
+        for j, metric in enumerate(table.metrics):
+            _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)
+            _read(f"{place}.metrics.{j}", metric, table.study, study, objective)
+    for i, heatmap in enumerate(recipe.heatmaps):
+        place, study = f"report.heatmaps.{i}", studies[heatmap.study]
+        _known(f"{place}.metric", heatmap.metric, metrics, heatmap.study, study)
+        _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
+        if not study.heatmap:
+            raise ConfigError(
+                f"{place}.study", f"{heatmap.study}, a {study.design} study", "a grid study",
+                "Show it in report.tables",
+            )  # fmt: skip
+        axes = list(study.paths)
+        for side, axis in (("x", heatmap.x), ("y", heatmap.y)):
+            if axis not in axes:
+                raise ConfigError(
+                    f"{place}.{side}", repr(axis), f"one of {listed(axes)}", nearest(axis, axes)
+                )
+    _of_epochs(recipe)
+    for i, part in enumerate(recipe.factor_curves):
+        for j, name in enumerate(part.studies):
+            place, study = f"report.factor_curves.{i}", studies[name]
+            _known(f"{place}.metric", part.metric, metrics, name, study)
+            _read(f"{place}.metric", part.metric, name, study, objective)
+            if not study.fixed:
+                raise ConfigError(
+                    f"{place}.studies.{j}", f"{name}, a {study.design} study", "one that lists its "
+                    "levels", "A search repeats no level; show it in report.tables",
+                )  # fmt: skip
+            factors = list(dict.fromkeys(key for p in study.listed for key in p.coords))
+            for side, factor in (("x", part.x), *(("at", name) for name in part.at)):
+                if factor not in factors:
+                    raise ConfigError(
+                        f"{place}.{side}", repr(factor), f"one of {listed(factors)}",
+                        nearest(factor, factors),
+                    )  # fmt: skip
+
+
+def check_metrics(studies: Mapping[str, Study]) -> None:
+    """Raise for a metric that no study can read.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    if not any(study.metrics for study in studies.values()):
+        return
+    from trainables.evaluation.metrics import ALL, of_embeddings  # with it torch
+
+    names = [name for name in ALL if of_embeddings(name)]
+    for name, study in studies.items():
+        for i, metric in enumerate(study.metrics):
+            if not of_embeddings(metric):
+                raise ConfigError(
+                    f"studies.{name}.metrics.{i}", repr(metric),
+                    f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
+                    nearest_metric(metric, names),
+                )  # fmt: skip
+
+
+def _of_epochs(recipe: Recipe) -> None:
+    """A curve shows what is logged at every epoch: a few metrics, `train/…`, what methods observe
+    (`observed/…`)."""
+    if not recipe.curves:
+        return
+    from trainables.evaluation.metrics import PER_EPOCH
+
+    known = [str(MetricName(split, each)) for split in ("val", "test") for each in PER_EPOCH]
+    for i, curves in enumerate(recipe.curves):
+        split, last = MetricName.parse(curves.metric)
+        logged = last and (split not in ("val", "test") or last in _measures())
+        if curves.metric not in known and not logged:
+            raise ConfigError(
+                f"report.curves.{i}.metric", repr(curves.metric),
+                f"one of every epoch: {listed(known)}, train/…, observed/…",
+                nearest_metric(curves.metric, known),
+            )  # fmt: skip
+
+
+def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
+    split, last = MetricName.parse(metric)
+    if metric in metrics or (split in ("val", "test", ENSEMBLE) and last in study.metrics):
+        return
+    from trainables.evaluation.metrics import of_embeddings
+
+    if split in ("val", "test") and last in _measures():
+        return
+    if split in ("val", "test", ENSEMBLE) and of_embeddings(last):
+        raise ConfigError(
+            place, f"{metric!r}, which {name} does not read",
+            f"one of {listed(metrics)}, or one of its `metrics`",
+            f"Add `metrics: [{last}]` to studies.{name}",
+        )  # fmt: skip
+    raise ConfigError(
+        place, repr(metric), f"one of {listed(metrics)}", nearest_metric(metric, metrics)
+    )
+
+
+def _measures() -> set[str]:
+    """What methods measure of a split beside the metrics."""
+    from trainables.core.measures import SUFFIXES
+    from trainables.methods.base import METHODS
+
+    names = {name for method in METHODS for name in METHODS[method].MEASURES}
+    return {name + suffix for name in names for suffix in SUFFIXES}
+
+
+def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:
+    """A split is read only where the study says so, or where the objective is."""
+    split = MetricName.parse(metric).split
+    if split not in (*study.evaluate, MetricName.parse(objective).split):
+        splits = listed(("val", "test", *((split,) if split == ENSEMBLE else ())))
+        raise ConfigError(
+            place, f"{metric!r}, which {name} does not read", f"one of its splits: "
+            f"{listed(study.evaluate)}", f"Add `evaluate: [{splits}]` to studies.{name}",
+        )  # fmt: skip

@@ -1,0 +1,42 @@
+"""The JSON Schema of a spec file, for editors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ablate.spec.model import Spec
+from trainables.trial import TrialConfig
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a spec file, with every method and loss that is registered.
+
+    A partial trial is TrialConfig's schema; dotted keys, which no schema can name, pass.
+    """
+    schema = Spec.model_json_schema(by_alias=True)
+    trial = TrialConfig.model_json_schema(by_alias=True)
+    schema["$defs"] |= trial.pop("$defs", {}) | {"TrialConfig": trial}
+    for definition in schema["$defs"].values():
+        if "properties" in definition and definition.get("additionalProperties") is False:
+            definition["patternProperties"] = {r"^[a-z_0-9]+(\.[a-z_0-9]+)+$": {}}
+    partial = {"$ref": "#/$defs/TrialConfig"}
+    schema["properties"]["trial"] = partial
+    schema["properties"]["datasets"] = {"type": "object", "additionalProperties": partial}
+    for definition in schema["$defs"].values():
+        properties = definition.get("properties", {})
+        if "around" not in properties:
+            continue
+        properties["trial"] = partial
+        around = properties["around"]
+        around["anyOf"] = [around.pop("items"), {"type": "array", "items": around_ref()}]
+        around.pop("type", None)
+    schema["properties"]["extends"] = {
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+    }
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "ablate sweep"
+    return schema
+
+
+def around_ref() -> dict[str, str]:
+    return {"$ref": "#/$defs/Around"}

@@ -1,0 +1,94 @@
+"""What a sweep's YAML may say, as a checked model.
+
+Layering of a cell's configuration, later wins: defaults < `trial` < `datasets.<chosen>` <
+the study's `trial` < values taken from other studies (`around`) < a variant's `trial` <
+the cell's own values < `--set`. In a promote study, `trial` comes after what is taken.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from ablate.designs.base import ENSEMBLE
+from ablate.designs.parts import Seeds, SpecPart, check_seeds
+from ablate.designs.study import Study
+from ablate.values.remedies import nearest_metric
+from ablate.values.wording import listed, shown
+from reports.recipe import Recipe
+from trainables.errors import ConfigError
+
+_NAMES = (
+        "map_at_r", "recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "recall_at_10",
+        "recall_at_100", "recall_at_1000", "r_precision", "map_at_1000", "nmi", "ami", "f1",
+)  # fmt: skip
+METRICS = tuple(f"{split}/{name}" for split in ("val", "test") for name in _NAMES)
+REPORTED = METRICS + tuple(f"{ENSEMBLE}/{name}" for name in _NAMES)
+SMALLEST = 0.01  # share of a core or a GPU: a hundred trials are as many as any machine starts
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+
+class Resources(SpecPart):
+    """What one trial takes. cpus: also its threads (at least 1). gpus: a fraction lets several
+    trials share one GPU, whose memory Ray does not divide; None: one if there is one."""
+
+    cpus: float = Field(1, ge=SMALLEST)
+    gpus: float | None = Field(None, ge=0)
+
+    @field_validator("gpus")
+    @classmethod
+    def some_of_it(cls, value: float | None) -> float | None:
+        if value is not None and (0 < value < SMALLEST or (value > 1 and value % 1)):
+            raise ConfigError(
+                "gpus", f"{value:g}", f"0, at least {SMALLEST}, or whole GPUs above 1", "Round it"
+            )
+        return value
+
+
+class Spec(SpecPart):
+    """A sweep.
+
+    seeds: n for 0…n−1, or a list; a study may have its own.
+    objective: what search maximises and `best_of` compares, at the selected epoch.
+    trial, datasets: partial TrialConfigs; keys may be dotted paths.
+    checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
+    """
+
+    name: str = Field(pattern=NAME, max_length=100)
+    title: str = ""
+    extends: tuple[str, ...] = ()
+    seeds: Seeds = 1
+    objective: str = "val/map_at_r"
+    resources: Resources = Resources()
+    checkpoints: Literal["clean", "keep"] = "clean"
+    trial: dict[str, Any] = Field(default_factory=dict)
+    datasets: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    studies: dict[str, Study] = Field(min_length=1)
+    report: Recipe = Recipe()
+
+    seeds_once = field_validator("seeds")(check_seeds)
+
+    @field_validator("studies", mode="after")
+    @classmethod
+    def named(cls, value: dict[str, Study]) -> dict[str, Study]:
+        """Study names stand in `--cell STUDY/CELL`, in file names and in tables."""
+        for name in value:
+            if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
+                raise ConfigError(
+                    name, f"the study name {shown(name)}",
+                    "1 to 100 characters that can be seen, none of them /", "Rename it",
+                )  # fmt: skip
+        return value
+
+    @field_validator("objective")
+    @classmethod
+    def known_metric(cls, value: str) -> str:
+        if value not in METRICS:
+            raise ConfigError(
+                "objective",
+                repr(value),
+                f"one of {listed(METRICS)}",
+                nearest_metric(value, METRICS),
+            )
+        return value

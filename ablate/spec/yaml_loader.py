@@ -1,0 +1,229 @@
+"""YAML 1.2 values, read safely.
+
+PyYAML's own loader follows YAML 1.1: `1e-4` is a string, `on` and `no` are booleans, a key given
+twice silently wins. Here numbers are numbers, only `true` and `false` are booleans, duplicates and
+tags are refused, and anchors are expanded only up to a bound, so that a small file cannot fill the
+memory. Every fault is one `ConfigError` with the line where YAML knows it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
+from yaml.reader import Reader
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
+
+from ablate.spec.yaml_faults import described, place, unknown_character
+from trainables.errors import ConfigError
+from trainables.machine.texts import LARGEST, check_text, too_long
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 10_000
+MAX_DEPTH = 60
+
+_TAG = "tag:yaml.org,2002:"
+_NULL = re.compile(r"(?:~|null|Null|NULL|)$")
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
+_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
+_FLOAT = re.compile(
+    r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+
+
+class _Core(BaseResolver):
+    """The core schema of YAML 1.2, plus merge keys (`<<`), which people use."""
+
+
+_Core.add_implicit_resolver(_TAG + "merge", re.compile(r"<<$"), ["<"])
+_Core.add_implicit_resolver(_TAG + "null", _NULL, ["~", "n", "N", ""])
+_Core.add_implicit_resolver(_TAG + "bool", _BOOL, list("tTfF"))
+_Core.add_implicit_resolver(_TAG + "int", _INT, list("-+0123456789"))
+_Core.add_implicit_resolver(_TAG + "float", _FLOAT, list("-+.0123456789"))
+
+
+class _Loader(Reader, Scanner, Parser, Composer, _Core):
+    """Text → node graph. No constructor: nothing of a file is ever instantiated."""
+
+    def __init__(self, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        _Core.__init__(self)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A read file. `lines` maps dotted paths to 1-based lines; keys that hold dots stay whole."""
+
+    name: str
+    data: Any
+    lines: dict[str, int]
+
+
+def load(path: str | Path) -> Document:
+    """Read one YAML file.
+
+    Raises:
+        ConfigError: missing, a folder, unreadable, empty, over 1 MiB, not UTF-8, or not YAML.
+    """
+    path = Path(path)
+    name, expected = str(path), "a YAML file"
+    try:
+        if path.is_dir():
+            raise ConfigError(name, "a folder", expected, "Name a file in it")
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(name, "no such file", expected, "Check the path") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(name, f"an unreadable file ({reason})", expected, "Check it") from None
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(
+            name, f"over {MAX_BYTES} bytes", "a YAML file below that", "Split it with `extends:`"
+        )
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            name, f"a byte that is not UTF-8 at offset {error.start}", "a YAML text file",
+            "Save it as UTF-8; a binary file is no spec",
+        ) from None  # fmt: skip
+    document = load_text(text, name)
+    if document.data is None:
+        raise ConfigError(name, "an empty file", "a sweep: name, studies, …", "Fill it in")
+    return document
+
+
+def load_text(text: str, name: str) -> Document:
+    """Read YAML from text; `name` stands for the file in messages."""
+    try:
+        node = _Loader(text).get_single_node()
+    except RecursionError:
+        raise ConfigError(
+            name, "nesting too deep to read", f"at most {MAX_DEPTH} levels", "Flatten it"
+        ) from None
+    except yaml.YAMLError as error:
+        raise described(name, text, error) from None
+    except (ValueError, OverflowError):  # chr() of an escape
+        raise unknown_character(name, text) from None
+    build = _Build(name)
+    data = None if node is None else build.value(node, "", 0)
+    return Document(name, data, build.lines)
+
+
+class _Build:
+    """Node graph → plain values, counting every node that aliases repeat."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: dict[str, int] = {}
+        self.count = 0
+        self.open: set[int] = set()
+
+    def fault(self, node: Node, found: str, expected: str, remedy: str) -> ConfigError:
+        return ConfigError(place(self.name, _line(node)), found, expected, remedy)
+
+    def value(self, node: Node, path: str, depth: int) -> Any:
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise self.fault(
+                node, f"more than {MAX_NODES} values once anchors are expanded",
+                "fewer", "Write less, or repeat anchors less often",
+            )  # fmt: skip
+        if depth > MAX_DEPTH:
+            raise self.fault(node, "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it")
+        if isinstance(node, ScalarNode):
+            return self.scalar(node)
+        if id(node) in self.open:
+            raise self.fault(node, "an anchor that contains itself", "a finite value", "Undo it")
+        self.open.add(id(node))
+        try:
+            if isinstance(node, SequenceNode):
+                self.plain(node, "seq")
+                return [
+                    self.value(child, self.note(f"{path}.{i}".lstrip("."), child), depth + 1)
+                    for i, child in enumerate(node.value)
+                ]
+            assert isinstance(node, MappingNode)
+            self.plain(node, "map")
+            return self.mapping(node, path, depth)
+        finally:
+            self.open.discard(id(node))
+
+    def note(self, path: str, node: Node) -> str:
+        self.lines.setdefault(path, _line(node))
+        return path
+
+    def plain(self, node: Node, kind: str) -> None:
+        if node.tag != _TAG + kind:
+            tag = node.tag.replace(_TAG, "!!")
+            raise self.fault(node, f"the tag {tag}", "a plain value", "Remove the tag")
+
+    def mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key, child in node.value:
+            if not isinstance(key, ScalarNode):
+                raise self.fault(key, "a key that is no text", "a name", "Quote it or rename it")
+            if key.tag == _TAG + "merge":
+                for part in self.merge_parts(child):
+                    for name, value in self.value(part, path, depth + 1).items():
+                        merged.setdefault(name, value)
+                continue
+            self.scalar(key)  # refuses tagged keys
+            if key.value in own:
+                raise self.fault(
+                    key, f"the key {key.value!r} twice", "each key once", "Remove one of the two"
+                )
+            where = f"{path}.{key.value}".lstrip(".")
+            self.lines[where] = _line(key)
+            own[key.value] = self.value(child, where, depth + 1)
+        return merged | own
+
+    def merge_parts(self, node: Node) -> Iterator[MappingNode]:
+        parts = node.value if isinstance(node, SequenceNode) else [node]
+        for part in parts:
+            if not isinstance(part, MappingNode):
+                raise self.fault(part, "a merge of no mapping", "<<: *anchor", "Correct it")
+            yield part
+
+    def scalar(self, node: ScalarNode) -> Any:
+        tag, text = node.tag.removeprefix(_TAG), node.value
+        if tag == "null" and _NULL.match(text):
+            return None
+        if tag == "bool" and _BOOL.match(text):
+            return text.lower() == "true"
+        if tag == "int" and _INT.match(text):
+            found = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 64 else None
+            if found is None or abs(found) > LARGEST:
+                raise too_long(place(self.name, _line(node)))
+            return found
+        if tag == "float" and _FLOAT.match(text):
+            special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
+            number = float(special)
+            if math.isinf(number) and "inf" not in special:
+                raise self.fault(
+                    node, "a number that is too large", "one below 1.8e308", "Lower it"
+                )
+            return number
+        if tag in ("str", "merge"):
+            return check_text(text, place(self.name, _line(node)))
+        shown = node.tag.replace(_TAG, "!!")
+        raise self.fault(node, f"the tag {shown}", "a plain value", "Remove the tag")
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1 if node.start_mark else 0

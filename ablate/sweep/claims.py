@@ -1,0 +1,114 @@
+"""A trial's next job, claimed in the ledger before anyone hears of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ablate.designs.base import ENSEMBLE
+from ablate.ledger.claims import Claim
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.plan.cell import Cell
+from ablate.schedulers.base import WAIT
+from ablate.sweep.job_settings import JobSettings
+from ablate.sweep.progression import Progression
+from trainables.jobs.request import Fold, Job, Mode
+
+
+@dataclass
+class Claims:
+    """What a trial needs next by the sweep's state, made this driver's.
+
+    retry_failed, force: recorded failures, or all records, do not count the first time that this
+    run comes to a trial.
+    """
+
+    progression: Progression
+    ledger: Ledger
+    owner: Owner
+    retry_failed: bool = False
+    force: bool = False
+    _seen: set[str] = field(default_factory=set)
+
+    def take(
+        self, cells: Sequence[Cell], settings: JobSettings
+    ) -> Job | Literal["busy", "known"] | None:
+        """The next job of the trial that these cells share.
+
+        Returns:
+            "busy": another driver has it. "known": the ledger has its result, or its failure.
+            None: it is to wait, for its scheduler or for the folds of its ensemble.
+        """
+        cell, until = cells[0], self._until(cells)
+        if until == WAIT:
+            return None
+        trial_id, facts = cell.trial_id, self.progression.facts
+        evaluate = {split for each in cells for split in each.evaluate}
+        metrics = tuple(dict.fromkeys(name for each in cells for name in each.metrics))
+        mode: Mode = "train"
+        members: tuple[Fold, ...] = ()
+        if facts[trial_id].status == "done":
+            mode = "evaluate"
+            evaluate = set(facts[trial_id].lacking(evaluate, metrics))
+            if evaluate == {ENSEMBLE}:
+                folds = self.progression.ensembles.members(cells, settings.trials)
+                if folds is None:
+                    return None  # the end of the last of its folds asks again
+                mode, members = "ensemble", folds
+        if mode != "ensemble":
+            evaluate.discard(ENSEMBLE)  # that is a job of its own, later
+        claim = self._training(cell, settings) if mode == "train" else self._evaluation(cells)
+        self._seen.add(trial_id)
+        if claim != "mine":
+            return "busy" if claim == "busy" else "known"
+        return Job(
+            trial_id=trial_id,
+            config=cell.config,
+            seed=cell.seed,
+            runtime=settings.runtime(trial_id),
+            evaluate=tuple(each for each in ("val", "test", ENSEMBLE) if each in evaluate),
+            metrics=metrics,
+            mode=mode,
+            until=until,
+            members=members,
+            source=None if facts.sources is None else facts.sources.of_job(cell.config),
+        )
+
+    def _evaluation(self, cells: Sequence[Cell]) -> Claim:
+        trial_id = cells[0].trial_id
+        claim = self.ledger.claim_evaluation(trial_id, self.owner)
+        if claim == "mine":
+            self.progression.facts.refresh(trial_id)
+            if all(map(self.progression.settled, cells)):  # another driver has just done it
+                self.ledger.release(trial_id, "interrupted")
+                return "done"
+        return claim
+
+    def _training(self, cell: Cell, settings: JobSettings) -> Claim:
+        trial_id, sources = cell.trial_id, self.progression.facts.sources
+        first = trial_id not in self._seen
+        before = None if sources is None else self.ledger.trial(trial_id)
+        claim = self.ledger.claim(
+            trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
+            retry_failed=self.retry_failed and first, force=self.force and first,
+            source=None if sources is None else sources.key(cell.config),
+        )  # fmt: skip
+        if claim != "mine":
+            return claim
+        if self.force and first:
+            shutil.rmtree(settings.trials / trial_id, ignore_errors=True)
+        if sources is not None and before is not None and sources.differing(before["source"], ()):
+            # A driver with other code was at it and is gone: the worker begins anew as well.
+            self.ledger.drop_epochs(trial_id)
+        return claim
+
+    def _until(self, cells: Sequence[Cell]) -> int | Literal["wait"] | None:
+        """How far the cells of a trial want it to train now; None: to its end."""
+        wanted = [self.progression.until(c) for c in cells if not self.progression.settled(c)]
+        if None in wanted:
+            return None
+        epochs = [epoch for epoch in wanted if isinstance(epoch, int)]
+        return max(epochs) if epochs else WAIT

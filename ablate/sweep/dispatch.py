@@ -1,0 +1,288 @@
+"""Which job is next, and what becomes of its events: the sweep's logic without Ray.
+
+`next_job` claims in the ledger (`claims.py`) before it hands out; `record` writes every event there
+before anyone else hears of it. A trial that another live driver has is waited for, then its
+result is used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.ledger.sources import summary
+from ablate.plan.cell import Cell
+from ablate.schedulers.base import WAIT
+from ablate.sweep.claims import Claims
+from ablate.sweep.equal_errors import EqualErrors
+from ablate.sweep.job_queue import JobQueue
+from ablate.sweep.job_settings import JobSettings
+from ablate.sweep.progression import Progression
+from trainables.errors import ConfigError
+from trainables.jobs.request import Job
+
+
+@dataclass
+class Dispatch:
+    """Hands out jobs and records what comes back.
+
+    notify: called with a trial's id after the ledger has something new of it.
+    told: called with a trial's id and why it has no result, as soon as that is known.
+    deadline: time (monotonic seconds) after which nothing new is handed out.
+    """
+
+    progression: Progression
+    ledger: Ledger
+    owner: Owner
+    sweep_id: str
+    settings: JobSettings
+    notify: Callable[[str], None] = lambda _: None
+    told: Callable[[str, str], None] = lambda _, __: None
+    deadline: float | None = None
+    retry_failed: bool = False
+    force: bool = False
+
+    stopping: bool = False
+    running: dict[str, Job] = field(default_factory=dict)
+    lost: dict[str, str] = field(default_factory=dict)
+    trained: int = 0
+    walls: dict[str, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._cells: dict[str, list[Cell]] = {}
+        self._queue = JobQueue()
+        self._claims = Claims(
+            self.progression, self.ledger, self.owner,
+            retry_failed=self.retry_failed, force=self.force,
+        )  # fmt: skip
+        self._errors = EqualErrors(self.progression)
+        self._began: dict[str, float] = {}
+        self.unfold()
+
+    def agree(self, *, same_code: bool) -> list[str]:
+        """What becomes of records that other code made (`Facts.agree`), of all cells known yet."""
+        return self.progression.facts.agree(self._cells, same_code=same_code)
+
+    # -------------------------------------------------------------- handing out
+
+    @property
+    def out_of_time(self) -> bool:
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+    @property
+    def waits(self) -> bool:
+        """Some of what is left is in another driver's hands."""
+        return self._queue.waits
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing will be handed out any more."""
+        if self.stopping or self.out_of_time:
+            return True
+        return not (self._queue or self.running or self.progression.wanting())
+
+    def next_job(self) -> Job | None:
+        """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
+        if self.stopping or self.out_of_time:
+            return None
+        self._queue.look_again()
+        while True:
+            while (trial_id := self._queue.pop()) is not None:
+                job = self._claim(trial_id)
+                if job is not None:
+                    return job
+            fresh = self.progression.demand()
+            if not fresh:
+                return None
+            self._learn(fresh)
+            self.unfold()
+
+    def _claim(self, trial_id: str) -> Job | None:
+        taken = self._claims.take(self._cells[trial_id], self.settings)
+        if isinstance(taken, Job):
+            self.notify(trial_id)
+            self.running[trial_id] = taken
+            self.progression.leg(trial_id, begins=True)
+            self._began[trial_id] = time.monotonic()
+            return taken
+        if taken == "busy":
+            self._queue.wait(trial_id)
+        elif taken == "known":
+            self.reread(trial_id)
+        return None
+
+    def job_of(self, trial_id: str) -> Job | None:
+        """One trial's job out of turn; None where nothing is left to do.
+
+        Raises:
+            ConfigError: another live driver has it.
+        """
+        if not self._queue.take(trial_id):
+            return None
+        job = self._claim(trial_id)
+        if job is None and self._queue.is_waiting(trial_id):
+            raise ConfigError(
+                trial_id, "a trial that another process is running", "a free one",
+                "Wait for it, or end that process",
+            )  # fmt: skip
+        return job
+
+    # ---------------------------------------------------------------- recording
+
+    def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
+        """Events of a running job, in order; the last one may end it."""
+        if trial_id not in self.running:
+            return
+        epochs = [event for event in events if event["event"] == "epoch"]
+        last = events[-1]
+        if last["event"] in ("final", "paused"):
+            # All of them once more: a killed driver or worker may have lost some on the way.
+            epochs += last.get("history", [])
+        if last["event"] == "final":
+            trained = self.running[trial_id].mode == "train"
+            sources = self.progression.facts.sources
+            self.ledger.record_final(
+                trial_id, last, epochs if trained else (), trained=trained,
+                evaluator=None if sources is None else sources.evaluator,
+            )  # fmt: skip
+            self.trained += trained
+        elif epochs:
+            self.ledger.record_epochs(trial_id, epochs)
+        if last["event"] == "failed":
+            left = self._errors.behind(self._studies(trial_id), last)
+            self.ledger.release(trial_id, "interrupted" if left else "failed", last["reason"])
+            self.told(trial_id, last["reason"])
+        elif last["event"] == "paused":
+            reason = f"halted by its scheduler after epoch {last['epoch']}"
+            self.ledger.release(trial_id, "partial", reason)
+        self.notify(trial_id)
+        if last["event"] != "epoch":
+            job = self.running.pop(trial_id)
+            self.progression.leg(trial_id, begins=False)
+            wall = time.monotonic() - self._began.pop(trial_id)
+            for study in self._studies(trial_id):
+                # A leg counts as a trial does: only a first look at the time that is left.
+                self.walls.setdefault(study, []).append(wall)
+            self._lose_what_was_not_told(trial_id, job, last)
+            if self._errors.count(self._studies(trial_id), last):
+                self._queue.keep(lambda each: any(map(self._open, self._cells[each])))
+            self.reread(trial_id)
+
+    def _studies(self, trial_id: str) -> set[str]:
+        return {cell.study for cell in self._cells[trial_id]}
+
+    def _open(self, cell: Cell) -> bool:
+        """Whether a cell's trial is to be handed out for it."""
+        return cell.study not in self._errors.halted and not self.progression.settled(cell)
+
+    def _lose_what_was_not_told(self, trial_id: str, job: Job, last: Mapping[str, Any]) -> None:
+        """A trial that is done and was not evaluated as asked is not asked again in this run."""
+        self.progression.facts.refresh(trial_id)
+        fact = self.progression.facts[trial_id]
+        missing = fact.lacking(job.evaluate, job.metrics)
+        if missing and last["event"] == "final":
+            told = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
+            self.lost[trial_id] = f"its evaluation lacks {'; '.join(told)}"
+        elif last["event"] == "failed" and trained_before(self.progression, trial_id):
+            self.lost[trial_id] = str(last["reason"])
+
+    def again(self, trial_id: str, reason: str) -> None:
+        """A job ended by the machine: it is the next one, from its last checkpoint."""
+        if self._break_off(trial_id, reason):
+            self.progression.facts.refresh(trial_id)
+            self._queue.put_first([trial_id])
+
+    def lose(self, trial_id: str, reason: str) -> None:
+        """A job ended by the machine more often than is retried: resumable, not this run."""
+        if self._break_off(trial_id, reason):
+            self.lost[trial_id] = reason
+            self.told(trial_id, reason)
+
+    def _break_off(self, trial_id: str, reason: str) -> bool:
+        if self.running.pop(trial_id, None) is None:
+            return False
+        self.progression.leg(trial_id, begins=False)
+        self.ledger.release(trial_id, "interrupted", reason)
+        self.notify(trial_id)
+        return True
+
+    def stop(self) -> None:
+        """Nothing more is handed out, and what runs is broken off."""
+        self.stopping = True
+
+    def interrupt(self, reason: str) -> None:
+        """The driver stops: every running trial becomes resumable."""
+        for trial_id in list(self.running):
+            del self.running[trial_id]
+            self.ledger.release(trial_id, "interrupted", reason)
+            self.notify(trial_id)
+
+    def reread(self, trial_id: str) -> None:
+        """Read what the ledger now says of a trial, and go on from there."""
+        self.progression.facts.refresh(trial_id)
+        self.unfold()
+        if trial_id not in self.running:
+            cells = self._cells.get(trial_id, [])
+            self._enqueue([*cells, *self.progression.ensembles.firsts(cells)])
+        self._enqueue(self.progression.ready(), first=True)
+
+    def unfold(self) -> None:
+        """Cells that have become known: into the ledger, and into the queue if need be."""
+        while fresh := self.progression.advance():
+            self._learn(fresh)
+
+    def _learn(self, fresh: Sequence[Cell]) -> None:
+        self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
+        for cell in fresh:
+            self._cells.setdefault(cell.trial_id, []).append(cell)
+            if cell.error is not None:
+                self._fail(cell)
+        self._enqueue(fresh)
+        for trial_id in dict.fromkeys(cell.trial_id for cell in fresh):
+            if self.progression.facts[trial_id].status is not None:
+                self.notify(trial_id)
+
+    def _enqueue(self, cells: Sequence[Cell], *, first: bool = False) -> None:
+        """Trials of cells that are not settled into the queue; a scheduler's at its head."""
+        ahead: list[str] = []
+        for cell in cells:
+            trial_id = cell.trial_id
+            known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
+            if known or not self._open(cell):
+                continue
+            if self.progression.until(cell) == WAIT:
+                continue
+            if self.progression.facts[trial_id].foreign:
+                self._refuse(trial_id)
+                continue
+            if first:
+                ahead.append(trial_id)
+            else:
+                self._queue.append(trial_id)
+        self._queue.put_first(ahead)
+
+    def _refuse(self, trial_id: str) -> None:
+        """A record of other code that has come to light since the run began."""
+        found = summary({trial_id: self.progression.facts.differing[trial_id]})
+        self.lost[trial_id] = f"made by other code ({'; '.join(found)}): raise REVISION, or "
+        self.lost[trial_id] += "start again with --same-code"
+        self.told(trial_id, self.lost[trial_id])
+
+    def _fail(self, cell: Cell) -> None:
+        """A configuration that cannot be is a fact too."""
+        claim = self.ledger.claim(
+            cell.trial_id, cell.config_hash, cell.seed, cell.config, self.owner
+        )
+        if claim == "mine":
+            self.ledger.release(cell.trial_id, "failed", cell.error)
+            self.told(cell.trial_id, str(cell.error))
+            self.progression.facts.refresh(cell.trial_id)
+
+
+def trained_before(progression: Progression, trial_id: str) -> bool:
+    """Whether a failure hit only the evaluation of a trial that is done."""
+    return progression.facts[trial_id].status == "done"

@@ -1,0 +1,158 @@
+"""How the cells of a complete study compare, and what they give to studies centred on it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.designs.parts import Arm, Around, Objective, Point
+from ablate.designs.promote import as_promoted
+from ablate.plan.cell import Cell
+from ablate.sweep.state import SweepState
+from ablate.values.paths import has, lookup
+from trainables.metric_name import MetricName
+
+
+@dataclass(frozen=True)
+class Best:
+    """A good cell of a study: mean objective over seeds. values: own and taken paths."""
+
+    cell: Cell
+    value: float
+    values: dict[str, Any]
+
+
+class Ranking:
+    """Values, ranks and what is taken; a study whose centre has no such cell is blocked here."""
+
+    def __init__(self, state: SweepState) -> None:
+        self._state = state
+        self._rankings: dict[tuple[str, str | None], list[Best]] = {}
+        self._taken: dict[tuple[str, Arm], list[dict[str, Any]]] = {}
+
+    # ------------------------------------------------------------------ values
+
+    def values(self, cells: Sequence[Cell], metrics: Sequence[str]) -> tuple[float, ...] | None:
+        """Mean of each metric over the seeds of one cell; None if any of them failed."""
+        columns: list[list[float]] = [[] for _ in metrics]
+        for cell in cells:
+            fact = self._state.facts[cell.trial_id]
+            if cell.error or fact.status != "done":
+                return None
+            for metric, column in zip(metrics, columns, strict=True):
+                split, last = MetricName.parse(metric)
+                value = fact.evaluations.get(split, {}).get(last)
+                if value is None or not math.isfinite(value):
+                    return None
+                column.append(value)
+        return tuple(math.fsum(column) / len(column) for column in columns)
+
+    def mean(self, cells: Sequence[Cell]) -> float | None:
+        """Mean of the sweep's objective over the seeds of one cell; None if any of them failed."""
+        means = self.values(cells, [self._state.plan.spec.objective])
+        return None if means is None else means[0]
+
+    def best(self, name: str, by: str | None = None) -> Best | None:
+        """The first of the ranking of a complete study: a cell of the Pareto front. None where
+        every cell failed."""
+        return next(iter(self.of(name, by)), None)
+
+    def of(self, name: str, by: str | None = None) -> list[Best]:
+        """The cells of a complete study that have a value, best first.
+
+        The first objective decides, or `by`; on a tie the next one, and at last the lower index.
+        Cells that failed at a seed or a fold, or that a scheduler or a race ended, are not in it.
+        """
+        if (name, by) not in self._rankings:
+            self._rankings[name, by] = self._ranked(name, by)
+        return self._rankings[name, by]
+
+    def _ranked(self, name: str, by: str | None) -> list[Best]:
+        objectives = list(self._state.plan.objectives(name))
+        if by is not None and by not in [objective.metric for objective in objectives]:
+            objectives.insert(0, Objective(metric=by))
+        objectives.sort(key=lambda objective: objective.metric != by)
+        metrics = [objective.metric for objective in objectives]
+        signs = [1 if objective.direction == "maximize" else -1 for objective in objectives]
+        study = self._state.studies[name]
+        ranked: list[tuple[list[float], int, Cell]] = []
+        for idx, cells in study.by_idx().items():
+            values = None if idx in study.dropped else self.values(cells, metrics)
+            if values is not None:
+                below = [-sign * value for sign, value in zip(signs, values, strict=True)]
+                ranked.append((below, idx, cells[0]))
+        ranked.sort(key=lambda entry: entry[:2])
+        return [
+            Best(cell, -signs[0] * below[0], self._given(name, cell)) for below, _, cell in ranked
+        ]
+
+    # ----------------------------------------------------------------- centres
+
+    def promoted(self, name: str, point: Point) -> Point:
+        """A point whose centre is known; a promoted cell's coordinates tell which cell it was."""
+        around = self._state.plan.spec.studies[name].source(point.arm)
+        if around is None:
+            return point
+        source = self.of(around.best_of, around.by)[around.rank - 1].cell
+        return as_promoted(point, source.cell, source.coords)
+
+    def taken(self, name: str, arm: Arm) -> list[dict[str, Any]] | None:
+        """The layers a cell takes from other studies; None while one of those is incomplete."""
+        if (name, arm) in self._taken:
+            return self._taken[name, arm]
+        layers = []
+        for around in self._state.plan.spec.studies[name].needs(arm):
+            values = self._take(name, around)
+            if values is None:
+                return None
+            layers.append(values)
+        self._taken[name, arm] = layers
+        return layers
+
+    def _given(self, name: str, cell: Cell) -> dict[str, Any]:
+        """What a study gives to those centred on it: what it took itself, and what it varies."""
+        study = self._state.plan.spec.studies[name]
+        paths, arm = dict.fromkeys(study.paths), Arm()
+        if study.fixed:
+            point = study.listed[cell.idx]
+            arm = point.arm
+            paths.update(dict.fromkeys(study.gives(point)))
+        for values in self._taken.get((name, arm)) or ():
+            paths.update(dict.fromkeys(values))
+        whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
+        return {path: lookup(cell.config, path) for path in whole if has(cell.config, path)}
+
+    def _take(self, name: str, around: Around) -> dict[str, Any] | None:
+        centre = self._state.studies[around.best_of]
+        if centre.blocked and not centre.short:
+            blocked = f"waits for {around.best_of}, which is blocked"
+            self._state.studies[name].blocked = blocked
+        if not centre.complete:
+            return None
+        ranking = self.of(around.best_of, around.by)
+        if len(ranking) < around.rank:
+            self._block(name, around, len(ranking))
+            return None
+        best = ranking[around.rank - 1]
+        if around.take is None:
+            return best.values
+        return {path: lookup(best.cell.config, path) for path in around.take}
+
+    def _block(self, name: str, around: Around, succeeded: int) -> None:
+        """A study whose centre has no cell of that rank goes no further; what a promote study has
+        by then it keeps."""
+        state, study = self._state.studies[name], self._state.plan.spec.studies[name]
+        if succeeded == 0:
+            state.blocked = f"no trial of {around.best_of} succeeded"
+        elif study.source() is not None and around not in study.around:
+            state.short = True
+            state.blocked = (
+                f"only {succeeded} cells of {around.best_of} have a result, of {study.size} to be "
+                "promoted"
+            )
+        else:
+            state.blocked = (
+                f"{around.best_of} has no cell of rank {around.rank}: {succeeded} have a result"
+            )

@@ -1,0 +1,163 @@
+"""What the trials of a sweep read before they train: as far as it is known, and of whom.
+
+A trial that is left to do is known, or it follows from results. Of the latter a study tells what
+it sets itself; what a search proposes, or another study's result decides, is not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ablate.designs.base import ENSEMBLE
+from ablate.designs.parts import Point
+from ablate.designs.study import Study
+from ablate.plan.inherited import paths_taken
+from ablate.plan.plan import Plan
+from ablate.sweep.progression import Progression
+from ablate.values.canonical import canonical
+from ablate.values.layers import origin
+from ablate.values.paths import expand, has
+from trainables.config.sections import BackboneConfig, DataConfig, TrainingConfig
+from trainables.errors import ConfigError
+
+BATCH = ("training.batch_size", "training.per_class")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What trials need, and the first of them: its study, point and fold.
+
+    data, batch (its size and per_class), backbone: None where a part of it is not known yet.
+    splits: those that they are evaluated on.
+    """
+
+    data: DataConfig | None
+    batch: tuple[int, int] | None
+    backbone: BackboneConfig | None
+    splits: frozenset[str]
+    study: str
+    point: Point | None
+    fold: int | None
+
+
+def uses(plan: Plan, progression: Progression) -> Iterator[Use]:
+    """Of the trials that are left to do, each kind that may read something of its own."""
+    for name in plan.order:
+        yield from _known(plan, progression, name)
+        yield from _to_come(plan, progression, name)
+
+
+def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
+    study = plan.spec.studies[name]
+    # What a search proposes and cannot be is one failed cell, now as later.
+    later = _later(plan.spec.studies, name, None) if not study.fixed else set[str]()
+    seen: set[tuple[object, ...]] = set()  # equal sections of known cells are one object
+    for cell in progression.studies[name].cells:
+        if cell.error is None and not progression.settled(cell):
+            sections = [cell.config[part] for part in ("data", "training", "backbone")]
+            kind = (*map(id, sections), cell.evaluate, cell.fold)
+            if kind not in seen:
+                seen.add(kind)
+                point = study.listed[cell.idx] if study.fixed else None
+                point = point or Point(cell.cell, cell.coords, cell.coords, "space")
+                data, training, backbone = sections
+                yield _use(
+                    later, _read(cell.evaluate), name, point, cell.fold,
+                    data=DataConfig.model_validate(data),
+                    training=TrainingConfig.model_validate(training),
+                    backbone=BackboneConfig.model_validate(backbone),
+                )  # fmt: skip
+
+
+def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
+    state, study = progression.studies[name], plan.spec.studies[name]
+    if state.blocked or len(state.cells) == state.size:
+        return
+    for point in _unknown(study, state.listed):
+        later = _later(plan.spec.studies, name, point)
+        for fold in plan.folds(name):
+            config = plan.resolved(name, point, plan.example(name), fold)
+            yield _use(
+                later, _read(plan.evaluate(name)), name, point, fold,
+                data=config.data, training=config.training, backbone=config.backbone,
+            )  # fmt: skip
+
+
+def _use(
+    later: set[str], splits: frozenset[str], study: str, point: Point | None, fold: int | None,
+    *, data: DataConfig, training: TrainingConfig, backbone: BackboneConfig,
+) -> Use:  # fmt: skip
+    """Without the parts that are decided later."""
+    return Use(
+        None if any(map(_of_data, later)) else data,
+        None if any(map(of_batch, later)) else (training.batch_size, training.per_class),
+        None if any(map(_of_backbone, later)) else backbone,
+        splits, study, point, fold,
+    )  # fmt: skip
+
+
+def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
+    """The points to come that may differ in what they read, one of each kind."""
+    if not study.fixed:
+        return [None]
+    found: dict[str, Point | None] = {}
+    for idx, point in enumerate(study.listed):
+        if idx not in listed:
+            kind = {
+                path: value
+                for path, value in study.gives(point).items()
+                if _of_data(path) or of_batch(path) or _of_backbone(path)
+            }
+            found.setdefault(canonical(kind), point)
+    return list(found.values())
+
+
+def _later(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
+    """The paths of a point that proposals and results decide."""
+    study, taken = studies[name], paths_taken(studies, name)
+    return taken - set(study.lays_over(point)) if study.fixed else taken | set(study.paths)
+
+
+def _of_data(path: str) -> bool:
+    return path.split(".", maxsplit=1)[0] == "data" and not path.startswith("data.augment")
+
+
+def of_batch(path: str) -> bool:
+    """Whether a path sets which batches are drawn."""
+    return path == "training" or path in BATCH
+
+
+def _of_backbone(path: str) -> bool:
+    return path.split(".", maxsplit=1)[0] == "backbone"
+
+
+def _read(evaluate: tuple[str, ...]) -> frozenset[str]:
+    """The splits behind what is evaluated: an ensemble is read on the test classes."""
+    return frozenset("test" if each == ENSEMBLE else each for each in evaluate)
+
+
+def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
+    """The same error, at its place in the spec."""
+    path, found = error.path, error.found
+    if Path(path).is_absolute():  # a file below data.root
+        path, found = "data.root", f"{path}: {found}"
+    where = _place(plan, progression, use, path)
+    return ConfigError(where, found, error.expected, error.remedy)
+
+
+def _place(plan: Plan, progression: Progression, use: Use, path: str) -> str:
+    """Where the spec has a field of a trial."""
+    study, locate = f"studies.{use.study}", plan.loaded.source.locate
+    if path == "evaluate":
+        return locate(f"{study}.evaluate")
+    if not path.startswith(("data", "training.", "backbone.")):
+        return path
+    taken = progression.ranking.taken(use.study, use.point.arm if use.point else ()) or ()
+    layers = plan.layers(use.study, use.point, taken, use.fold)
+    holding = [layer for layer in layers if has(expand(layer.values, layer.where), path)]
+    if not holding:
+        return f"{locate(study)}, {path}"
+    folds = f"{study}.folds"
+    return locate(folds if holding[-1].where == folds else origin(layers, path, path))

@@ -1,0 +1,67 @@
+"""`ablate ledger replay`: MLflow written from the ledger alone, when no run is under way."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from ablate.ledger import queries
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.ledger.schema import LedgerError
+from ablate.tracking.check_store import OPTION, DamagedStore, Store
+from ablate.tracking.store import set_aside, sqlite_file
+from ablate.values.terminal import say
+from reports.uri import scrubbed
+from trainables.errors import ConfigError
+
+
+def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str]:
+    """Write sweeps into a store; trials that it refused, with the reason.
+
+    Raises:
+        ConfigError: the store does not answer.
+    """
+    from ablate.tracking.replica import is_away, replay
+    from ablate.tracking.writer import first_line
+
+    refused: dict[str, str] = {}
+    for sweep_id in sweeps:
+        try:
+            done = replay(path, store.uri, sweep_id)
+        except Exception as error:
+            if isinstance(error, LedgerError) or not is_away(error):
+                raise
+            reason = scrubbed(first_line(error), store.uri)
+            raise ConfigError(
+                store.shown, f"no answer ({reason})", "a store that can be written",
+                f"When it can: {store.remedy()}",
+            ) from error  # fmt: skip
+        refused |= done.refused
+        say(f"sweep {sweep_id}: {done.trials} trials are in {store.shown}")
+    return refused
+
+
+def rebuild(facts: Ledger, store: Store) -> Path | None:
+    """Move a SQLite store aside, so that a fresh one is written in its place; where it went.
+
+    Nothing is deleted; another program's intact database is refused.
+
+    Raises:
+        ConfigError: no SQLite store, another program's, or a run that is under way.
+    """
+    path = sqlite_file(store.uri)
+    if path is None:
+        raise ConfigError(
+            OPTION, store.shown, "with --rebuild a SQLite store",
+            "A server's store is mended where the server is",
+        )  # fmt: skip
+    for row in queries.owners(facts):
+        if Owner.parse(row["owner"]).alive(row["heartbeat"]):
+            raise ConfigError(
+                "--rebuild", f"a run under way ({row['owner']})", "none", "Wait for its end"
+            )
+    with contextlib.suppress(DamagedStore):  # which is what this is for
+        store.check()
+    return set_aside(path) if path.exists() else None

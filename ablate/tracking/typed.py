@@ -1,0 +1,43 @@
+"""The command line of this process, as it may be shown: without the password of a store's URI."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ablate.tracking.check_store import ENV, OPTION, VARIABLE
+from reports.uri import has_secret
+
+
+def typed() -> str:
+    """The command line of this process as a user would type it again; empty from Python."""
+    program, given = Path(sys.argv[0]), concealed(sys.argv[1:])[0]
+    if program.name == "run.py" and program.parent.name == "ablate":
+        return shlex.join(["python", "-m", "ablate.run", *given])
+    return shlex.join(["ablate", *given]) if program.name == "ablate" else ""
+
+
+def concealed(argv: Sequence[str]) -> tuple[list[str], str | None]:
+    """A command line with `--tracking-uri env:ABLATE_TRACKING_URI` for a URI that has a password,
+    and that URI; None if there is none."""
+    words, found = list(argv), None
+    for i, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if not (len(option) > 2 and OPTION.startswith(option)):  # argparse takes a beginning too
+            continue
+        if equals and has_secret(value):
+            found, words[i] = value, f"{option}={ENV}{VARIABLE}"
+        elif not equals and i + 1 < len(words) and has_secret(words[i + 1]):
+            found, words[i + 1] = words[i + 1], f"{ENV}{VARIABLE}"
+    return words, found
+
+
+def conceal() -> None:
+    """Start this process's command anew if a password stands in it, with the password in the
+    environment: Ray records its driver's command line, and every user may read it."""
+    words, uri = concealed(sys.orig_argv[1:])
+    if uri is not None:
+        os.execve(sys.executable, [sys.orig_argv[0], *words], {**os.environ, VARIABLE: uri})

@@ -1,0 +1,1 @@
+"""Layers of values, dotted paths, canonical JSON, seeds, the wording of errors."""

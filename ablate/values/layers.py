@@ -1,0 +1,87 @@
+"""Layers of a trial's configuration: later ones win.
+
+A layer is a partial TrialConfig as nested mappings; keys may be dotted paths
+(`optimizer.lr: 0.1`). Where a layer names another method or loss than the layers before it, the
+options of the earlier one are dropped with it: they belong to that name. Whether what comes of them
+is a trial is asked in `ablate/plan/resolve.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ablate.values.paths import expand, has
+from trainables.config.registry import NamedConfig
+from trainables.config.sections import Trial
+
+# Loss and method, of which a trial's configuration holds one each, told by `name`.
+NAMED = frozenset(
+    name for name, info in Trial.model_fields.items() if info.annotation is NamedConfig
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`where` is the dotted place of the values in the spec, or an option as `--set`."""
+
+    where: str
+    values: Mapping[str, Any]
+
+    def place(self, path: str) -> str:
+        return f"{self.where} {path}" if self.where.startswith("-") else f"{self.where}.{path}"
+
+
+def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    """Deep merge of nested mappings; lists and scalars of `top` replace those of `base`.
+
+    Options given before any name (a temperature taken from a tuned study, then the loss it
+    belongs to) stay: if they do not fit the name that comes, that is an error, not a loss.
+    """
+    merged = dict(base)
+    for key, value in top.items():
+        old = merged.get(key)
+        if not isinstance(value, Mapping) or not isinstance(old, Mapping):
+            merged[key] = value
+        elif key in NAMED and "name" in old and value.get("name", old["name"]) != old["name"]:
+            merged[key] = dict(value)
+        else:
+            merged[key] = overlay(old, value)
+    return merged
+
+
+def merge(layers: Iterable[Layer]) -> dict[str, Any]:
+    return Stack(layers).merged
+
+
+class Stack(tuple[Layer, ...]):
+    """Layers, lowest first, that are merged once, however often they are asked for."""
+
+    _below: Stack | None = None
+
+    def over(self, layers: Iterable[Layer]) -> Stack:
+        """These with others over them: what is below is not merged anew."""
+        made = Stack((*self, *layers))
+        made._below = self
+        return made
+
+    @cached_property
+    def merged(self) -> dict[str, Any]:
+        """As one nested mapping; shared, so nobody may change it."""
+        merged, known = ({}, 0) if self._below is None else (self._below.merged, len(self._below))
+        for layer in self[known:]:
+            merged = overlay(merged, expand(layer.values, layer.where))
+        return merged
+
+
+def origin(layers: Sequence[Layer], path: str, reported: str) -> str:
+    """The place of the last layer that holds `path`, or the nearest thing above it."""
+    parts = path.split(".") if path else []
+    for length in range(len(parts), 0, -1):
+        prefix = ".".join(parts[:length])
+        for layer in reversed(layers):
+            if has(expand(layer.values, layer.where), prefix):
+                return layer.place(reported or path)
+    return layers[-1].place(reported) if reported and layers else (reported or "trial")

@@ -1,0 +1,20 @@
+"""What the commands print. Names come from files, and a file must not steer who reads of it."""
+
+from __future__ import annotations
+
+import sys
+
+from trainables.machine.texts import printable
+
+
+def say(text: object, *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
+    """Print to standard output or standard error, escape codes written out."""
+    stream = sys.stderr if error else sys.stdout
+    print(printable(str(text)), file=stream, end=end, flush=flush)
+
+
+def tolerant() -> None:
+    """A terminal that has no `×` shows `\\xd7`, which is better than an end in mid-sentence."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

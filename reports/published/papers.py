@@ -1,0 +1,167 @@
+"""Numbers that papers print, as data: `table("ddml/table4")`.
+
+One YAML file a paper, beside this module. Values stand as printed, in the unit of the file
+(per cent) or of the table; what looks like a slip is marked, never corrected. Every file says under
+which protocol its numbers were made: `test-selected` means that the epoch was picked on the test
+classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from reports.errors import ReportError
+
+FOLDER = Path(__file__).parent
+UNITS = {"percent": 100.0, "one": 1.0}
+
+
+class Strict(BaseModel):
+    """Unknown keys in a data file are mistakes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Slip(Strict):
+    """A place where the print contradicts itself. `column` is empty where no number is meant."""
+
+    row: str
+    column: str
+    printed: float | str
+    note: str
+
+
+class Row(Strict):
+    """One printed row. `values` and `sd` follow the table's columns; None is a printed dash."""
+
+    name: str
+    cites: str | None = None
+    coords: dict[str, str | int] = {}
+    values: tuple[float | None, ...]
+    sd: tuple[float | None, ...] | None = None
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrintedValue:
+    """One printed number: `value` ± `sd` in the table's unit, and the note of a slip if any.
+
+    places: digits after the point, as many as any number of its column has.
+    """
+
+    value: float
+    sd: float | None
+    slip: str | None
+    scale: float
+    places: int = 2
+
+    @property
+    def fraction(self) -> float:
+        """The value on the scale of measured metrics, [0, 1]."""
+        return self.value / self.scale
+
+
+class PublishedTable(Strict):
+    """One printed table. unit: where it is not the paper's."""
+
+    source: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    slips: tuple[Slip, ...] = ()
+    paper: str = ""
+    protocol: Literal["test-selected", "validation-selected"] = "test-selected"
+    unit: Literal["percent", "one"] | None = None
+
+    @model_validator(mode="after")
+    def rectangular(self) -> PublishedTable:
+        names = [row.name for row in self.rows]
+        if len(set(names)) != len(names):
+            raise ValueError("two rows share a name")
+        for row in self.rows:
+            if {len(row.values), len(row.sd or row.values)} != {len(self.columns)}:
+                raise ValueError(f"row {row.name!r} has not one value a column")
+            if any(row.values[self.columns.index(column)] is not None for column in row.unread):
+                raise ValueError(f"row {row.name!r} gives a value for an unread column")
+        for slip in self.slips:
+            if slip.row not in names or (slip.column and slip.column not in self.columns):
+                raise ValueError(f"a slip names {slip.row!r}, {slip.column!r}")
+        return self
+
+    def row(self, name: str) -> Row:
+        """The row called `name`; ReportError names the rows there are."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        known = ", ".join(row.name for row in self.rows)
+        raise ReportError(f"{self.source} of {self.paper}: found row {name!r}; known: {known}")
+
+    def row_at(self, coords: Mapping[str, object]) -> Row | None:
+        """The row that carries exactly these coordinates, or None."""
+        wanted = {key: str(value) for key, value in coords.items()}
+        for row in self.rows:
+            if row.coords and {key: str(value) for key, value in row.coords.items()} == wanted:
+                return row
+        return None
+
+    def value(self, row: Row, column: str) -> PrintedValue | None:
+        """The printed number, or None for a dash."""
+        if column not in self.columns:
+            known = ", ".join(self.columns)
+            raise ReportError(f"{self.source}: found column {column!r}; known: {known}")
+        at = self.columns.index(column)
+        value = row.values[at]
+        if value is None:
+            return None
+        slip = next(
+            (slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column)),
+            None,
+        )
+        places = max(_places(found.values[at]) for found in self.rows)
+        unit = UNITS[self.unit or "percent"]
+        return PrintedValue(value, row.sd[at] if row.sd else None, slip, unit, places)
+
+
+class Paper(Strict):
+    """One paper's printed tables."""
+
+    key: str
+    title: str
+    authors: str
+    protocol: Literal["test-selected", "validation-selected"]
+    unit: Literal["percent", "one"]
+    tables: dict[str, PublishedTable]
+
+
+@cache
+def paper(key: str) -> Paper:
+    """The paper called `key` (the file's name); ReportError names the papers there are."""
+    path = FOLDER / f"{key}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(found.stem for found in FOLDER.glob("*.yaml")))
+        raise ReportError(f"published: found paper {key!r}; known: {known}")
+    return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def table(reference: str) -> PublishedTable:
+    """`"ddml/table4"` → that table, carrying its paper's title, protocol and unit."""
+    key, _, name = reference.partition("/")
+    found = paper(key)
+    if name not in found.tables:
+        known = ", ".join(f"{key}/{known}" for known in found.tables)
+        raise ReportError(f"published: found table {reference!r}; known: {known}")
+    chosen = found.tables[name]
+    update = {"paper": found.title, "protocol": found.protocol, "unit": chosen.unit or found.unit}
+    return chosen.model_copy(update=update)
+
+
+def _places(value: float | None) -> int:
+    """Digits after the point of a number as it stands in the file."""
+    return 0 if value is None else len(repr(value).partition(".")[2])

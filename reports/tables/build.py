@@ -1,0 +1,85 @@
+"""Tables: the recipe and the frame become rows of measured, published and compared numbers.
+
+`build` makes one table's data and `build_all` those of a recipe, with the tables of effects or
+importances that go with them; `reports/pages/markup.py` writes them as text, Markdown, LaTeX and
+CSV.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reports.frame import Frame
+from reports.recipe import Recipe, Table
+from reports.tables.compared import compared
+from reports.tables.effects import effects
+from reports.tables.importance import importance
+from reports.tables.model import AnyTable
+from reports.tables.promoted import promoted
+from reports.tables.searched import searched
+
+
+def build(frame: Frame, recipe: Table) -> AnyTable:
+    """The data of one table.
+
+    Raises:
+        ReportError: the recipe names a study, baseline or published row that does not exist.
+    """
+    cells = frame.study(recipe.study)
+    if recipe.kind == "search":
+        return searched(frame, recipe, cells)
+    if recipe.kind == "importance":
+        return importance(frame, recipe, cells)
+    if recipe.kind == "effects":
+        return effects(frame, recipe, cells)
+    if recipe.kind == "promoted":
+        return promoted(frame, recipe, cells)
+    return compared(frame, recipe, cells)
+
+
+def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
+    """All tables of a recipe in its order, each with what goes with it.
+
+    A table of a search is followed by the importances, one of components or of crossed factors by
+    the effects, unless the recipe has such a table of the study or says `alone`. One that would
+    have no rows is not shown; its notes say why under the table that it goes with.
+    """
+    own: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
+    found: list[AnyTable] = []
+    for part in recipe.tables:
+        table = build(frame, part)
+        kind = _companion(frame, part)
+        if kind is None or part.alone or (kind, part.study) in own:
+            found.append(table)
+            continue
+        title = f"{part.title or part.study}: {'effects' if kind == 'effects' else 'importances'}"
+        with_it = build(
+            frame,
+            Table(
+                kind=kind,
+                study=part.study,
+                metrics=part.metrics[:1],
+                title=title,
+                digits=part.digits,
+            ),
+        )
+        if with_it.rows:
+            found += [table, with_it]
+        else:
+            found.append(replace(table, notes=(*table.notes, *with_it.notes[1:])))
+        own.add((kind, part.study))
+    return found
+
+
+def _companion(frame: Frame, part: Table) -> str | None:
+    if part.kind == "search":
+        return "importance"
+    if part.kind not in ("components", "compare"):
+        return None
+    if frame.design(part.study) in ("one_factor", "promote"):
+        return None
+    varied: dict[str, set[str]] = {}
+    for coords in frame.study(part.study)["coords"]:
+        for name, value in coords.items():
+            varied.setdefault(name, set()).add(repr(value))
+    return "effects" if sum(len(levels) > 1 for levels in varied.values()) > 1 else None

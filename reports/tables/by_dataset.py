@@ -1,0 +1,64 @@
+"""Comparisons over several data sets: which rows may be set against each other.
+
+A difference between results on two data sets tells of the data, not of methods. Where the cells of
+a study are on several, each has its own baseline row: the cell that agrees with the baseline in
+every factor but those that name the data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.tables.labels import level
+
+
+def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
+    """Cell → what tells its data set; a cell that no run tells of is left out.
+
+    Args:
+        trials: as in a `Frame`.
+        cells: of one study.
+    """
+    told = {
+        run: tags.get("ablate.data_fingerprint") or params.get("data.name")
+        for run, tags, params in zip(
+            trials["run_id"], trials["tags"], trials["params"], strict=True
+        )
+    }
+    found = {cell: told.get(run) for cell, run in zip(cells["cell"], cells["run_id"], strict=True)}
+    return {cell: str(data) for cell, data in found.items() if data}
+
+
+def baselines(
+    data: Mapping[str, str], coords: Mapping[str, Mapping[str, Any]], baseline: str
+) -> dict[str, str]:
+    """Cell → the baseline cell of its data set; a cell of a data set without one is left out.
+
+    Args:
+        data: cell → its data set, as of `data_of`.
+        coords: cell → its coordinates.
+        baseline: the cell that the recipe names.
+    """
+    if len(set(data.values())) < 2:
+        return dict.fromkeys(coords, baseline)
+    groups: dict[str, list[str]] = {}
+    for cell, its in data.items():
+        groups.setdefault(its, []).append(cell)
+    names = {name for cell in data for name in coords[cell]}
+    kept = {
+        name
+        for name in names
+        if any(
+            len({level(coords[cell].get(name)) for cell in group}) > 1 for group in groups.values()
+        )
+    }
+    found: dict[str, str] = {}
+    wanted = {name: level(coords[baseline].get(name)) for name in kept}
+    for group in groups.values():
+        first = [baseline] if baseline in group else group
+        alike = [c for c in first if {n: level(coords[c].get(n)) for n in kept} == wanted]
+        found |= dict.fromkeys(group, alike[0]) if alike else {}
+    return found

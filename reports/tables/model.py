@@ -1,0 +1,144 @@
+"""What a table is before it is written: rows of measured numbers, or a sheet of ready fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from reports.published.papers import PrintedValue
+from reports.recipe import Table
+from reports.stats.describe import Summary
+from reports.stats.effect_size import Improvement
+from reports.stats.paired import Difference
+
+
+@dataclass(frozen=True)
+class Field:
+    """One printed field: its text, whether it is a number with runs behind it, and its marks.
+
+    of: the (study, cell) of those runs; None: those of the row.
+    """
+
+    text: str
+    measured: bool = False
+    best: bool = False
+    hint: str = ""
+    of: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Headers and fields. `wide` columns are left out of plain text and LaTeX."""
+
+    headers: tuple[str, ...]
+    labels: int
+    wide: tuple[bool, ...]
+    rows: tuple[tuple[Field, ...], ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row beside the baseline row, both at the seeds that both have.
+
+    difference, permutation and wilcoxon (two-sided p), and dz are paired by seed; delta (Cliff's)
+    and improvement are over all pairs of runs. p and p_wilcoxon: Holm-corrected over the rows.
+    """
+
+    difference: Difference | None
+    permutation: float | None
+    wilcoxon: float | None
+    dz: float | None
+    delta: float | None
+    improvement: Improvement | None
+    p: float | None = None
+    p_wilcoxon: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One metric of one row, on the scale [0, 1] of the runs.
+
+    half: half the 95 % interval of the mean, as the reality check reports it.
+    """
+
+    summary: Summary | None
+    half: float | None = None
+    compared: Comparison | None = None
+    printed: PrintedValue | None = None
+    best: bool = False
+
+    @property
+    def difference(self) -> Difference | None:
+        return self.compared.difference if self.compared else None
+
+    @property
+    def p_corrected(self) -> float | None:
+        return self.compared.p if self.compared else None
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One row: the labels on its left, a Measured per metric, and the runs behind them.
+
+    planned: seeds planned; gaps: what is missing and why, one line each. tuning: trials that went
+    into the tuning of it, where the sweep says so.
+    """
+
+    cell: str
+    labels: tuple[str, ...]
+    measured: Mapping[str, Measured]
+    run_ids: tuple[str, ...]
+    planned: int
+    gaps: tuple[str, ...] = ()
+    baseline: bool = False
+    tuning: int | None = None
+
+    @property
+    def n(self) -> int:
+        found = [m.summary.n for m in self.measured.values() if m.summary]
+        return max(found, default=0)
+
+
+@dataclass(frozen=True)
+class TableData:
+    """A table of cells, ready to be written."""
+
+    recipe: Table
+    key: str
+    title: str
+    headers: tuple[str, ...]
+    rows: tuple[TableRow, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return self.recipe.metrics
+
+    def has(self, metric: str, what: str) -> bool:
+        """Whether any row has a `difference`, `p_corrected` or `printed` of this metric."""
+        return any(getattr(row.measured[metric], what) is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table of its own shape: effects of factors, importances of parameters, promotions.
+
+    labels: how many columns are words. numbers: the rows unrounded, for CSV, under `columns`.
+    """
+
+    recipe: Table
+    key: str
+    title: str
+    headers: tuple[str, ...]
+    labels: int
+    rows: tuple[tuple[Field, ...], ...]
+    columns: tuple[str, ...]
+    numbers: tuple[tuple[Any, ...], ...]
+    notes: tuple[str, ...] = field(default=())
+
+    def grid(self) -> Grid:
+        return Grid(self.headers, self.labels, (False,) * len(self.headers), self.rows)
+
+
+AnyTable = TableData | Sheet

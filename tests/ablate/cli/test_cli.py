@@ -1,0 +1,253 @@
+"""The command line and the Python API around a synthetic runner."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ablate
+from ablate import api
+from ablate.cli import doctor
+from ablate.cli.commands import _print_report, ending
+from ablate.cli.main import main
+from ablate.cli.options import seconds, seed_option, settings
+from ablate.engine import driver
+from ablate.engine.board import Board, rows
+from ablate.engine.foreground import run_cell
+from ablate.engine.preview import preview
+from ablate.engine.ray.resources import Request, check_nodes, cores, request
+from ablate.engine.settings import Outcome, Settings
+from ablate.spec.model import Resources
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain, table
+from trainables.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAVY = ("torch", "ray", "mlflow", "optuna", "pandas", "pydantic", "yaml", "matplotlib", "rich")
+REQUEST = Request(1, 0, "cpu")
+RUNNER = "tests.ablate.synthetic:run_job"
+TRACELESS = {"track": False, "report": False, "runner": RUNNER,
+             "fingerprint": "tests.ablate.synthetic:fingerprint"}  # fmt: skip
+
+
+@pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["plan", "--help"]])
+def test_help_is_quick(args: list[str]) -> None:
+    code = (
+        "import sys, ablate.cli.main\n"
+        f"try: ablate.cli.main.main({args!r})\nexcept SystemExit: pass\n"
+        f"print('HEAVY', [m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "HEAVY []" in done.stdout and "usage: ablate" in done.stdout
+    assert time.monotonic() - began < 5
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    text = capsys.readouterr().out
+    for option in ("--plan", "--address", "--dataset", "--data-root", "--device", "--seeds",
+                   "--out", "--set", "--cell", "--budget", "--retry-failed", "--tracking-uri",
+                   "--no-report"):  # fmt: skip
+        assert option in text
+
+
+def test_option_values() -> None:
+    assert seconds("2h") == 7200 and seconds("1h30m") == 5400 and seconds("45") == 45
+    assert seed_option("5") == 5 and seed_option("0,3") == (0, 3) and seed_option("7,") == (7,)
+    assert settings(["a.b=1e-4", "c=[1, x]", "d=on"]) == {"a.b": 1e-4, "c": [1, "x"], "d": "on"}
+    for bad in ("", "2d", "h", "-1"):
+        with pytest.raises(ConfigError):
+            seconds(bad)
+
+
+def test_run_is_a_function_before_and_after_importing_the_module() -> None:
+    assert callable(ablate.run)
+    code = (
+        "import ablate, ablate.run\n"
+        "from ablate import run\n"
+        "for call in (ablate.run, run):\n"
+        "    try: call({'name': 'x'})\n"
+        "    except ValueError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("spec: studies: found nothing") == 2
+
+
+def test_api_gives_a_frame(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(), tmp_path))  # so that Ray is not needed
+    results = ablate.run(specs.SPEC, out=tmp_path, **TRACELESS)
+    assert results.outcome.finished and results.outcome.trained == 0 and results.paths == {}
+    frame = results.frame
+    assert set(frame["study"]) == {"tune", "parts", "grid", "rows"}
+    assert frame["val/map_at_r"].notna().all()
+    assert frame.loc[frame["study"] == "parts", "test/map_at_r"].notna().all()
+
+
+def test_plan_tells_what_is_known_and_runs_nothing(tmp_path: Path) -> None:
+    settings_ = Settings(out=tmp_path, cache=tmp_path, request=REQUEST, runner=RUNNER)
+    text = preview(specs.plan(), settings_)
+    assert "tune: search, 6 cells × 1 seeds, 0 known already, 3 follow from results" in text
+    assert "11 trials to run now and 15 later" in text and "unknown" in text
+    assert list(tmp_path.iterdir()) == []
+    drain(dispatch(specs.plan(), tmp_path))
+    text = preview(specs.plan(seeds=3), settings_)
+    assert "parts: components, 4 cells × 3 seeds, 8 known already" in text
+    assert "shares trials with" in text and "time: about" in text
+
+
+class Replica:
+    """A tracker whose store stays away, or that the user breaks off."""
+
+    def __init__(self) -> None:
+        self.status = ""
+
+    def start(self, *, wait: bool = True) -> None: ...
+
+    def ready(self, timeout: float | None = None) -> bool:
+        return True
+
+    def notify(self, trial_id: str) -> None: ...
+
+    def close(self, status: str) -> bool:
+        self.status = status
+        return False
+
+
+def test_what_mlflow_lacks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables made of a store that lacks runs would show trained cells as missing."""
+    drain(dispatch(specs.plan(), tmp_path))
+    replica = Replica()
+    monkeypatch.setattr(driver, "_tracker", lambda plan, settings: replica)
+    settings_ = Settings(out=tmp_path, cache=tmp_path, request=REQUEST, runner=RUNNER)
+    outcome = driver.run_plan(specs.plan(), settings_)
+    assert outcome.finished and not outcome.tracked and replica.status == "FINISHED"
+
+    def broken(*args: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver, "_outcome", broken)
+    with pytest.raises(KeyboardInterrupt):
+        driver.run_plan(specs.plan(), settings_)
+    assert replica.status == "KILLED"
+
+
+def test_cell_runs_in_the_foreground_with_its_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_ = Settings(out=tmp_path, cache=tmp_path, request=REQUEST, runner=RUNNER)
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    assert run_cell(specs.plan(), settings_, "grid/method.beta=1,method.gamma=0@1") == 1
+    text = capsys.readouterr().out
+    assert "Traceback" in text and "TrialFailure: metric: the loss is not finite" in text
+    monkeypatch.delenv("SYN_FAIL")
+    assert run_cell(specs.plan(), settings_, "grid/method.beta=1,method.gamma=0@1") == 0
+    assert "val: map_at_r" in capsys.readouterr().out
+
+
+def test_resources_are_checked_before_anything_waits() -> None:
+    assert request(Resources(cpus=1, gpus=0), "auto", cluster=False) == REQUEST
+    assert request(Resources(cpus=2.5, gpus=0), "cpu", cluster=True).threads == 2
+    with pytest.raises(ConfigError, match=r"resources\.cpus"):
+        request(Resources(cpus=cores() + 1, gpus=0), "cpu", cluster=False)
+    with pytest.raises(ConfigError, match="cpu with"):
+        request(Resources(gpus=1), "cpu", cluster=False)
+    with pytest.raises(ConfigError, match="GPU"):
+        request(Resources(gpus=1000), "auto", cluster=False)
+    nodes = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}]
+    assert check_nodes(Request(2, 0, "cpu"), nodes) == 6
+    assert check_nodes(Request(1, 0.5, "cuda"), nodes) == 2
+    with pytest.raises(ConfigError, match="the largest node"):
+        check_nodes(Request(1, 2, "cuda"), nodes)
+
+
+def test_ledger_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ledger", "--out", str(tmp_path)]) == 2
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    assert main(["ledger", "--out", str(tmp_path)]) == 0
+    assert "done: " in capsys.readouterr().out
+    trial_id = made.ledger.cells(made.sweep_id)[0]["trial_id"]
+    assert main(["ledger", "show", trial_id[:10], "--out", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["trial_id"].startswith(trial_id[:10])
+
+
+def test_doctor_names_the_remedy(tmp_path: Path) -> None:
+    text = "RuntimeError: operator torchvision::nms does not exist"
+    assert "--force-reinstall torch torchvision" in doctor.broken_pair(text)
+    assert "pip install" in doctor.broken_pair("ModuleNotFoundError: No module named 'timm'")
+    path = tmp_path / "ledger.sqlite"
+    assert doctor.ledger(path).ok
+    path.write_bytes(b"garbage" * 1000)
+    assert not doctor.ledger(path).ok
+
+
+def test_provenance_names_versions() -> None:
+    found = api.provenance()
+    assert {"torch", "ray", "optuna", "mlflow"} <= set(found["versions"])
+
+
+def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    drain(made)
+    failed = {"tune": 6, "grid": 8}
+    outcome = Outcome(made.sweep_id, 0, {"rows": 1}, failed, {}, {}, signal.SIGINT, False)
+    text = ending(outcome, tmp_path)
+    assert "TrialFailure: metric: the loss is not finite" in text and "--retry-failed" in text
+    assert text.endswith("Go on with:\n  the same call")
+
+
+@pytest.mark.parametrize(
+    ("store", "line"),
+    [
+        ("sqlite:////o/mlflow.db", "MLflow: mlflow ui --backend-store-uri sqlite:////o/mlflow.db"),
+        ("http://127.0.0.1:5000", "MLflow: http://127.0.0.1:5000"),
+    ],
+)
+def test_the_end_says_where_the_report_and_mlflow_are(
+    capsys: pytest.CaptureFixture[str], store: str, line: str
+) -> None:
+    _print_report("a table", {"page": Path("o/report.html")}, store)
+    said = capsys.readouterr().out.splitlines()
+    assert "a table" in said and "report: o/report.html" in said and line in said
+
+
+def test_why_a_trial_failed_is_told_at_once_and_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, stream = dispatch(specs.plan(), tmp_path), io.StringIO()
+    board = Board(made, 2, tmp_path / "log", stream)
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    drain(made)
+    cause = "TrialFailure: metric: the loss is not finite at step 3"
+    # Fourteen trials, one reason: told once, before anything that sums up.
+    assert stream.getvalue().startswith(f"{cause} (trial ") and stream.getvalue().count(cause) == 1
+    board.close()
+    failed = next(row for row in table(made) if row["status"] == "failed")["trial_id"]
+    assert main(["ledger", "show", failed, "--out", str(tmp_path)]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert list(shown.items())[:3] == [
+        ("trial_id", failed), ("status", "failed"), ("reason", cause),
+    ]  # fmt: skip
+
+
+def test_running_counts_what_is_at_work(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    claimed = [made.next_job() for _ in range(4)]
+    assert all(claimed)
+    assert sum(row.running for row in rows(made, 2)) == 2

@@ -1,0 +1,374 @@
+"""Promotion: a study's best cells trained again at a higher fidelity; `rank` of `around`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.cli.commands import ending
+from ablate.engine.driver import _outcome
+from ablate.engine.foreground import find_cell
+from ablate.engine.preview import preview
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.plan import advice
+from ablate.plan.plan import Plan
+from ablate.sweep.dispatch import Dispatch
+from ablate.values.canonical import without_unused
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, table
+from trainables.errors import ConfigError
+
+RATES = [1e-4, 1e-3, 1e-2, 3e-3, 3e-4]  # score −(log10 lr + 3)² / 10: ranked 1, (3, 4), (0, 2)
+
+
+def plan(studies: dict[str, Any], **more: Any) -> Plan:
+    trial = {"training.epochs": 3, "method": {"name": "ddml"}}
+    return specs.plan({"name": "rungs", "trial": trial, "studies": studies, **more})
+
+
+def grid(values: list[Any] = RATES, path: str = "optimizer.lr", **more: Any) -> dict[str, Any]:
+    return {"design": "grid", "grid": {path: values}, "trial": {"training.epochs": 1}, **more}
+
+
+def promote(of: str = "low", **more: Any) -> dict[str, Any]:
+    return {"design": "promote", "of": of, **more}
+
+
+def cells_of(made: Dispatch, study: str) -> list[Any]:
+    return made.progression.studies[study].cells
+
+
+def rates_of(made: Dispatch, study: str) -> list[float]:
+    return [cell.config["optimizer"]["lr"] for cell in cells_of(made, study)]
+
+
+def run(made_plan: Plan, folder: Path, **more: Any) -> Dispatch:
+    made = dispatch(made_plan, folder)
+    drain(made, **more)
+    return made
+
+
+# --------------------------------------------------------------------------- order
+
+
+def test_the_best_cells_in_their_order_with_the_trial_over_them(tmp_path: Path) -> None:
+    again = {"training.epochs": 2, "embedding": {"dim": 64}}
+    made = run(
+        plan({"low": grid(seeds=2), "high": promote(best=2, trial=again, seeds=3)}), tmp_path
+    )
+    cells = cells_of(made, "high")
+    assert [(c.cell, c.idx, c.seed) for c in cells] == [
+        (f"rank={rank}", rank - 1, seed) for rank in (1, 2) for seed in range(3)
+    ]
+    assert rates_of(made, "high")[::3] == [1e-3, 3e-3]
+    assert cells[3].coords == {"rank": 2, "source": "optimizer.lr=0.003", "optimizer.lr": 3e-3}
+    assert {c.config["training"]["epochs"] for c in cells} == {2}
+    assert {c.config["embedding"]["dim"] for c in cells} == {64}
+    assert made.progression.studies["high"].complete
+    assert all(row["status"] == "done" for row in table(made))
+    assert find_cell(made.progression, "high/rank=2@1").seed == 1
+
+
+def test_ties_go_to_the_lower_index_and_share_counts_cells(tmp_path: Path) -> None:
+    low = grid([{"name": "ddml", "beta": b} for b in (0.5, 0.4, 0.3, 0.2)], "method")
+    studies = {"low": low, "some": promote(share=0.3), "all": promote(share=1)}  # all score alike
+    made = run(plan(studies), tmp_path)
+    assert [c.config["method"]["beta"] for c in cells_of(made, "some")] == [0.5, 0.4]
+    assert [c.config["method"]["beta"] for c in cells_of(made, "all")] == [0.5, 0.4, 0.3, 0.2]
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.07, 7), (0.071, 8), (1e-9, 1), (1, 100)])
+def test_a_share_is_the_decimal_that_was_written(share: float, count: int) -> None:
+    made = plan({"low": grid([i * 1e-4 for i in range(1, 101)]), "high": promote(share=share)})
+    assert made.size("high") == count
+
+
+def test_by_and_minimized_objectives_decide_the_order(tmp_path: Path) -> None:
+    """Two objectives of the synthetic trial rise together: one of them minimised turns the order
+    around, and `by` names the other."""
+    low = {
+        "design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 1, "space": specs.SPACE,
+        "objectives": [{"metric": "val/recall_at_1", "direction": "minimize"}, "val/map_at_r"],
+    }  # fmt: skip
+    studies = {"low": low, "worst": promote(best=6), "top": promote(best=6, by="val/map_at_r")}
+    made = run(plan(studies), tmp_path)
+    score = {c.cell: synthetic.score(c.config, 0) for c in cells_of(made, "low")}
+    ordered = [c.coords["source"] for c in cells_of(made, "worst")]
+    assert ordered == sorted(score, key=lambda cell: score[cell])
+    assert [c.coords["source"] for c in cells_of(made, "top")] == ordered[::-1]
+
+
+def test_around_takes_a_lower_rank(tmp_path: Path) -> None:
+    studies = {"low": grid(), "third": {"design": "grid", "grid": {"method.beta": [0.1]},
+               "around": {"best_of": "low", "rank": 3}}}  # fmt: skip
+    made = run(plan(studies), tmp_path)
+    assert rates_of(made, "third") == [3e-4]
+
+
+def test_variants_are_promoted_with_their_trials(tmp_path: Path) -> None:
+    rows = {"design": "compare", "variants": {
+        "plain": {"trial": {"method": {"name": "plain"}, "optimizer.lr": 1e-2}},
+        "ddml": {"trial": {"method": {"name": "ddml", "alpha": 0.7}}, "around": {"best_of": "low"}},
+    }}  # fmt: skip
+    up = promote("rows", best=2, trial={"training.epochs": 2})
+    made = run(plan({"low": grid(), "rows": rows, "up": up}), tmp_path)
+    first, second = (cell.config for cell in cells_of(made, "up"))
+    assert (first["method"]["alpha"], first["optimizer"]["lr"]) == (0.7, 1e-3)
+    assert (second["method"]["name"], second["optimizer"]["lr"]) == ("plain", 1e-2)
+
+
+def test_ranks_that_coincide_share_a_trial(tmp_path: Path) -> None:
+    made = run(
+        plan({"low": grid(), "high": promote(best=3, trial={"optimizer.lr": 1e-3})}), tmp_path
+    )
+    assert len({cell.trial_id for cell in cells_of(made, "high")}) == 1
+    assert made.trained == len(RATES) + 1 and made.progression.studies["high"].complete
+
+
+def test_take_says_what_is_kept(tmp_path: Path) -> None:
+    low = {**grid(), "grid": {"optimizer.lr": RATES, "method.alpha": [0.1, 0.6]}}
+    made = run(plan({"low": low, "high": promote(best=1, take=["method.alpha"])}), tmp_path)
+    config = cells_of(made, "high")[0].config
+    assert config["method"]["alpha"] == 0.6
+    assert config["optimizer"]["lr"] == made.progression.plan.resolved("high", None).optimizer.lr
+
+
+# -------------------------------------------------------------------------- chains
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_chain_is_successive_halving_with_a_stated_budget(tmp_path: Path, seed: int) -> None:
+    dims = list(range(64, 64 + 27))
+    random.Random(seed).shuffle(dims)
+    studies = {
+        "low": grid(dims, "embedding.dim"),
+        "mid": promote("low", best=9, trial={"training.epochs": 3}),
+        "high": promote("mid", share=0.333, trial={"training.epochs": 9}),
+        "last": {"design": "grid", "around": {"best_of": "high"}, "grid": {"method.beta": [0.1]}},
+    }
+    made_plan = plan(studies)
+    made = run(made_plan, tmp_path, at_once=3, choose=random.Random(seed).choice)
+    best = made.progression.ranking.best("high")
+    assert best is not None and best.values == {"embedding.dim": max(dims)}
+    assert cells_of(made, "last")[0].config["embedding"]["dim"] == max(dims)
+    ids = {cell.trial_id for name in ("low", "mid", "high") for cell in cells_of(made, name)}
+    epochs = {t: len(list(made.ledger.epochs(t))) for t in ids}
+    assert sum(epochs.values()) == 27 * 1 + 9 * 3 + 3 * 9, "a third of 27 × 9, in all"
+    assert cells_of(made, "high")[0].coords == {
+        "rank": 1, "source": "rank=1", "embedding.dim": max(dims),
+    }  # fmt: skip
+
+
+def test_images_of_32_then_64_plan() -> None:
+    search = {"design": "search", "trials": 27, "space": specs.SPACE}
+    made = plan({
+        "small": {**search, "trial": {"data.image_size": 32, "backbone.mode": "frozen"}},
+        "large": promote("small", best=9, trial={"data.image_size": 64, "backbone.mode": "frozen"}),
+        "network": promote("large", best=3, trial={"data.image_size": 64, "training.epochs": 4}),
+    })  # fmt: skip
+    assert [made.size(name) for name in made.order] == [27, 9, 3]
+    sizes = [made.resolved(name, None).data.image_size for name in made.order]
+    assert sizes == [32, 64, 64] and made.resolved("network", None).training.epochs == 4
+    assert advice.notes(made, "large") == [
+        "the best 9 of the 27 cells of small", "changed for them: data.image_size 32 → 64",
+    ]  # fmt: skip
+    (warned,) = advice.warnings(made)
+    assert 'backbone.mode ("frozen" there, default here)' in warned and "network" in warned
+
+
+def test_stopped_anywhere_it_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    from tests.ablate.driven import epochs_trained, finish
+
+    low = {"design": "search", "trials": 6, "round": 3, "startup": 3, "space": specs.SPACE}
+    studies = {"low": low, "mid": promote(best=3, trial={"training.epochs": 4}, seeds=2),
+               "high": promote("mid", best=1, trial={"training.epochs": 5})}  # fmt: skip
+    made_plan = plan(studies)
+    once = run(made_plan, tmp_path / "once")
+    draw, trained = random.Random(0), 0
+    while not (made := dispatch(made_plan, tmp_path / "again")).exhausted:
+        for _ in range(draw.randint(1, 3)):
+            made.next_job()
+        order = list(made.running)
+        for trial_id in order[: draw.randint(0, len(order))]:
+            finish(made, trial_id)
+        trained += made.trained
+        made.interrupt("stopped by the test")
+    assert table(made) == table(once) and trained == once.trained == 6 + 6 + 1
+    assert epochs_trained(made) == epochs_trained(once)
+
+
+# ------------------------------------------------------------------- fewer than wanted
+
+
+def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those there are run, the study says why it ends, and what is centred on it goes on."""
+    monkeypatch.setenv("SYN_FAIL", "2e-3")
+    studies = {
+        "low": grid(), "high": promote(best=4, trial={"training.epochs": 2}),
+        "next": promote("high", best=2, trial={"training.epochs": 4}),
+        "fifth": {"design": "grid", "grid": {"method.beta": [0.1]},
+                  "around": {"best_of": "low", "rank": 5}},
+    }  # fmt: skip
+    made_plan = plan(studies)
+    made = run(made_plan, tmp_path)
+    states = made.progression.studies
+    assert rates_of(made, "high") == [1e-3, 3e-4, 1e-4]
+    assert states["high"].blocked == "only 3 cells of low have a result, of 4 to be promoted"
+    assert rates_of(made, "next") == [1e-3, 3e-4] and states["next"].complete
+    assert states["fifth"].blocked == "low has no cell of rank 5: 3 have a result"
+    outcome = _outcome(made_plan, made, None, "")
+    assert outcome.missing == {"high": 1, "fifth": 1} and not outcome.finished
+    assert "high: only 3 cells of low" in ending(outcome, tmp_path)
+    assert drain(dispatch(made_plan, tmp_path)) == []
+    told = preview(made_plan, Settings(tmp_path, tmp_path, Request(1, 0, "cpu")))
+    assert "0 trials to run now and 0 later" in told
+
+
+def test_a_raced_promotion_with_too_few_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "2e-3")
+    high = promote(best=4, trial={"training.epochs": 2}, seeds=6, race={"after": 3})
+    made = run(plan({"low": grid(), "high": high}), tmp_path)
+    state = made.progression.studies["high"]
+    assert state.complete and state.short
+    assert 9 <= len(state.cells) < 18 and state.size == len(state.cells) + 6
+    assert cells_of(made, "high")[0].coords["source"] == "optimizer.lr=0.001"
+
+
+def test_no_cell_succeeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYN_FAIL", "0")
+    made = run(plan({"low": grid(), "a": promote(best=2), "b": promote("a", best=1)}), tmp_path)
+    states = made.progression.studies
+    assert states["a"].blocked == "no trial of low succeeded"
+    assert states["b"].blocked == "waits for a, which is blocked"
+    assert made.trained == 0 and not cells_of(made, "a")
+
+
+def test_what_was_ended_early_has_no_rank(tmp_path: Path) -> None:
+    low = grid(scheduler={"name": "successive_halving"}, trial={"training.epochs": 9})
+    made_plan = plan({"low": low, "high": promote(best=2)})
+    assert any("whose scheduler ends some of them early" in w for w in advice.warnings(made_plan))
+    made = run(made_plan, tmp_path)
+    assert rates_of(made, "high") == [1e-3]
+    assert made.progression.studies["high"].short
+
+
+def test_cells_that_a_race_dropped_have_no_rank(tmp_path: Path) -> None:
+    low = grid([1e-3, 1.2e-3, 3e-2, 1e-1], seeds=6, race={"after": 3})
+    made = run(plan({"low": low, "high": promote(best=2)}), tmp_path)
+    assert rates_of(made, "high") == [1e-3]
+    assert made.progression.studies["high"].blocked is not None
+
+
+# ------------------------------------------------------------------ plan and identity
+
+
+def test_a_plan_counts_and_estimates(tmp_path: Path) -> None:
+    made = plan({"low": grid(), "high": promote(best=2, trial={"training.epochs": 30})}, seeds=2)
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"))
+    told = preview(made, settings)
+    assert "high: promote, 2 cells × 2 seeds, 0 known already, 4 follow from results" in told
+    assert "the best 2 of the 5 cells of low" in told
+    assert "changed for them: training.epochs 1 → 30" in told
+    only = specs.plan(made.spec.model_dump(exclude_none=True), studies=("high",))
+    assert only.order == ("low", "high"), "what it is of comes with it"
+
+
+@pytest.mark.parametrize(
+    ("given", "alike"),
+    [
+        ({"trial": {"optimizer.lr": 0.1}}, True),
+        ({"trial": {"training.epochs": 30}}, False),
+        ({"take": ["loss.alpha"]}, True),
+        ({"take": ["optimizer"]}, False),
+        ({"take": ["optimizer.lr"], "trial": {"optimizer": {"lr": 0.1}}}, True),
+    ],
+    ids=str,
+)
+def test_promoted_cells_that_nothing_tells_apart_are_warned_of(
+    given: dict[str, Any], alike: bool
+) -> None:
+    made = plan({"low": grid(), "high": promote(best=2, **given)})
+    assert alike == any("they are one trial" in text for text in advice.warnings(made))
+
+
+def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> None:
+    folded = {**grid(), "folds": 3}
+    without = advice.warnings(plan({"low": folded, "high": promote(best=2)}))
+    assert any("has 3 folds, and has none itself" in text for text in without)
+    fewer = advice.warnings(plan({"low": folded, "high": promote(best=2, folds=2)}))
+    assert any("has 3 folds, and has 2 itself" in text for text in fewer)
+    whole = advice.warnings(plan({"low": folded, "high": promote(best=2, folds=3)}))
+    assert not any("folds" in text for text in whole)
+
+
+def test_tuning_counts_the_source_too() -> None:
+    rows = {"design": "compare", "variants": {
+        "tuned": {"around": {"best_of": "high"}}, "plain": {"around": {"best_of": "low"}},
+    }}  # fmt: skip
+    made = plan({"low": grid(), "high": promote(best=2, seeds=3), "rows": rows})
+    assert made.tuning() == {"rows": {"tuned": 5 + 6, "plain": 5}}
+    assert any("tuned with different budgets" in text for text in advice.warnings(made))
+
+
+def test_an_unused_rank_leaves_a_sweep_what_it_was() -> None:
+    given = specs.spec()
+    before = specs.plan(given)
+    assert "rank" not in without_unused(before.spec.studies["parts"].model_dump())["around"]
+    given["studies"]["parts"]["around"]["rank"] = 1
+    assert specs.plan(given).sweep_id == before.sweep_id
+    given["studies"]["parts"]["around"]["rank"] = 2
+    assert specs.plan(given).sweep_id != before.sweep_id
+
+
+FAULTS: list[tuple[dict[str, Any], list[str]]] = [
+    ({"of": "lo", "best": 1}, ["studies.high.of", "'lo'", "'low'"]),
+    ({"of": "high", "best": 1}, ["studies.high.of", "a cycle (high → high)"]),
+    ({"best": 6}, ["studies.high.best", "found 6", "at most the 5 cells of low"]),
+    ({"best": 0}, ["studies.high.best", "greater than or equal to 1"]),
+    ({}, ["studies.high", "neither best nor share", "Say how many"]),
+    ({"best": 1, "share": 0.5}, ["studies.high.share", "both best and share"]),
+    ({"share": 0}, ["studies.high.share", "greater than 0"]),
+    ({"share": 1.5}, ["studies.high.share", "less than or equal to 1"]),
+    ({"best": 1, "by": "val/map"}, ["studies.high.by", "'val/map'", "a metric of low"]),
+    ({"best": 1, "take": ["optimizer.l"]}, ["studies.high.take", "'optimizer.lr'?"]),
+    ({"best": 1, "take": []}, ["studies.high.take", "at least 1"]),
+    ({"best": 1, "take": ["method.omega"]}, ["studies.high.take", "method.omega"]),
+    ({"best": 1, "trial": {"optimizer.lrr": 1}}, ["studies.high.trial", "'lrr'"]),
+    ({"best": 1, "trial": {"training.epochs": -1}}, ["studies.high.trial.training.epochs", "-1"]),
+    ({"best": 1, "around": {"best_of": "low", "rank": 6}}, ["studies.high.around.rank", "5 cells"]),
+    ({"best": 1, "around": {"best_of": "low", "rank": 0}}, ["studies.high.around", "equal to 1"]),
+    ({"best": 1, "scheduler": {"name": "asha"}}, ["studies.high.scheduler", "unknown key"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "expected"), FAULTS, ids=lambda v: str(v)[:40])
+def test_what_cannot_be_is_one_clear_line(given: dict[str, Any], expected: list[str]) -> None:
+    with pytest.raises(ConfigError) as told:
+        plan({"low": grid(), "high": {"design": "promote", "of": "low", **given}})
+    message = str(told.value)
+    assert "\n" not in message and all(part in message for part in expected), message
+
+
+def test_what_is_taken_and_then_dropped_is_refused() -> None:
+    low = grid([0.1, 0.2], "loss.temperature", trial={"loss": {"name": "normsoftmax"}})
+    other = {"loss": {"name": "proxy_anchor"}}
+    with pytest.raises(ConfigError, match=r"studies\.high\.of: found.*temperature"):
+        plan({"low": low, "high": promote(best=1, trial=other)})
+    with pytest.raises(ConfigError, match=r"studies\.up\.of: found.*temperature"):
+        same = promote(best=1, trial={"loss": {"name": "normsoftmax"}})
+        plan({"low": low, "high": same, "up": promote("high", best=1, trial=other)})
+
+
+def test_a_table_of_another_kind_is_refused() -> None:
+    studies = {"low": grid(), "high": promote(best=2)}
+    for kind in ("promoted", "compare"):
+        plan(studies, report={"tables": [{"kind": kind, "study": "high"}]})
+    for kind, study in (("effects", "high"), ("search", "high"), ("promoted", "low")):
+        with pytest.raises(ConfigError, match=rf"report\.tables\.0\.kind: found '{kind}'"):
+            plan(studies, report={"tables": [{"kind": kind, "study": study}]})

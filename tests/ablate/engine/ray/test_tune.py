@@ -1,0 +1,24 @@
+"""What passes between Ray Tune and the driver."""
+
+from __future__ import annotations
+
+import pytest
+from ray.exceptions import ActorDiedError
+
+from ablate.engine.ray.tune import cause
+
+TRACE = "ray::train()\n  File x.py, line 3\nOSError: [Errno 5] the disk had a bad moment\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError(TRACE), "OSError: [Errno 5] the disk had a bad moment"),
+        (ActorDiedError(), "its process is gone: The actor died unexpectedly before finishing"),
+        (RuntimeError(""), "its process ended"),
+        (None, "its process ended"),
+    ],
+)
+def test_the_cause_is_told_first_and_in_one_line(error: Exception | None, told: str) -> None:
+    found = cause(error)
+    assert found.startswith(told) and "\n" not in found

@@ -1,0 +1,233 @@
+"""Data is read and divided before the first trial starts: one message, and nothing was done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+
+import ablate.engine.check_data
+import ablate.engine.driver
+from ablate.engine.check_data import check_data
+from ablate.engine.driver import run_plan
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.ledger.facts import Facts
+from ablate.ledger.ledger import Ledger
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Overrides
+from ablate.spec.read import read_spec
+from ablate.sweep.progression import Progression
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain
+from tests.trainables import core_trials
+from trainables.data.dataset import fingerprint
+from trainables.data.splits import split
+from trainables.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[3]
+GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
+TUNE = {"design": "search", "trials": 4, "round": 2, "startup": 2, "space": {
+    "optimizer.lr": {"low": 1e-4, "high": 1e-2}}}  # fmt: skip
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    return core_trials.draw(tmp_path / "images")
+
+
+def spec(images: Path, **studies: dict[str, Any]) -> dict[str, Any]:
+    trial = core_trials.config(images, training={"epochs": 1}).model_dump(mode="json")
+    return {"name": "real", "trial": trial, "studies": studies}
+
+
+def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
+    given = read_spec(spec(images, **studies))
+    plan = checked_plan(given, Overrides(), fingerprint, folder / "cache")
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        progression = Progression(plan, Facts(ledger, None, retry_failed=False), record=False)
+        progression.advance()
+        check_data(plan, progression, folder / "cache")
+
+
+def run(path: Path, out: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ablate.run", str(path), "--out", str(out)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**os.environ, "ABLATE_CACHE": str(cache)},
+    )  # fmt: skip
+
+
+def damage(folder: Path) -> Path:
+    broken = folder / "class03" / "2.png"
+    broken.write_bytes(broken.read_bytes()[:80])
+    return broken
+
+
+def test_a_damaged_image_ends_a_run_before_its_first_trial(images: Path, tmp_path: Path) -> None:
+    broken = damage(images)
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec(images, rates=GRID)))
+    out = tmp_path / "out"
+    done = run(path, out, cache=tmp_path / "cache")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and str(broken) in done.stderr
+    assert "expected a whole image file. Replace or remove the file" in done.stderr
+    assert not (out / "mlflow.db").exists() and not (out / "trials").exists()
+    with Ledger(out / "ledger.sqlite") as ledger:
+        assert ledger.rows("SELECT * FROM trials") == []
+
+
+def test_a_bomb_or_an_official_tree_ends_it_too(images: Path, tmp_path: Path) -> None:
+    bomb = images / "class03" / "2.png"
+    Image.new("1", (13_000, 13_000)).save(bomb)
+    with pytest.raises(ConfigError, match=f"data.root: found {bomb}: an image of 13,000"):
+        check(images, tmp_path, rates=GRID)
+    (images / "Ebay_train.txt").write_text("")
+    with pytest.raises(ConfigError, match="Stanford Online Products as it is unpacked"):
+        check(images, tmp_path, rates=GRID)
+
+
+FOLDS = {"data.split": {"folds": 40, "fold": 3}}
+
+
+@pytest.mark.parametrize(
+    ("study", "place"),
+    [
+        ({**GRID, "folds": 40}, "studies.rates.folds"),
+        ({**GRID, "trial": FOLDS}, "studies.rates.trial.data.split.folds"),
+        ({"design": "grid", "trial": {"data.split": {"folds": 3, "fold": 0}},
+          "grid": {"data.split.folds": [3, 40]}}, "studies.rates.grid.data.split.folds"),
+        ({"design": "compare", "variants": {"few": {}, "many": {"trial": FOLDS}}},
+         "studies.rates.variants.many.trial.data.split.folds"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_more_folds_than_classes_are_told_with_their_place(
+    study: dict[str, Any], place: str, images: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(images, tmp_path, fine={**GRID, "folds": 5}, rates=study)
+    assert str(caught.value).startswith(f"spec: {place}: found 40 folds of 10 training classes")
+
+
+def test_a_split_without_two_images_of_a_class_is_told(images: Path, tmp_path: Path) -> None:
+    for folder in images.iterdir():
+        for image in sorted(folder.iterdir())[1:]:
+            image.unlink()
+    with pytest.raises(ConfigError, match=r"studies\.rates, data, split val: found \d classes of"):
+        check(images, tmp_path, rates=GRID)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Images of which one is damaged."""
+    root = core_trials.draw(tmp_path / "bad")
+    damage(root)
+    return root
+
+
+def bad_in(study: dict[str, Any], bad: Path, good: Path) -> Any:
+    return yaml.safe_load(yaml.safe_dump(study).replace("BAD", str(bad)).replace("GOOD", str(good)))
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"design": "compare", "around": {"best_of": "tune"}, "cross": {
+            "data": {"good": {}, "bad": {"trial": {"data.root": "BAD"}}}}},
+        {"design": "promote", "of": "tune", "best": 1, "trial": {"data.root": "BAD"}},
+        {"design": "grid", "around": {"best_of": "tune"}, "grid": {"data.root": ["GOOD", "BAD"]}},
+        {"design": "grid", "around": {"best_of": "tune"}, "trial": {"data.root": "BAD"},
+         "grid": {"embedding.dim": [8, 16]}},
+        {"design": "one_factor", "around": {"best_of": "tune"}, "trial": {"data.root": "BAD"},
+         "factors": {"data.root": ["GOOD"]}},
+        {**TUNE, "trial": {"data.root": "BAD"}},
+    ],
+    ids=lambda study: study["design"],
+)  # fmt: skip
+def test_data_of_studies_that_follow_from_results_is_read_now(
+    later: dict[str, Any], images: Path, bad: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=rf"data\.root: found {bad}/class03/2.png: an image that"):
+        check(images, tmp_path, tune=TUNE, later=bad_in(later, bad, images))
+
+
+ROOTS = {"design": "search", "trials": 4, "round": 2, "startup": 2, "trial": {"data.root": "BAD"},
+         "space": {"data.root": {"choice": ["GOOD", "GOOD/../images"]}}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"design": "grid", "around": {"best_of": "roots"}, "trial": {"data.root": "BAD"},
+         "grid": {"embedding.dim": [8]}},
+        {"design": "grid", "around": {"best_of": "roots", "take": ["data.root"]},
+         "trial": {"data.root": "BAD"}, "grid": {"embedding.dim": [8]}},
+        {"design": "compare", "variants": {
+            "a": {"around": {"best_of": "roots"}}, "b": {"trial": {"data.root": "GOOD"}}}},
+        {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
+        {"design": "promote", "of": "tune", "best": 1, "take": ["optimizer.lr"],
+         "around": {"best_of": "roots"}, "trial": {"embedding.dim": 8}},
+    ],
+    ids=lambda study: study["design"],
+)  # fmt: skip
+def test_data_that_results_decide_is_not_guessed(
+    later: dict[str, Any], images: Path, bad: Path, tmp_path: Path
+) -> None:
+    studies = {"tune": TUNE, "roots": ROOTS, "later": later, "last": {
+        "design": "grid", "around": {"best_of": "later"}, "trial": {"data.root": "BAD"},
+        "grid": {"embedding.dim": [16]}}}  # fmt: skip
+    if later["design"] == "compare":
+        del studies["last"]  # its best may be the one with a root of its own
+    check(images, tmp_path, **bad_in(studies, bad, images))
+
+
+def test_a_proposal_that_cannot_be_is_no_fault_of_the_sweep(images: Path, tmp_path: Path) -> None:
+    folds = {**TUNE, "trial": {"data.split": {"fold": 0, "folds": 40}},
+             "space": {"data.split.folds": {"choice": [3, 40]}}}  # fmt: skip
+    check(images, tmp_path, folds=folds)
+
+
+def test_each_division_of_each_data_set_is_looked_at_once(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int | None]] = []
+
+    def divided(dataset: Any, config: Any, _: str) -> Any:
+        seen.append((len(dataset.images), config.fold))
+        return split(dataset, config, "")
+
+    monkeypatch.setattr(ablate.engine.check_data, "split", divided)
+    flips = {"design": "grid", "grid": {"data.augment.flip": [0.0, 0.5], "optimizer.lr": [1, 2]}}
+    check(images, tmp_path, rates={**GRID, "folds": 3}, flips=flips, again=GRID)
+    assert seen == [(84, 0), (84, 1), (84, 2), (84, None)]
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(images: Path, tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    for trial in ({"data": {"name": "emoji"}}, spec(images)["trial"]):
+        path.write_text(yaml.safe_dump({"name": "s", "trial": trial, "studies": {"rates": GRID}}))
+        done = run(path, tmp_path / "out", cache=path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert done.stderr.startswith(f"ABLATE_CACHE: found the cache {path}, which cannot be")
+
+
+def test_what_is_known_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("the data was read")
+
+    monkeypatch.setattr(ablate.engine.driver, "check_data", never)
+    plan = specs.plan({"name": "small", "studies": {"rates": GRID}})
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR,
+                        reads_data=True)  # fmt: skip
+    with pytest.raises(AssertionError, match="was read"):
+        run_plan(plan, settings)
+    drain(dispatch(plan, tmp_path))
+    assert run_plan(plan, settings).finished

@@ -1,0 +1,117 @@
+"""Weights that are not here: a plan names them, a run that cannot have them starts nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from ablate.cli.main import main
+from tests.trainables import core_trials
+from trainables.backbones import absent
+from trainables.backbones.backbone import import_timm
+from trainables.config.sections import BackboneConfig
+from trainables.data.features import cached_features
+from trainables.trial import TrialConfig
+
+GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
+MODEL = "mobilenetv3_small_050"
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    images = core_trials.draw(tmp_path / "images")
+    trial = core_trials.config(images, training={"epochs": 1}).model_dump(mode="json")
+    return {"name": "weights", "trial": trial, "studies": {"rates": GRID, "again": {
+        **GRID, "seeds": 2}}}  # fmt: skip
+
+
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of timm's weights, and no way to fetch any."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    return tmp_path / "hub"
+
+
+def ablate(spec: dict[str, Any], folder: Path, *more: str) -> int:
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec, sort_keys=False))
+    return main(["run", str(path), "--out", str(folder / "runs"), "--device", "cpu", *more])
+
+
+def test_a_file_that_is_not_here(
+    spec: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "trained.pth"
+    spec["trial"]["backbone"] |= {"weights": str(file), "weights_sha256": "0" * 64}
+    assert ablate(spec, tmp_path, "--plan") == 0
+    said = capsys.readouterr().out
+    assert (
+        f"weights: {file} is not here (backbone.weights of rates, again): "
+        "a run ends before its first trial" in said
+    )
+    assert ablate(spec, tmp_path) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"trial.backbone.weights: found {file}: No such file or directory" in line
+    assert not (tmp_path / "runs").exists()
+    torch.save({}, file)
+    assert ablate(spec, tmp_path, "--plan") == 2, "another file than was meant is wrong input"
+    assert "is not the file that was meant" in capsys.readouterr().err
+
+
+def test_a_file_that_no_trial_reads_is_not_missed(spec: dict[str, Any], tmp_path: Path) -> None:
+    """Features that are cached need no weights any more."""
+    file = tmp_path / "trained.pth"
+    model = import_timm().create_model(MODEL, pretrained=False)
+    torch.save(model.state_dict(), file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    spec["trial"]["backbone"] |= {"weights": str(file), "weights_sha256": digest}
+    cached_features(TrialConfig.model_validate(spec["trial"]), tmp_path / "cache")
+    file.unlink()
+    spec["studies"] = {"rates": {**GRID, "grid": {"optimizer.lr": [1e-3]}}}
+    assert ablate(spec, tmp_path, "--plan") == 0
+    assert ablate(spec, tmp_path, "--cell", "rates/optimizer.lr=0.001") == 0
+
+
+def test_weights_of_timms_that_cannot_be_fetched(
+    spec: dict[str, Any], tmp_path: Path, offline: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec["trial"]["backbone"]["weights"] = "timm"
+    assert ablate(spec, tmp_path, "--plan") == 0
+    said = capsys.readouterr().out
+    assert f"weights: timm's file of {MODEL} is not here" in said and "fetches it first" in said
+    assert ablate(spec, tmp_path) == 2
+    found = capsys.readouterr()
+    assert f"weights: fetching timm's file of {MODEL}, once for all trials" in found.out
+    assert f"trial.backbone.weights: found timm, but {MODEL} could not be fetched" in found.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_that_timm_does_not_know(
+    spec: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec["trial"]["backbone"] |= {"weights": "timm", "name": "mobilenetv3_smal_050"}
+    assert ablate(spec, tmp_path, "--plan") == 2
+    found = capsys.readouterr().err
+    assert "trial.backbone.name: found 'mobilenetv3_smal_050'" in found and MODEL in found
+
+
+def test_what_is_in_timms_cache_is_here(offline: Path) -> None:
+    config = BackboneConfig(name=MODEL, weights="timm")
+    assert absent.absent(config) == f"timm's file of {MODEL}"
+    folder = offline / "models--timm--mobilenetv3_small_050.lamb_in1k" / "snapshots" / "0"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert absent.absent(config) is not None
+    (folder / "model.safetensors").write_bytes(b"")
+    assert absent.absent(config) is None
+    assert absent.absent(BackboneConfig()) is None
+    assert absent.absent(BackboneConfig(weights="none")) is None

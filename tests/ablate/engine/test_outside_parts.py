@@ -1,0 +1,142 @@
+"""A design, a scheduler and a sampler that are not ours: one file each and an entry point."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from trainables.config.registry import Registry, one_of
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = Path(__file__).parent / "outside"
+GROUPS = {"designs": "doubling", "schedulers": "one_goes_on", "samplers": "halton"}
+
+SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}, "method.alpha": {"low": 0, "high": 1}}
+SPEC: dict[str, Any] = {
+    "name": "outside",
+    "trial": {"training": {"epochs": 4}, "method": {"name": "ddml"}},
+    "studies": {
+        "tune": {"design": "search", "trials": 4, "round": 4, "sampler": "halton",
+                 "scheduler": {"name": "one_goes_on", "grace": 2}, "space": SPACE},
+        "wide": {"design": "doubling", "path": "embedding.dim", "first": 8, "count": 3,
+                 "around": {"best_of": "tune"}},
+        "best": {"design": "promote", "of": "wide", "best": 1, "trial": {"training.epochs": 6}},
+    },
+    "report": {"tables": [{"kind": "compare", "study": "wide"}]},
+}  # fmt: skip
+
+# Drives a sweep without Ray, then says what becomes of faults and what the schema lists.
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from ablate.plan.advice import notes
+from ablate.spec.json_schema import json_schema
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain, table
+from trainables.errors import ConfigError
+
+given, faults = json.loads(sys.argv[1])
+made = dispatch(specs.plan(given), Path("run"))
+drain(made, 2)
+refused = []
+for fault in faults:
+    try:
+        specs.plan(fault)
+    except ConfigError as error:
+        refused.append(str(error))
+defs = json_schema()["$defs"]
+print(json.dumps({
+    "rows": table(made), "notes": notes(made.progression.plan, "wide"), "refused": refused,
+    "schema": [name in defs for name in ("Doubling", "OneGoesOn")],
+    "samplers": defs["Search"]["properties"]["sampler"]["enum"],
+}))
+"""
+
+
+def changed(study: str, **values: Any) -> dict[str, Any]:
+    studies: dict[str, Any] = SPEC["studies"]
+    return {**SPEC, "studies": {**studies, study: {**studies[study], **values}}}
+
+
+FAULTS = {
+    "an unknown option": changed("wide", frist=8),
+    "a path that is none": changed("wide", path="embedding.dmi"),
+    "an unknown design": changed("wide", design="doublin"),
+    "too many axes": changed("tune", space={
+        f"optimizer.{n}": {"low": 0.1, "high": 0.2} for n in "abcde"}),
+    "a sampler without generations": changed("tune", population=4),
+    "rounds that it needs": changed("tune", round="asynchronous"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process tells that finds the three installed as any package is."""
+    folder = tmp_path_factory.mktemp("outside")
+    known = folder / "site" / "more_parts-0.1.dist-info"
+    known.mkdir(parents=True)
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: more-parts\nVersion: 0.1\n")
+    (known / "entry_points.txt").write_text(
+        "\n".join(f"[ablate.{group}]\n{name} = {name}\n" for group, name in GROUPS.items())
+    )
+    paths = os.pathsep.join(map(str, [folder / "site", FILES, ROOT]))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps([SPEC, list(FAULTS.values())])],
+        cwd=folder, text=True, capture_output=True, timeout=240, check=False,
+        env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_they_run_through_a_sweep(told: dict[str, Any]) -> None:
+    rows = {name: [r for r in told["rows"] if r["study"] == name] for name in SPEC["studies"]}
+    rates = [row["coords/optimizer.lr"] for row in rows["tune"]]
+    assert rates == pytest.approx([1e-4 + place * 9.9e-3 for place in (1 / 2, 1 / 4, 3 / 4, 1 / 8)])
+    assert [row["status"] for row in rows["tune"]].count("done") == 1, "one goes on"
+    assert [row["coords/embedding.dim"] for row in rows["wide"]] == [8, 16, 32]
+    assert {row["status"] for row in rows["wide"]} == {"done"}
+    (promoted,) = rows["best"]
+    assert promoted["coords/source"] == "embedding.dim=32.0", "what it gives is taken and promoted"
+    assert told["notes"] == ["up to 32"]
+
+
+def test_their_options_are_checked_like_ours(told: dict[str, Any]) -> None:
+    refused = dict(zip(FAULTS, told["refused"], strict=True))
+    words = {
+        "an unknown option": ["studies.wide.frist", "Did you mean 'first'?"],
+        "a path that is none": ["studies.wide.path", "'embedding.dim'?"],
+        "an unknown design": ["studies.wide.design", "search, grid", "'doubling'?"],
+        "too many axes": ["studies.tune.space", "5 axes", "at most 4 with halton"],
+        "a sampler without generations": ["studies.tune.population", "one of cmaes or nsga2 only"],
+        "rounds that it needs": ["studies.tune.round", "one_goes_on", "asha or median"],
+    }
+    for fault, expected in words.items():
+        assert not [word for word in expected if word not in refused[fault]], refused[fault]
+        assert "\n" not in refused[fault]
+
+
+def test_the_schema_lists_them(told: dict[str, Any]) -> None:
+    assert told["schema"] == [True, True]
+    assert told["samplers"][-1] == "halton" and told["samplers"][0] == "tpe", "ours come first"
+
+
+def test_a_class_is_told_by_the_name_that_it_is_registered_by() -> None:
+    parts: Registry[BaseModel] = Registry("parts")
+
+    @parts.register("round")
+    class Square(BaseModel):
+        shape: Literal["square"]
+
+    with pytest.raises(
+        ValueError, match=r"parts: 'round' needs the field `shape: Literal\['round'\]"
+    ):
+        one_of(parts, "shape")

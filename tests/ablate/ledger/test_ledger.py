@@ -1,0 +1,310 @@
+"""Durable facts, claims, and first use by several processes at once."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.ledger.integrity import damage
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.ledger.schema import LedgerError
+from ablate.ledger.sqlite_files import damage as damaged
+from ablate.ledger.sqlite_files import head
+from tests.ablate.synthetic import FINAL
+from tests.unprivileged import open_folder, unprivileged
+from trainables.errors import ConfigError
+from trainables.machine.processes import host_name
+
+ROOT = Path(__file__).resolve().parents[3]
+DEAD = Owner(host_name(), 2**22 + 12345, 1.0)
+FIRST_USE = """
+import sys, time
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+while time.time() < float(sys.argv[2]):
+    pass
+with Ledger(sys.argv[1]) as ledger:
+    print(ledger.claim("t", "h", 0, {"a": 1}, Owner.me()))
+    time.sleep(1.5)  # alive while the others ask
+"""
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "ledger.sqlite")
+
+
+def test_four_processes_at_once_on_a_fresh_file(tmp_path: Path) -> None:
+    path, at = tmp_path / "deep" / "ledger.sqlite", time.time() + 2.0
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", FIRST_USE, str(path), str(at)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(4)
+    ]  # fmt: skip
+    told = [process.communicate(timeout=60) for process in started]
+    assert not any(error for _, error in told), told
+    assert sorted(out.strip() for out, _ in told) == ["busy", "busy", "busy", "mine"]
+
+
+def test_a_trial_from_claim_to_fact(ledger: Ledger) -> None:
+    me = Owner.me()
+    assert ledger.claim("t", "h", 3, {"lr": 0.1}, me) == "mine"
+    ledger.record_epochs(
+        "t",
+        [{"epoch": e, "steps": 10 * e, "seconds": 0.5, "metrics": {"m": e}} for e in (1, 2)],
+    )
+    ledger.record_final("t", FINAL)
+    trial = ledger.trial("t")
+    assert trial is not None and trial["status"] == "done" and trial["owner"] is None
+    assert trial["config"] == {"lr": 0.1} and trial["provenance"] == {"device": "cpu"}
+    assert [e["epoch"] for e in ledger.epochs("t", after=1)] == [2]
+    assert ledger.evaluations("t") == {"val": {"map_at_r": 0.5}}
+    assert ledger.evaluations("t", "another") == {}
+    assert ledger.claim("t", "h", 3, {}, me) == "done"
+    ledger.release("t", "interrupted", "too late")
+    assert ledger.trial("t")["status"] == "done"  # type: ignore[index]
+
+
+def test_further_evaluations_keep_the_trial(ledger: Ledger) -> None:
+    me = Owner.me()
+    assert ledger.claim_evaluation("t", me) == "failed"
+    ledger.claim("t", "h", 0, {}, me)
+    ledger.record_final("t", FINAL)
+    assert ledger.claim_evaluation("t", me) == "mine"
+    more = {**FINAL, "evaluations": {"test": {"map_at_r": 0.4}}, "seconds": 99.0}
+    ledger.record_final("t", more, trained=False)
+    assert set(ledger.evaluations("t")) == {"val", "test"}
+    assert ledger.trial("t")["seconds"] == 1.5  # type: ignore[index]
+
+
+def test_failures_stay_unless_retried(ledger: Ledger) -> None:
+    me = Owner.me()
+    ledger.claim("t", "h", 0, {}, me)
+    ledger.release("t", "failed", "the loss is not finite")
+    assert ledger.claim("t", "h", 0, {}, me) == "failed"
+    assert ledger.claim("t", "h", 0, {}, me, retry_failed=True) == "mine"
+
+
+def test_claims_of_the_dead_are_taken_over(ledger: Ledger) -> None:
+    ledger.claim("t", "h", 0, {}, DEAD)
+    assert ledger.claim("t", "h", 0, {}, Owner.me()) == "mine"
+    ledger.claim("u", "h", 0, {}, DEAD)
+    assert ledger.release_dead() == ["u"]
+    assert ledger.trial("u")["status"] == "interrupted"  # type: ignore[index]
+
+
+def test_another_hosts_claim_dies_with_its_heartbeat(ledger: Ledger) -> None:
+    far = Owner("elsewhere", 1, 1.0)
+    ledger.claim("t", "h", 0, {}, far)
+    assert ledger.claim("t", "h", 0, {}, Owner.me()) == "busy"
+    assert ledger.release_dead() == []
+    assert ledger.claim("t", "h", 0, {}, Owner.me(), stale_after=-1.0) == "mine"
+
+
+def test_a_process_with_a_reused_id_is_not_the_owner() -> None:
+    me = Owner.me()
+    assert me.alive(0.0) and Owner.parse(str(me)) == me
+    assert not Owner(me.host, me.pid, me.start - 100).alive(time.time())
+
+
+def test_the_first_proposal_stands(ledger: Ledger) -> None:
+    ledger.put_proposal("k", 0, {"lr": 0.1}, "h1")
+    ledger.put_proposal("k", 0, {"lr": 0.2}, "h2")
+    assert ledger.proposals("k")[0]["params"] == {"lr": 0.1}
+
+
+def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict[str, Any]]:
+    """A ledger of version 4, as SQLite keeps one: its key's last column stands last."""
+    with Ledger(path) as ledger:
+        ledger.claim("t-s0", "h", 0, {}, Owner.me())
+        ledger.record_final("t-s0", FINAL)
+        if owner is not None:
+            ledger.claim("u-s0", "h", 0, {}, owner)
+        cell = {"study": "a", "seed": 0, "trial_id": "t-s0", "coords": {"x": 1}}
+        ledger.put_cells("s", [cell | {"cell": f"c{i}", "idx": i} for i in range(3)])
+        ledger.put_cells("s", [cell | {"cell": "c0", "idx": 0, "fold": 1}])
+        found = ledger.cells("s")
+    raw = sqlite3.connect(path, isolation_level=None)
+    raw.executescript(
+        "BEGIN; DROP INDEX cells_by_trial; ALTER TABLE cells RENAME TO new;"
+        "CREATE TABLE cells(sweep_id TEXT NOT NULL, study TEXT NOT NULL, cell TEXT NOT NULL, "
+        "seed INTEGER NOT NULL, trial_id TEXT NOT NULL, coords_json TEXT NOT NULL, "
+        "idx INTEGER NOT NULL, fold INTEGER NOT NULL DEFAULT -1, "
+        "PRIMARY KEY(sweep_id, study, cell, seed, fold)) WITHOUT ROWID;"
+        "INSERT INTO cells SELECT sweep_id, study, cell, seed, trial_id, coords_json, idx, fold "
+        "FROM new; DROP TABLE new; CREATE INDEX cells_by_trial ON cells(trial_id);"
+        "ALTER TABLE evaluations DROP COLUMN recorded; PRAGMA user_version=4; COMMIT;"
+    )
+    raw.close()
+    return found
+
+
+def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    before = before_folds_came_first(path)
+
+    def opened(_: int) -> list[dict[str, Any]]:
+        with Ledger(path) as ledger:
+            return ledger.cells("s")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(opened, range(8))) == [before] * 8
+    with Ledger(path) as ledger:
+        assert damage(ledger) == []
+        assert ledger.evaluations("t-s0") == FINAL["evaluations"]
+        assert ledger.recorded("t-s0") == {}, "nobody knows when"
+        ledger.put_cells("s", [before[0] | {"idx": 7}])
+        assert len(ledger.cells("s")) == len(before)
+        with pytest.raises(sqlite3.IntegrityError), ledger.write() as db:  # an older ablate's order
+            db.execute("INSERT INTO cells VALUES ('s', 'a', 'new', 0, 't-s0', '{}', 1, -1)")
+
+
+def test_a_migration_waits_for_the_end_of_an_older_run(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    before = before_folds_came_first(path, Owner.me())
+    with pytest.raises(LedgerError, match="older ablate at work"):
+        Ledger(path)
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA user_version").fetchone() == (4,)
+    with raw:
+        raw.execute("UPDATE trials SET owner=?", [str(DEAD)])
+    raw.close()
+    with Ledger(path) as ledger:
+        assert ledger.cells("s") == before
+
+
+@pytest.mark.parametrize("version", [(3, 40, 1), (3, 41, 0)])
+def test_nulls_that_are_not_there_condemn_no_ledger(
+    tmp_path: Path, version: tuple[int, ...]
+) -> None:
+    """What SQLite 3.40.1 says of a table whose key does not stand first, whatever runs here."""
+    told = ["NULL value in cells.trial_id"]
+
+    class Doubtful(Ledger):
+        def rows(self, sql: str, values: Any = ()) -> list[dict[str, Any]]:
+            if "quick_check" in sql:
+                return [{"quick_check": text} for text in told]
+            return super().rows(sql, values)
+
+    with Doubtful(tmp_path / "ledger.sqlite") as ledger:
+        assert damage(ledger, version) == ([] if version < (3, 41) else told)
+        told.append("row 3 missing from index cells_by_trial")
+        assert told[1] in damage(ledger, version)
+        with ledger.write() as db:
+            db.execute("CREATE TABLE odd(x)")
+            db.execute("INSERT INTO odd VALUES (NULL)")
+        told[:] = ["NULL value in odd.x"]
+        assert damage(ledger, version) == told, "this one is there"
+
+
+def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:
+    """MLflow's points carry it: moved, they would be logged once more."""
+    me = Owner.me()
+    ledger.claim("t", "h", 0, {}, me)
+    ledger.record_epochs("t", [{"epoch": 1, "steps": 1, "seconds": 0.5, "metrics": {"m": 1.0}}])
+    again = {"epoch": 1, "steps": 1, "seconds": 9.5, "metrics": {"m": 1.0}}
+    ledger.record_final("t", FINAL, [again])
+    assert [row["seconds"] for row in ledger.epochs("t")] == [0.5]
+    before, recorded = ledger.trial("t"), ledger.recorded("t")
+    assert before is not None and recorded == {"val": before["ended"]}
+    ledger.claim_evaluation("t", me)
+    ledger.release("t", "interrupted", "stopped")
+    assert ledger.claim_evaluation("t", DEAD) == "mine"
+    assert ledger.release_dead() == ["t"]
+    assert ledger.claim_evaluation("t", me) == "mine"
+    more = {"val": {"map_at_r": 0.5000001, "nmi": 0.9}, "test": {"nmi": 0.8}}
+    ledger.record_final("t", {**FINAL, "evaluations": more}, trained=False)
+    after = ledger.trial("t")
+    assert after is not None
+    assert {**after, "heartbeat": 0} == {**before, "heartbeat": 0}
+    assert ledger.evaluations("t")["val"] == {"map_at_r": 0.5, "nmi": 0.9}
+    times = ledger.recorded("t")
+    assert times["val"] == recorded["val"] < times["test"]
+
+
+def test_a_file_that_is_no_ledger(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(ConfigError, match="no SQLite database"):
+        Ledger(path)
+    path.unlink()
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE notes(text)")
+    with pytest.raises(ConfigError, match="another program"):
+        Ledger(path)
+    with pytest.raises(ConfigError, match="a folder"):
+        Ledger(tmp_path)
+
+
+@pytest.mark.parametrize("look", [head, damaged, lambda path: Ledger(path).close()])
+def test_looking_at_an_open_ledger_keeps_its_locks(
+    tmp_path: Path, look: Callable[[Path], object]
+) -> None:
+    """Without them another process would delete the journal that this one goes on writing."""
+    path = tmp_path / "ledger.sqlite"
+    code = (
+        "import sys; from ablate.ledger.ledger import Ledger; "
+        "print(Ledger(sys.argv[1]).trial('t') is None)"
+    )
+    with Ledger(path) as ledger:
+        look(path)
+        for known in ("True", "False"):
+            done = subprocess.run(
+                [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True,
+                check=True,
+            )  # fmt: skip
+            assert done.stdout.strip() == known
+            ledger.claim("t", "h", 0, {}, Owner.me())
+
+
+def test_a_damaged_page_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        for i in range(50):
+            ledger.claim(f"t{i}", "h", 0, {"x": "y" * 500}, Owner.me())
+    with path.open("r+b") as stream:
+        stream.seek(4096)
+        stream.write(b"\xff" * (path.stat().st_size - 4096))
+    with pytest.raises(ConfigError, match="no intact SQLite database"), Ledger(path) as ledger:
+        ledger.rows("SELECT * FROM trials")
+
+
+def test_a_lock_is_told_not_waited_for_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with Ledger(path, timeout=0.2) as ledger, pytest.raises(LedgerError, match="locked"):
+        ledger.claim("t", "h", 0, {}, Owner.me())
+    holder.execute("ROLLBACK")
+
+
+def test_a_full_disk_keeps_what_was_committed(ledger: Ledger) -> None:
+    ledger.claim("kept", "h", 0, {}, Owner.me())
+    pages = ledger.rows("PRAGMA page_count")[0]["page_count"]
+    ledger.rows(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(LedgerError, match="Free some space"):
+        for i in range(200):
+            ledger.claim(f"t{i}", "h", 0, {"x": "y" * 2000}, Owner.me())
+    ledger.rows("PRAGMA max_page_count=100000")
+    assert ledger.trial("kept") is not None
+    assert ledger.claim("after", "h", 0, {}, Owner.me()) == "mine"
+
+
+def test_a_folder_that_cannot_be_written() -> None:
+    with open_folder() as folder:
+        folder.chmod(0o555)
+        with unprivileged(), pytest.raises(ConfigError, match="writable"):
+            Ledger(folder / "out" / "ledger.sqlite")
+        folder.chmod(0o755)

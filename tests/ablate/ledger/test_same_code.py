@@ -1,0 +1,300 @@
+"""Results of other code: told, refused, taken where somebody says that it is the same."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.engine.preview import examine
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.ledger.facts import Facts
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.sources import Sources
+from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.progression import Progression
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain
+from tests.trainables import core_trials
+from trainables.core.runtime import Runtime
+from trainables.core.source import components
+from trainables.core.source.components import EVALUATOR, trial_hashes
+from trainables.core.source.folder import SOURCE, Code, OtherSource
+from trainables.errors import ConfigError
+from trainables.jobs.job import run_job
+from trainables.jobs.request import Job
+
+GRID = {"grid": {"design": "grid", "grid": {"method.beta": [0.1, 1]}}}
+Edit = Callable[[str, str | None], None]
+
+
+@pytest.fixture
+def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
+    """Gives a component another hash, as an edit of its source would; None: it has none."""
+    real, changed = components.component_hash, dict[str, str | None]()
+
+    def hashed(component: str) -> tuple[str | None, str]:
+        return (changed[component], "by test") if component in changed else real(component)
+
+    monkeypatch.setattr(components, "component_hash", hashed)
+    return changed.__setitem__
+
+
+def made(folder: Path, spec: dict[str, Any] | None = None, **more: Any) -> Dispatch:
+    """A sweep, by default of two cells at two seeds, with sources."""
+    found = dispatch(specs.plan(spec or specs.spec(studies=GRID)), folder, **more)
+    old = found.progression.facts
+    facts = Facts(
+        found.ledger, None, retry_failed=old.retry_failed, force=old.force,
+        sources=Sources(found.ledger),
+    )  # fmt: skip
+    progression = Progression(found.progression.plan, facts, record=True)
+    return Dispatch(
+        progression, found.ledger, found.owner, found.sweep_id, found.settings, **more
+    )  # fmt: skip
+
+
+def ran(folder: Path, *, same_code: bool = False, **more: Any) -> list[str]:
+    """Which jobs ran."""
+    found = made(folder, **more)
+    found.agree(same_code=same_code)
+    return drain(found)
+
+
+def change(folder: Path, sql: str) -> None:
+    with sqlite3.connect(folder / "ledger.sqlite") as db:
+        db.execute(sql)
+
+
+def test_the_same_code_is_not_asked_twice(tmp_path: Path) -> None:
+    assert len(ran(tmp_path)) == 4
+    assert ran(tmp_path) == []
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        row = ledger.rows("SELECT * FROM trials")[0]
+        (kept,) = ledger.rows("SELECT * FROM sources")
+        assert kept["components"] == trial_hashes(row["config"])
+        assert {"method.ddml", "loss.proxy_anchor", "core", "optimizer"} <= set(kept["components"])
+        assert ledger.evaluators(row["trial_id"]) == [components.component_hash(EVALUATOR)[0]]
+
+
+def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(
+    tmp_path: Path, edit: Edit
+) -> None:
+    ran(tmp_path)
+    edit("method.ddml", "a")
+    with pytest.raises(ConfigError, match=r"method\.ddml: source differs at REVISION 1; 4 trials"):
+        ran(tmp_path)
+    assert ran(tmp_path, same_code=True) == []
+    assert ran(tmp_path) == []  # it need not be said again
+    edit("core", "b")
+    with pytest.raises(ConfigError, match="core: source differs at CORE_REVISION 1; 4 trials"):
+        ran(tmp_path)
+    edit("method.ddml", "c")
+    with pytest.raises(ConfigError, match=r"core: .*method.ddml: .*--same-code"):
+        ran(tmp_path)
+    assert len(ran(tmp_path, force=True)) == 4
+    assert ran(tmp_path) == []
+
+
+def test_what_another_sweep_trained_is_asked_as_well(tmp_path: Path, edit: Edit) -> None:
+    """The best of a grid, promoted with more epochs, in a sweep of another name."""
+    ran(tmp_path)
+    best = {"design": "promote", "of": "grid", "best": 1, "trial": {"training": {"epochs": 5}}}
+    other = specs.spec(name="other", studies={**GRID, "best": best})
+    assert len(drain(made(tmp_path, other))) == 2  # shares the grid's four
+    edit("method.ddml", "a")
+    with pytest.raises(ConfigError, match=r"method\.ddml: .*; 6 trials"):
+        made(tmp_path, other).agree(same_code=False)
+    made(tmp_path, other).agree(same_code=True)
+    assert ran(tmp_path) == []  # what was said holds for the ledger
+
+
+def test_a_raised_revision_is_another_trial(
+    tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(tmp_path)
+    edit("method.ddml", "a")
+    from trainables.methods.base import METHODS
+
+    monkeypatch.setattr(METHODS["ddml"], "REVISION", 2)
+    assert len(ran(tmp_path)) == 4
+
+
+def test_without_source_nothing_is_ever_equal(tmp_path: Path, edit: Edit) -> None:
+    edit("method.ddml", None)
+    ran(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"method.ddml: its source cannot be read \(by test"):
+            ran(tmp_path)
+        assert ran(tmp_path, same_code=True) == []  # for this once
+
+
+def test_what_is_older_than_sources_is_taken_and_shown(tmp_path: Path, edit: Edit) -> None:
+    ran(tmp_path)
+    for table in ("trials", "evaluations"):
+        change(tmp_path, f"UPDATE {table} SET source=NULL")
+    edit("method.ddml", "a")
+    assert ran(tmp_path) == []
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
+    told = examine(specs.plan(specs.spec(studies=GRID)), settings)
+    assert told.refused is None
+    assert "source: unknown of 4 known trials" in told.text
+
+
+def test_the_plan_says_what_a_run_would(tmp_path: Path, edit: Edit) -> None:
+    ran(tmp_path)
+    edit("optimizer", "a")
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), sources=True)
+    plan = specs.plan(specs.spec(studies=GRID))
+    told = examine(plan, settings)
+    assert "source: optimizer: source differs at CORE_REVISION 1; 4 trials" in told.text
+    assert told.refused is not None and "4 known trials" in str(told.refused)
+    said = examine(plan, Settings(**{**vars(settings), "same_code": True}))
+    assert "taken as the same code: optimizer" in said.text and said.refused is None
+    assert examine(plan, settings).refused is not None  # a plan writes nothing down
+
+
+def test_another_evaluator_of_the_same_name(tmp_path: Path, edit: Edit) -> None:
+    ran(tmp_path)
+    edit(EVALUATOR, "a")
+    with pytest.raises(ConfigError, match="evaluator: source differs at EVALUATOR retrieval"):
+        ran(tmp_path)
+    assert ran(tmp_path, same_code=True) == [] == ran(tmp_path)
+
+
+def test_what_is_unfinished_counts_once_it_has_begun(tmp_path: Path, edit: Edit) -> None:
+    first = made(tmp_path)
+    trial_id = first.next_job().trial_id
+    first.interrupt("stopped")
+    edit("method.ddml", "a")
+    assert made(tmp_path).agree(same_code=False) == []
+    change(tmp_path, f"INSERT INTO epochs VALUES ('{trial_id}', 1, 1, 1.0, '{{}}')")
+    with pytest.raises(ConfigError, match=r"method.ddml: .*1 trial; 1 of them unfinished"):
+        made(tmp_path).agree(same_code=False)
+
+
+def test_a_failure_of_other_code_can_be_tried_again(
+    tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "0")
+    assert len(ran(tmp_path)) == 4
+    edit("method.ddml", "a")
+    with pytest.raises(ConfigError, match="4 of them unfinished or failed"):
+        ran(tmp_path)
+    monkeypatch.delenv("SYN_FAIL")
+    assert len(ran(tmp_path, retry_failed=True)) == 4
+
+
+def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, edit: Edit) -> None:
+    """Another driver, with other code, ends a trial that this one waited for."""
+    mine = made(tmp_path)
+    mine.agree(same_code=False)
+    edit("method.ddml", "a")
+    theirs = made(tmp_path)
+    (trial_id, *_) = mine._cells
+    job = theirs.job_of(trial_id)
+    assert job is not None
+    theirs.record(trial_id, [{**FINAL, "history": []}])
+    edit("method.ddml", "b")
+    mine.progression.facts.sources = Sources(mine.ledger)
+    mine.reread(trial_id)
+    drain(mine)
+    assert set(mine.lost) == {trial_id} and "other code" in mine.lost[trial_id]
+    assert sum(map(mine.progression.settled, mine.progression.studies["grid"].cells)) == 3
+
+
+FINAL = {
+    "event": "final", "best_epoch": 1, "epochs": 1, "steps": 1, "seconds": 1.0,
+    "evaluations": {"val": {"map_at_r": 0.5}}, "evaluator": "e", "export": "x", "provenance": {},
+}  # fmt: skip
+
+
+# ----------------------------------------------------------------------- workers
+
+
+def job_of(folder: Path, source: Code | None) -> Job:
+    config = core_trials.config(folder / "images", training={"epochs": 2})
+    runtime = Runtime("cpu", 1, folder / "cache", folder / "t", checkpoint_seconds=0.0)
+    return Job("t", config.model_dump(mode="json"), 0, runtime, source=source)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    core_trials.draw(tmp_path / "images")
+    return tmp_path
+
+
+def source_of(folder: Path, **same: list[str]) -> Code:
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        found = Sources(ledger).of_job(job_of(folder, None).config)
+    return replace(found, same={**found.same, **same})
+
+
+def test_a_worker_of_other_code_refuses_the_job(folder: Path, edit: Edit) -> None:
+    source = source_of(folder)
+    edit("method.plain", "a")
+    with pytest.raises(OtherSource, match=r"found other source of method\.plain"):
+        next(run_job(job_of(folder, source)))
+    edit("method.plain", source.hashes["method.plain"])
+    source.revisions["method.plain"] = "2"  # raised in a file that the driver has not read
+    with pytest.raises(OtherSource, match=r"method\.plain"):
+        next(run_job(job_of(folder, source)))
+    assert issubclass(OtherSource, OSError)  # the machine's fault: no failure of the trial
+
+
+@pytest.mark.slow
+def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
+    folder: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def epochs() -> list[int]:
+        events = run_job(job_of(folder, source_of(folder)))
+        return [event["epoch"] for event in events if event["event"] == "epoch"]
+
+    begun = run_job(job_of(folder, source_of(folder)))
+    next(begun), next(begun)
+    begun.close()
+    assert json.loads((folder / "t" / SOURCE).read_text())["method.plain"]
+    edit("method.plain", "a")
+    assert epochs() == [1, 2]  # begun by other code: not from its checkpoint
+    assert epochs() == []
+    edit("method.plain", "b")
+    assert epochs() == [1, 2]  # finished by other code, of which the ledger knows nothing
+    edit("method.plain", "c")
+    same = {"method.plain": ["b", "c"]}
+    again = run_job(job_of(folder, source_of(folder, **same)))
+    assert [event["event"] for event in again] == ["final"]
+    edit(EVALUATOR, "d")
+    with pytest.MonkeyPatch.context() as patch:
+        read: list[str] = []
+        from trainables.core.trainer import Trainer
+
+        real = Trainer.evaluate
+        patch.setattr(Trainer, "evaluate", lambda self, split, names: (
+            read.append(split), real(self, split, names))[1])  # fmt: skip
+        assert epochs() == [] and read == ["val"]  # read anew, not trained
+
+
+def test_a_ledger_of_before_gets_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    with sqlite3.connect(path) as db:
+        db.execute("INSERT INTO trials(trial_id, config_hash, seed, config_json, status, created) "
+                   "VALUES ('t', 'h', 0, '{}', 'done', 1.0)")  # fmt: skip
+        db.execute("INSERT INTO evaluations(trial_id, split, evaluator, metrics_json) "
+                   "VALUES ('t', 'val', 'e', '{}')")  # fmt: skip
+        for sql in ("ALTER TABLE trials DROP COLUMN source", "DROP TABLE sources",
+                    "ALTER TABLE evaluations DROP COLUMN source", "DROP TABLE same_code",
+                    "PRAGMA user_version=5"):  # fmt: skip
+            db.execute(sql)
+    db.close()
+    with Ledger(path) as ledger:
+        row = ledger.trial("t")
+        assert row is not None and row["source"] is None
+        assert ledger.evaluators("t") == [None]
+        assert Sources(ledger).differing(row["source"], [None]) == ()

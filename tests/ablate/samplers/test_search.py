@@ -1,0 +1,397 @@
+"""Samplers, branches, objectives: each proposal a pure function of what was told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from cmaes import CMA
+from scipy import stats
+from scipy.stats import qmc
+
+from ablate.designs.search import Search
+from ablate.samplers import branches
+from ablate.samplers.cmaes import SIGMA
+from ablate.samplers.earlier import Earlier, draw_seed, generations
+from ablate.samplers.nsga2 import POPULATION
+from ablate.samplers.propose import propose
+from ablate.samplers.space import Axis
+from tests.ablate import specs
+from trainables.errors import ConfigError
+
+SAMPLERS = ["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"]
+CUBE: dict[str, Any] = {
+    "x": {"low": -1, "high": 2}, "y": {"low": 1e-3, "high": 10, "log": True},
+    "n": {"low": 1, "high": 9, "int": True}, "c": {"choice": ["a", [1, 2], {"name": "z"}]},
+}  # fmt: skip
+NUMBERS: dict[str, Any] = {
+    "x": {"low": -3, "high": 3}, "y": {"low": -3, "high": 3}, "z": {"low": 1e-3, "high": 1e3,
+                                                                    "log": True},
+}  # fmt: skip
+
+
+def study(space: dict[str, Any] = CUBE, **more: Any) -> Search:
+    given = {"design": "search", "trials": 1000, "round": 1, "startup": 5, "space": space, **more}
+    return Search.model_validate(given)
+
+
+def driven(
+    made: Search, key: str, budget: int, value: Callable[[dict[str, Any]], Any]
+) -> list[Earlier]:
+    """A search of rounds, driven as the engine does."""
+    assert isinstance(made.round, int)
+    told: list[Earlier] = []
+    while len(told) < budget:
+        start = len(told)
+        for idx in range(start, min(start + made.round, budget)):
+            told.append(
+                Earlier(propose(made, key, told), None, running=True, beside=(*range(start, idx),))
+            )
+        told[start:] = [Earlier(t.params, value(t.params), beside=t.beside) for t in told[start:]]
+    return told
+
+
+def bowl(params: dict[str, Any]) -> float:
+    """Best value 0 at x = 1, y = −0.5, log10 z = 1; coupled and unevenly scaled."""
+    x, y, z = params["x"] - 1, params["y"] + 0.5, math.log10(params["z"]) - 1
+    return -(x * x + 0.5 * (y - 0.7 * x) ** 2 + z * z)
+
+
+# --------------------------------------------------------------------------- axes
+
+
+@pytest.mark.parametrize(
+    "given",
+    [*CUBE.values(), {"low": 0, "high": 1, "step": 0.25}, {"low": 2, "high": 200, "int": True,
+     "log": True}, {"low": 3, "high": 20, "int": True, "step": 4}],
+    ids=str,
+)  # fmt: skip
+def test_the_unit_interval_maps_onto_an_axis(given: dict[str, Any]) -> None:
+    axis = Axis.model_validate(given)
+    values = [axis.at(i / 997) for i in range(997)]
+    for value in values:
+        assert axis.distribution()._contains(axis.distribution().to_internal_repr(
+            axis.drawn(value)))  # fmt: skip
+        assert axis.at(axis.place(value)) == pytest.approx(value) if not isinstance(
+            value, str | list | dict) else axis.at(axis.place(value)) == value  # fmt: skip
+    if axis.choice is None:
+        assert values == sorted(values)
+        assert values[0] == pytest.approx(axis.low) and values[-1] <= axis.high + 1e-9
+    if axis.levels() is not None:
+        counts = np.unique([axis.place(value) for value in values], return_counts=True)[1]
+        assert len(counts) == axis.levels() and counts.max() - counts.min() <= 1, "uniform"
+
+
+def test_a_choice_of_true_is_not_that_of_one() -> None:
+    axis = Axis.model_validate({"choice": [1, True, 1.5, "1"]})
+    assert [axis.drawn(value) for value in (1, True, 1.5, "1")] == [0, 1, 2, 3]
+
+
+# ------------------------------------------------------------------------- purity
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_proposals_are_a_function_of_key_index_and_results(sampler: str) -> None:
+    made = study(sampler=sampler, round=3)
+    told: list[Earlier] = []
+    for i in range(9 if sampler == "gp" else 15):
+        params = propose(made, "key", told)
+        assert params == propose(made, "key", list(told))
+        assert list(params) == list(CUBE)
+        assert -1 <= params["x"] <= 2 and 1e-3 <= params["y"] <= 10
+        assert params["n"] in range(1, 10) and isinstance(params["n"], int)
+        assert params["c"] in CUBE["c"]["choice"]
+        value = None if i == 4 else -abs(params["x"])
+        told.append(Earlier(params, value, running=i > 6, beside=(*range(i // 3 * 3, i),)))
+    assert len({str(t.params) for t in told}) >= len(told) - 2
+    assert propose(made, "key", told) != propose(made, "another", told)
+
+
+def test_tpe_and_random_are_optunas_own() -> None:
+    """What one sees with Optuna alone, seeded alike and told alike."""
+    space = {path: Axis.model_validate(node) for path, node in NUMBERS.items()}
+    distributions = {path: axis.distribution() for path, axis in space.items()}
+    for sampler in ("tpe", "random"):
+        told: list[Earlier] = []
+        for i in range(12):
+            drawn = draw_seed("key", i)
+            theirs = optuna.create_study(
+                direction="maximize",
+                sampler=optuna.samplers.RandomSampler(seed=drawn)
+                if sampler == "random"
+                else optuna.samplers.TPESampler(
+                    seed=drawn, n_startup_trials=5, multivariate=True, constant_liar=True
+                ),
+            )
+            for t in told:
+                theirs.add_trial(optuna.create_trial(
+                    params=t.params, distributions=distributions, value=t.value))  # fmt: skip
+            params = propose(study(NUMBERS, sampler=sampler), "key", told)
+            assert params == theirs.ask(fixed_distributions=distributions).params
+            told.append(Earlier(params, bowl(params)))
+
+
+def test_quasi_random_is_scipys_scrambled_sobol_sequence() -> None:
+    made = study(NUMBERS, sampler="quasi_random")
+    found = [propose(made, "key", [Earlier({}, None)] * i) for i in range(64)]
+    points = qmc.Sobol(3, scramble=True, rng=draw_seed("key", 0)).random(64)
+    assert np.allclose([p["x"] for p in found], -3 + 6 * points[:, 0])
+    assert np.allclose([math.log10(p["z"]) for p in found], -3 + 6 * points[:, 2])
+    places = np.array([[made.space[k].place(p[k]) for k in NUMBERS] for p in found])
+    draws = np.random.default_rng(0).random((100, 64, 3))
+    assert qmc.discrepancy(places) < min(qmc.discrepancy(draw) for draw in draws)
+
+
+def test_cmaes_tells_each_generation_to_the_package() -> None:
+    """By hand: ask one generation, tell it, ask the next one."""
+    made = study(NUMBERS, sampler="cmaes", round=7)
+    told = driven(made, "key", 28, bowl)
+    theirs = CMA(mean=np.full(3, 0.5), sigma=SIGMA, bounds=np.array([[0.0, 1.0]] * 3),
+                 population_size=7, seed=draw_seed("key", 0), n_max_resampling=30)  # fmt: skip
+    for generation in range(4):
+        mine = told[7 * generation : 7 * generation + 7]
+        for i, t in enumerate(mine):
+            theirs.reseed_rng(draw_seed("key", 7 * generation + i))
+            asked = theirs.ask()
+            assert [made.space[k].at(float(u)) for k, u in zip(NUMBERS, asked, strict=True)] == (
+                list(t.params.values()))  # fmt: skip
+        places = [np.array([made.space[k].place(t.params[k]) for k in NUMBERS]) for t in mine]
+        theirs.tell([(p, -float(t.value or 0)) for p, t in zip(places, mine, strict=True)])
+
+
+def test_generations_count_what_was_known_when_a_proposal_was_made() -> None:
+    done = [Earlier({}, 1.0, beside=(*range(i // 4 * 4, i),)) for i in range(12)]
+    always: Callable[[Earlier], bool] = lambda told: True  # noqa: E731
+    # Rounds of 4, generations of 3: the round that fills one is still of it.
+    assert generations(3, done, always) == [0] * 4 + [1] * 4 + [2] * 4 + [3]
+    # Generations of 6 end within round 1, whose proposals could not know.
+    assert generations(6, done, always) == [0] * 8 + [1] * 4 + [1]
+    # Failures that do not count leave a generation unfilled.
+    some = [*done[:3], Earlier({}, None, beside=(0, 1, 2)), *done[4:]]
+    assert generations(4, some, lambda told: told.value is not None)[4:8] == [0] * 4
+    # Asynchronous: number 3 did not know number 1, number 4 did.
+    late = [
+        Earlier({}, 1.0),
+        Earlier({}, 1.0),
+        Earlier({}, 1.0),
+        Earlier({}, 1.0, beside=(1,)),
+        Earlier({}, 1.0),
+    ]
+    assert generations(3, late, always) == [0, 0, 0, 0, 1, 1]
+    running = [*late[:4], Earlier({}, None, running=True)]
+    assert generations(3, running, always) == [0, 0, 0, 0, 1, 1]
+
+
+def test_nsga2_breeds_from_its_parents() -> None:
+    """After a full generation the children keep genes of the fittest."""
+    made = study(NUMBERS, sampler="nsga2", objectives=["val/map_at_r", "val/recall_at_1"])
+
+    def value(params: dict[str, Any]) -> tuple[float, float]:
+        return -abs(params["x"] - 1), -abs(params["y"] - 1)
+
+    told = driven(made, "key", 3 * POPULATION, value)
+    genes = [{t.params["x"] for t in told[a : a + POPULATION]} for a in (0, 20, 40)]
+    assert len(genes[0]) == POPULATION
+    assert len(genes[1] & genes[0]) >= 5 and len(genes[2] & (genes[0] | genes[1])) >= 5
+    means = [np.mean([sum(value(t.params)) for t in told[a : a + 20]]) for a in (0, 40)]
+    assert means[1] > means[0]
+
+
+# ----------------------------------------------------------------------- branches
+
+BRANCHES: dict[str, Any] = {
+    "method.alpha": {"low": 0, "high": 1, "when": {"method.name": "ddml"}},
+    "loss.temperature": {"low": 0.02, "high": 0.5, "when": {"loss.name": "normsoftmax"}},
+    "loss": {"choice": [{"name": "normsoftmax"}, {"name": "proxy_anchor", "alpha": 16},
+                        {"name": "proxy_anchor", "alpha": 32}]},
+    "loss.margin": {"low": 0.01, "high": 0.5,
+                   "when": {"loss": [{"name": "proxy_anchor", "alpha": 16}]}},
+    "method.name": {"choice": ["plain", "ddml"]},
+    "method.beta": {"low": 0, "high": 1, "when": {"method.name": ["ddml"],
+                                                 "loss.name": "normsoftmax"}},
+}  # fmt: skip
+
+
+def expected(params: dict[str, Any]) -> set[str]:
+    found = {"loss", "method.name"}
+    ddml, soft = params["method.name"] == "ddml", params["loss"]["name"] == "normsoftmax"
+    found |= {"method.alpha"} if ddml else set()
+    found |= {"loss.temperature"} if soft else set()
+    found |= {"loss.margin"} if params["loss"].get("alpha") == 16 else set()
+    return found | ({"method.beta"} if ddml and soft else set())
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_only_active_axes_are_proposed(sampler: str) -> None:
+    made = study(BRANCHES, sampler=sampler, round=2, startup=4)
+    budget = 20 if sampler == "gp" else 40
+    told = driven(
+        made, "key", budget, lambda params: float(len(params)) + params.get("loss.margin", 0)
+    )
+    for t in told:
+        assert set(t.params) == expected(t.params)
+        assert list(t.params) == [path for path in BRANCHES if path in t.params]
+    assert len({frozenset(t.params) for t in told}) >= 3
+    if sampler in ("tpe", "gp"):  # it finds the branch with the most axes
+        late = [len(t.params) for t in told[-8:]]
+        assert np.mean(late) > np.mean([len(t.params) for t in told[:8]])
+
+
+def test_a_plan_checks_a_branch_where_it_exists() -> None:
+    made = specs.spec(studies__tune__space=BRANCHES)
+    plan = specs.plan(made)
+    cells = plan.proposal("tune", {"loss": {"name": "normsoftmax"}, "loss.temperature": 0.1,
+                                   "method.name": "plain"}, 0, ())  # fmt: skip
+    assert cells[0].error is None
+    assert cells[0].config["loss"]["temperature"] == 0.1
+    assert cells[0].coords["loss"] == {"name": "normsoftmax"}
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        ({"method.nme": "ddml"}, ["space.loss.temperature.when.method.nme", "no other axis"]),
+        ({"loss.temperature": 1}, ["when.loss.temperature", "no other axis"]),
+        ({"method.name": "dml"}, ["when.method.name", '"dml"', '"ddml"']),
+        ({"loss.name": ["normsoftmax", "x"]}, ["when.loss.name", '"x"']),
+        ({"method.name": "ddml", "method.alpha": 0.5}, ["can hold at once"]),
+        ({}, ["loss.temperature.when", "at least 1"]),
+        ({"loss.alpha": 16, "loss.name": "normsoftmax"}, ["can hold at once"]),
+        ({"method.gamma": 1}, ["a cycle"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_one_line_for_a_branch_that_cannot_be(when: dict[str, Any], words: list[str]) -> None:
+    space = {
+        **BRANCHES,
+        "loss.temperature": {"low": 0.02, "high": 0.5, "when": when},
+        "method.gamma": {"choice": [1, 2], "when": {"loss.temperature": 0.1}},
+    }
+    if "method.gamma" not in when:
+        del space["method.gamma"]
+    with pytest.raises(ConfigError) as caught:
+        specs.plan(specs.spec(studies__tune__space=space))
+    message = str(caught.value)
+    assert not [word for word in words if word not in message], message
+    assert "studies.tune.space" in message and "\n" not in message
+
+
+def test_branches_of_branches() -> None:
+    space = {k: Axis.model_validate(v) for k, v in {
+        "a": {"choice": [1, 2]}, "b": {"choice": [1, 2], "when": {"a": 1}},
+        "c": {"low": 0, "high": 1, "when": {"b": [2]}}}.items()}  # fmt: skip
+    assert branches.order({k: space[k] for k in "cba"}) == ["a", "b", "c"]
+    assert branches.example(space, "c") == {"a": 1, "b": 2}
+    assert branches.pruned(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
+    assert branches.pruned(space, {"a": 1, "b": 1, "c": 0.5}) == {"a": 1, "b": 1}
+
+
+# ---------------------------------------------------------------------- objectives
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2"])
+def test_several_objectives_reach_the_front(sampler: str) -> None:
+    """Maximise −(x−1)², minimise (x+1)²: the front is x in [−1, 1] with y = 0."""
+    budget = 20 if sampler == "gp" else 100
+    made = study(
+        {k: NUMBERS[k] for k in "xy"}, sampler=sampler,
+        population=10 if sampler == "nsga2" else None,
+        objectives=["val/map_at_r", {"metric": "val/recall_at_1", "direction": "minimize"}],
+    )  # fmt: skip
+
+    def value(params: dict[str, Any]) -> tuple[float, float] | None:
+        x, y = params["x"], params["y"]
+        return None if x > 2.8 else (-((x - 1) ** 2) - y * y, (x + 1) ** 2 + y * y)
+
+    told = driven(made, "key", budget, value)
+    near = [abs(t.params["y"]) < 0.5 and abs(t.params["x"]) < 1.5 for t in told]
+    share = np.mean(near[budget // 2 :])
+    assert share > 2.5 * (1 / 6) * (1 / 2), "far more often than by chance"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"objectives": ["val/map_at_k"]}, ["objectives.0.metric", "'val/map_at_r'?"]),
+        ({"objectives": ["val/density"]}, ["objectives.0.metric", "studies.tune.metrics"]),
+        ({"objectives": ["val/map_at_r", "val/map_at_r"]}, ["each metric once"]),
+        ({"objectives": [{"metric": "val/nmi", "direction": "up"}]}, ["direction", "maximize"]),
+        ({"objectives": ["test/map_at_r"]}, ["objectives.0", "a val metric"]),
+        ({"objectives": ["val/map_at_r", "val/nmi"], "sampler": "cmaes"}, ["one with cmaes"]),
+        ({"objectives": ["val/map_at_r"], "scheduler": {"name": "asha"}}, ["scheduler", "one or"]),
+        ({"sampler": "cmaes", "space": {"method.alpha": {"choice": [0, 1]}}}, ["a numeric axis"]),
+        ({"population": 5}, ["population", "cmaes or nsga2"]),
+        ({"round": "async"}, ["tune.round", "asynchronous"]),
+        ({"round": 0}, ["tune.round", "at least 1"]),
+        ({"round": "asynchronous", "scheduler": {"name": "hyperband"}}, ["rounds", "hyperband"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_one_line_for_a_search_that_cannot_be(changes: dict[str, Any], words: list[str]) -> None:
+    given = specs.spec()
+    given["studies"]["tune"] |= changes
+    with pytest.raises(ConfigError) as caught:
+        specs.plan(given)
+    message = str(caught.value)
+    assert not [word for word in words if word not in message], message
+    assert "\n" not in message and message.count(": found ") == 1
+
+
+def test_metrics_beyond_the_usual_ones_may_be_objectives() -> None:
+    given = specs.spec(studies__tune__metrics=["density"])
+    given["studies"]["tune"]["objectives"] = [{"metric": "val/density", "direction": "minimize"}]
+    plan = specs.plan(given)
+    assert plan.objectives("tune")[0].direction == "minimize"
+    assert plan.sweep_id != specs.plan().sweep_id
+
+
+# -------------------------------------------------------------------------- regret
+
+SEEDS = 20
+
+
+def ours(sampler: str, budget: int, number: int) -> float:
+    made = study(NUMBERS, sampler=sampler, round=4, startup=8)
+    return -max(t.value for t in driven(made, f"regret {number}", budget, bowl))  # type: ignore[type-var]
+
+
+def optunas(sampler: Any, budget: int) -> float:
+    """Plain Optuna at the same budget and parallelism: 4 asked, then 4 told."""
+    distributions = {k: Axis.model_validate(v).distribution() for k, v in NUMBERS.items()}
+    theirs = optuna.create_study(direction="maximize", sampler=sampler)
+    for start in range(0, budget, 4):
+        trials = [theirs.ask(distributions) for _ in range(min(4, budget - start))]
+        for trial in trials:
+            theirs.tell(trial, bowl(trial.params))
+    return -theirs.best_value
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize(
+    ("sampler", "budget", "make"),
+    [
+        ("tpe", 48, lambda s: optuna.samplers.TPESampler(
+            seed=s, n_startup_trials=8, multivariate=True, constant_liar=True)),
+        ("random", 48, lambda s: optuna.samplers.RandomSampler(seed=s)),
+        ("quasi_random", 48, lambda s: optuna.samplers.QMCSampler(seed=s, scramble=True)),
+        ("cmaes", 120, lambda s: optuna.samplers.CmaEsSampler(seed=s)),
+        pytest.param("gp", 24, lambda s: optuna.samplers.GPSampler(
+            seed=s, n_startup_trials=8), marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_regret_equals_plain_optunas(sampler: str, budget: int, make: Callable[[int], Any]) -> None:
+    """Same budget, 20 seeds each: no worse and no better than by chance. Printed."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    mine = [ours(sampler, budget, number) for number in range(SEEDS)]
+    theirs = [optunas(make(number), budget) for number in range(SEEDS)]
+    p = stats.mannwhitneyu(mine, theirs).pvalue
+    print(f"{sampler}: median regret {np.median(mine):.4g}, Optuna's {np.median(theirs):.4g}, "
+          f"p = {p:.2f}")  # fmt: skip
+    assert p > 0.01
+    if sampler in ("tpe", "cmaes", "gp"):
+        chance = [ours("random", budget, number) for number in range(SEEDS)]
+        assert np.median(mine) < np.median(chance) / 2, "a model helps here"

@@ -1,0 +1,166 @@
+"""The asynchronous mode, and what the best of several objectives is, driven without Ray."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.designs.search import Search
+from ablate.ledger.ledger import Ledger
+from ablate.samplers.earlier import Earlier
+from ablate.samplers.propose import propose
+from ablate.sweep.dispatch import Dispatch
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain, table
+from trainables.errors import ConfigError
+from trainables.jobs.attempt import Attempt
+
+TRIALS = 24
+
+
+def asynchronous(sampler: str = "tpe", **more: Any) -> dict[str, Any]:
+    given = specs.spec()
+    given["studies"]["tune"] |= {
+        "round": "asynchronous", "trials": TRIALS, "sampler": sampler, "startup": 4, **more
+    }  # fmt: skip
+    return given
+
+
+def proposals(made: Dispatch) -> dict[int, dict[str, Any]]:
+    return made.ledger.proposals(made.progression.proposers["tune"].key)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
+def test_the_budget_is_exact_and_each_proposal_reproducible(sampler: str, tmp_path: Path) -> None:
+    more = {} if sampler == "tpe" else {"population": 5}
+    made = dispatch(specs.plan(asynchronous(sampler, **more)), tmp_path)
+    drain(made, at_once=3, choose=random.Random(1).choice)
+    rows = [row for row in table(made) if row["study"] == "tune"]
+    assert [row["idx"] for row in rows] == list(range(TRIALS))
+    assert all(row["status"] == "done" for row in rows)
+    assert made.progression.studies["tune"].complete
+    assert any(row["study"] == "parts" for row in table(made)), "what waits for it goes on"
+    found, study = proposals(made), made.progression.plan.spec.studies["tune"]
+    assert isinstance(study, Search)
+    assert max(len(row["beside"]) for row in found.values()) == 2, "three at once"
+    # What the ledger says of the moment is all that a proposal depended on.
+    values = {row["idx"]: row["val/map_at_r"] for row in rows}
+    for idx, row in found.items():
+        told = [
+            Earlier(found[i]["params"], values[i], running=i in row["beside"],
+                 beside=found[i]["beside"])
+            for i in range(idx)
+        ]  # fmt: skip
+        key = made.progression.proposers["tune"].key
+        assert propose(study, key, told) == row["params"]
+
+
+def test_results_bear_on_proposals_at_once(tmp_path: Path) -> None:
+    """With one at a time every proposal knows all results before it."""
+    made = dispatch(specs.plan(asynchronous()), tmp_path)
+    drain(made)
+    assert [row["beside"] for row in proposals(made).values()] == [()] * TRIALS
+
+
+def test_nothing_is_lost_or_repeated_over_interruptions(tmp_path: Path) -> None:
+    rng = random.Random(7)
+    trained: list[str] = []
+    for _ in range(200):
+        made = dispatch(specs.plan(asynchronous()), tmp_path)
+        for _ in range(rng.randrange(1, 9)):
+            while len(made.running) < 3 and made.next_job() is not None:
+                pass
+            if not made.running:
+                break
+            trial_id = rng.choice(sorted(made.running))
+            attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
+            made.record(trial_id, attempt.events(60.0))
+            attempt.close()
+            trained.append(trial_id)
+        done = made.exhausted
+        made.interrupt("killed")  # what was running is resumable
+        if done:
+            break
+    rows = [row for row in table(made) if row["study"] == "tune"]
+    assert len(rows) == TRIALS == len(proposals(made))
+    assert len({row["trial_id"] for row in rows}) == TRIALS
+    assert len([t for t in trained if t in {row["trial_id"] for row in rows}]) <= TRIALS + 1, (
+        "trained once, and the best one evaluated on test for another study"
+    )
+
+
+def test_two_drivers_share_one_budget(tmp_path: Path) -> None:
+    """In turn on one ledger; a proposal of one is followed by the other."""
+    alone = asynchronous()
+    alone["studies"] = {"tune": alone["studies"]["tune"]}
+    drivers = [dispatch(specs.plan(alone), tmp_path) for _ in range(2)]
+    for number in range(1, TRIALS + 1):
+        # Both are this process, so that the second is given the first one's trial again and
+        # not told that it is busy.
+        jobs = [made.next_job() for made in drivers]
+        assert jobs[0] is not None and jobs[1] is not None
+        assert jobs[0].trial_id == jobs[1].trial_id
+        assert len(proposals(drivers[0])) == number
+    assert not any(made.progression.wanting() for made in drivers)
+
+
+def test_a_larger_budget_goes_on(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(asynchronous()), tmp_path), at_once=2)
+    more = asynchronous()
+    more["studies"]["tune"]["trials"] = TRIALS + 5
+    made = dispatch(specs.plan(more), tmp_path)
+    order = drain(made, at_once=2)
+    own = {r["trial_id"] for r in table(made) if r["study"] == "tune"}
+    assert len([e for e in order if e.endswith("train") and e.split()[0] in own]) == 5
+
+
+def test_a_ledger_of_before_is_brought_up_to_date(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    made.ledger._connection.execute("DROP TABLE beside")
+    made.ledger._connection.execute("PRAGMA user_version=2")
+    made.ledger.close()
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        key = made.progression.proposers["tune"].key
+        assert [row["beside"] for row in ledger.proposals(key).values()] == [()] * 6
+
+
+# ---------------------------------------------------------------------- objectives
+
+
+def two(**around: Any) -> dict[str, Any]:
+    """map_at_r is to be high, and nmi, which the synthetic runner makes of alpha, low."""
+    given = specs.spec()
+    given["studies"]["tune"] |= {
+        "trials": 12, "startup": 12, "metrics": ["density"],
+        "objectives": [{"metric": "val/density", "direction": "minimize"}, "val/map_at_r"],
+    }  # fmt: skip
+    given["studies"]["parts"]["around"] |= around
+    return given
+
+
+@pytest.mark.parametrize(
+    ("around", "metric", "most"),
+    [({}, "val/density", False), ({"by": "val/map_at_r"}, "val/map_at_r", True),
+     ({"by": "val/recall_at_1"}, "val/recall_at_1", True)],
+)  # fmt: skip
+def test_the_best_of_several_objectives(
+    around: dict[str, Any], metric: str, most: bool, tmp_path: Path
+) -> None:
+    made = dispatch(specs.plan(two(**around)), tmp_path)
+    drain(made)
+    rows = [row for row in table(made) if row["study"] == "tune"]
+    best = (max if most else min)(rows, key=lambda row: row[metric])
+    found = made.progression.ranking.best("tune", around.get("by"))
+    assert found is not None and found.cell.trial_id == best["trial_id"]
+    centre = next(r for r in table(made) if r["cell"] == "agnostic=on,specific=on")
+    config = made.ledger.trial(centre["trial_id"])["config"]  # type: ignore[index]
+    assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
+
+
+def test_by_must_be_read_of_the_study() -> None:
+    with pytest.raises(ConfigError, match=r"parts\.around\.by: found 'test/nmi'.*tune"):
+        specs.plan(two(by="test/nmi"))

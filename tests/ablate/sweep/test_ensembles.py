@@ -1,0 +1,271 @@
+"""Ensembles of a study's folds: when they are evaluated, where they stand, what is refused."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.engine.board import rows as progress_rows
+from ablate.engine.driver import run_plan
+from ablate.engine.preview import preview
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.sweep.dispatch import Dispatch
+from ablate.tracking.payload import final_metrics
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, table
+from tests.ablate.real_sweeps import real
+from tests.trainables import core_trials
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
+from trainables.jobs.attempt import Attempt
+from trainables.jobs.ensemble import Member, evaluate_ensemble
+from trainables.jobs.request import Job
+from trainables.trial import TrialConfig
+
+ASKED = ["val", "test", "ensemble"]
+FOLDED = {"folds": 2, "evaluate": ASKED}
+GRID: dict[str, Any] = {"design": "grid", "grid": {"method.alpha": [0, 1]}}
+TUNE = specs.SPEC["studies"]["tune"]
+
+
+def folded(folds: int = 2, **more: Any) -> dict[str, Any]:
+    """A grid of two rates at two seeds."""
+    study = {"design": "grid", "folds": folds, "evaluate": ASKED,
+             "grid": {"optimizer.lr": [1e-3, 1e-4]}}  # fmt: skip
+    return specs.spec(**{"studies": {"grid": study}, **more})
+
+
+def of(made: Dispatch, study: str = "grid") -> list[dict[str, Any]]:
+    return [row for row in table(made) if row["study"] == study]
+
+
+def test_a_real_sweep_its_resumption_and_a_metric_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core_trials.draw(tmp_path / "images")
+    made = real(tmp_path, **FOLDED)
+    order = drain(made)
+    assert sorted(entry.split()[1] for entry in order) == ["ensemble"] * 2 + ["train"] * 4
+    rows = of(made, "rates")
+    assert len(rows) == 4 and not made.lost
+    for first, second in (rows[:2], rows[2:]):
+        assert (first["fold"], second["fold"]) == (0, 1)
+        members = [member(made, row) for row in (first, second)]
+        runtime = Runtime("cpu", 1, tmp_path / "cache")
+        found = evaluate_ensemble(members, runtime)
+        assert {name: first[f"ensemble/{name}"] for name in found} == found
+        assert set(made.ledger.evaluations(second["trial_id"])) == {"val", "test"}
+    trial = made.ledger.trial(rows[0]["trial_id"])
+    assert trial is not None
+    evaluations = made.ledger.evaluations(trial["trial_id"])
+    told = {key: value for key, value, _, _ in final_metrics(trial, evaluations, {})}
+    assert told["final/ensemble/map_at_r"] == rows[0]["ensemble/map_at_r"]
+
+    monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
+    assert real(tmp_path, **FOLDED).exhausted
+    more = real(tmp_path, **FOLDED, metrics=["density"])
+    modes = [entry.split()[1] for entry in drain(more)]
+    assert modes.count("ensemble") == 2 and modes.count("train") == 0 and more.trained == 0
+    assert all("ensemble/density" in row for row in of(more, "rates") if row["fold"] == 0)
+    assert (
+        real(tmp_path, **FOLDED).exhausted
+        and real(tmp_path, **FOLDED, metrics=["density"]).exhausted
+    )
+
+    gone = tmp_path / "trials" / rows[3]["trial_id"] / "best.safetensors"
+    gone.unlink()
+    lacking = real(tmp_path, **FOLDED, metrics=["density", "spectrum"])
+    drain(lacking)
+    assert "is gone; --force" in lacking.lost[rows[2]["trial_id"]]
+    assert "ensemble/spectrum" in of(lacking, "rates")[0], "the other cell's is there"
+
+
+def member(made: Dispatch, row: dict[str, Any]) -> Member:
+    trial = made.ledger.trial(row["trial_id"])
+    assert trial is not None
+    export = made.settings.trials / row["trial_id"] / trial["export"]
+    return Member(TrialConfig.model_validate(trial["config"]), row["seed"], export)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_one_evaluation_per_cell_and_seed_after_its_folds(tmp_path: Path, at_once: int) -> None:
+    made = dispatch(specs.plan(folded(4)), tmp_path)
+    choose = random.Random(at_once).choice
+    order = [entry.split() for entry in drain(made, at_once, choose)]
+    rows = of(made)
+    firsts = [row["trial_id"] for row in rows if row["fold"] == 0]
+    assert sorted(t for t, mode in order if mode == "ensemble") == sorted(firsts)
+    assert len(firsts) == 2 * 2 and not any("ensemble" in row["study"] for row in rows)
+    for row in rows:
+        assert ("ensemble/map_at_r" in row) == (row["fold"] == 0)
+    for cell in {(row["cell"], row["seed"]) for row in rows}:
+        mine = [row["trial_id"] for row in rows if (row["cell"], row["seed"]) == cell]
+        last = max(order.index([t, "train"]) for t in mine)
+        assert order.index([mine[0], "ensemble"]) > last
+    shown = next(row for row in progress_rows(made, 1) if row.study == "grid")
+    assert (shown.done, shown.failed) == (16, 0)
+    assert drain(dispatch(specs.plan(folded(4)), tmp_path)) == []
+
+
+def test_asked_for_later_it_trains_nothing(tmp_path: Path) -> None:
+    given = folded()
+    given["studies"]["grid"]["evaluate"] = ["val"]
+    drain(dispatch(specs.plan(given), tmp_path))
+    later = dispatch(specs.plan(folded()), tmp_path)
+    assert later.sweep_id == specs.plan(given).sweep_id
+    modes = [entry.split()[1] for entry in drain(later)]
+    assert modes.count("train") == 0 and modes.count("ensemble") == 4
+    assert modes.count("evaluate") == 8, "test, of every fold"
+
+
+def test_other_numbers_of_folds_are_other_trials(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(folded(2)), tmp_path))
+    few = {row["trial_id"] for row in of(dispatch(specs.plan(folded(2)), tmp_path))}
+    made = dispatch(specs.plan(folded(3)), tmp_path)
+    drain(made)
+    assert few.isdisjoint(row["trial_id"] for row in of(made))
+    for option in ("data.split.folds", "data.split.fold"):
+        with pytest.raises(
+            ConfigError, match=r"--set data\.split: found fold .*studies\.grid\.fol"
+        ):
+            specs.plan(folded(3), settings={option: 2})
+
+
+def test_studies_that_share_trials_share_their_ensembles(tmp_path: Path) -> None:
+    given = folded()
+    given["studies"]["again"] = {
+        "design": "one_factor", "folds": 2, "evaluate": ["ensemble"],
+        "factors": {"optimizer.lr": [1e-4]},
+    }  # fmt: skip
+    made = dispatch(specs.plan(given), tmp_path)
+    order = [entry.split() for entry in drain(made, 2)]
+    mine = [t for t, mode in order if mode == "ensemble"]
+    assert len(mine) == len(set(mine))
+    shared = {row["trial_id"]: row["ensemble/map_at_r"] for row in of(made) if row["fold"] == 0}
+    for row in of(made, "again"):
+        if row["fold"] == 0 and row["trial_id"] in shared:
+            assert row["ensemble/map_at_r"] == shared[row["trial_id"]]
+    assert shared.keys() & {row["trial_id"] for row in of(made, "again")}
+
+
+def test_a_failed_fold_leaves_no_ensemble_and_nothing_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, bad = synthetic.run_job, {"on": True}
+
+    def run_job(job: Job) -> Any:
+        split = job.config["data"]["split"]
+        if bad["on"] and split["fold"] == 1 and job.config["optimizer"]["lr"] == 1e-4:
+            raise RuntimeError("a bad fold")
+        return plain(job)
+
+    monkeypatch.setattr(synthetic, "run_job", run_job)
+    made = dispatch(specs.plan(folded()), tmp_path)
+    order = drain(made, 3)
+    assert made.progression.studies["grid"].complete and not made.lost
+    rows = of(made)
+    assert [row["status"] for row in rows].count("failed") == 2
+    assert sum(entry.endswith("ensemble") for entry in order) == 2, "of the other rate's two seeds"
+    for row in rows:
+        whole = row["fold"] == 0 and row["cell"] == "optimizer.lr=0.001"
+        assert ("ensemble/map_at_r" in row) == whole
+    assert dispatch(specs.plan(folded()), tmp_path).exhausted
+    bad["on"] = False
+    again = dispatch(specs.plan(folded()), tmp_path, retry_failed=True)
+    modes = [entry.split()[1] for entry in drain(again)]
+    assert sorted(modes) == ["ensemble"] * 2 + ["train"] * 2
+
+
+def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(folded()), tmp_path)
+    while (job := made.next_job()) is not None and job.mode != "ensemble":
+        attempt = Attempt(job, made.settings.runner, clean=True)
+        made.record(job.trial_id, attempt.events(60.0))
+        attempt.close()
+    assert job is not None
+    first = job.trial_id
+    with made.ledger.write() as db:  # as if its driver had been another one, now gone
+        dead = replace(Owner.me(), pid=2**22 + 1)
+        db.execute("UPDATE trials SET owner=? WHERE trial_id=?", [str(dead), first])
+    made.ledger.close()
+    later = dispatch(specs.plan(folded()), tmp_path)
+    assert first in later.ledger.release_dead()
+    assert later.ledger.trial(first)["status"] == "done"  # type: ignore[index]
+    assert f"{first} ensemble" in drain(later)
+
+
+def test_force_makes_them_anew(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(folded()), tmp_path))
+    forced = dispatch(specs.plan(folded()), tmp_path, force=True)
+    modes = [entry.split()[1] for entry in drain(forced)]
+    assert sorted(modes) == ["ensemble"] * 4 + ["train"] * 8
+
+
+def test_through_the_engine_and_in_its_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(
+        tmp_path, tmp_path, Request(1, 0, "cpu"), runner="tests.ablate.synthetic:run_job"
+    )
+    plan = specs.plan(folded())
+    assert "2 cells × 2 seeds × 2 folds and their ensemble" in preview(plan, settings)
+    starts = tmp_path / "starts"
+    monkeypatch.setenv("SYN_STARTS", str(starts))
+    outcome = run_plan(plan, settings)
+    assert outcome.finished and outcome.trained == 8 and not outcome.failed
+    modes = [entry.split()[1] for entry in starts.read_text().splitlines()]
+    assert (modes.count("train"), modes.count("ensemble"), len(modes)) == (8, 4, 12)
+    assert run_plan(plan, settings).finished
+    assert len(starts.read_text().splitlines()) == 12, "the ledger has everything"
+    assert "8 known already" in preview(plan, settings)
+    with Ledger(settings.ledger) as ledger:
+        assert all(row["owner"] is None for row in ledger.rows("SELECT owner FROM trials"))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"studies__grid__folds": None}, r"studies\.grid.*together with folds, not alone"),
+        (
+            {"studies__tune": TUNE | {"evaluate": ["ensemble"], "folds": 2}},
+            r"studies\.tune.*lists its cells, not in a search",
+        ),
+        ({"objective": "ensemble/map_at_r"}, r"objective.*ensemble/map_at_r.*val/map_at_r"),
+        (
+            {"studies__tune": TUNE | {"objectives": [{"metric": "ensemble/map_at_r"}]}},
+            r"studies\.tune\.objectives\.0\.metric.*ensemble/map_at_r",
+        ),
+        (
+            {"studies__more": GRID | {"around": {"best_of": "grid", "by": "ensemble/map_at_r"}}},
+            r"studies\.more\.around\.by.*ensemble/map_at_r",
+        ),
+        (
+            {"studies__more": GRID, "report": {"tables": [
+                {"kind": "compare", "study": "more", "metrics": ["ensemble/map_at_r"]}]}},
+            r"report\.tables\.0\.metrics\.0.*does not read.*evaluate: \[val, test, ensemble\]",
+        ),
+        (
+            {"report": {"tables": [{"kind": "compare", "study": "grid",
+                                    "metrics": ["ensemble/density"]}]}},
+            r"report\.tables\.0\.metrics\.0.*does not read.*metrics: \[density\]",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        specs.plan(folded(**change))
+    assert "\n" not in str(caught.value)
+
+
+def test_reports_may_ask_for_what_is_read() -> None:
+    metrics = ["test/map_at_r", "ensemble/map_at_r", "ensemble/density"]
+    tables = [{"kind": "compare", "study": "grid", "metrics": metrics}]
+    specs.plan(folded(report={"tables": tables}, studies__grid__metrics=["density"]))

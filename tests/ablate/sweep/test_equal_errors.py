@@ -1,0 +1,155 @@
+"""A study stops after three equal errors of configuration; exit codes tell how a run ended."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.engine.driver import _outcome
+from ablate.engine.settings import Outcome
+from ablate.sweep.dispatch import Dispatch
+from tests.ablate import specs
+from tests.ablate.driven import dispatch
+from trainables.errors import ConfigError
+
+RATES = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3]
+GRID = {"design": "grid", "grid": {"optimizer.lr": RATES}, "seeds": 1}
+FINAL: dict[str, Any] = {
+    "event": "final", "best_epoch": 3, "epochs": 3, "steps": 3, "seconds": 1.0, "history": [],
+    "evaluations": {"val": {"map_at_r": 0.5}}, "evaluator": "synthetic-1", "export": "x",
+    "provenance": {},
+}  # fmt: skip
+
+
+def failed(error: Exception) -> dict[str, Any]:
+    reason = f"{type(error).__name__}: {error}"  # as `trainables.jobs.attempt` tells it
+    return {"event": "failed", "reason": reason, "traceback": ""}
+
+
+NOT_HERE = failed(ConfigError("backbone.weights", "nothing", "a file"))
+
+
+def made(folder: Path, **studies: Any) -> Dispatch:
+    folder.mkdir(exist_ok=True)
+    return dispatch(specs.plan({"name": "small", "studies": studies}), folder)
+
+
+def run(made: Dispatch, event: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
+    """Every job ends with its event; returns how many there were."""
+    count = 0
+    while (job := made.next_job()) is not None:
+        count += 1
+        made.record(job.trial_id, [event(job)])
+    assert made.exhausted
+    return count
+
+
+def outcome(made: Dispatch) -> Outcome:
+    return _outcome(made.progression.plan, made, None, "")
+
+
+def test_a_study_stops_after_three_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    first = made(tmp_path, rates=GRID)
+    assert run(first, lambda job: NOT_HERE) == 3
+    found = outcome(first)
+    assert found.missing == {"rates": 3} and found.failed == {"rates": 3} and found.code == 1
+    assert found.blocked["rates"] == (
+        "stopped after 3 equal configuration errors: "
+        "ConfigError: backbone.weights: found nothing; expected a file"
+    )
+    again = made(tmp_path, rates=GRID)
+    assert run(again, lambda job: FINAL) == 3
+    found = outcome(again)
+    assert found.finished and found.failed == {"rates": 3} and found.code == 1
+    last = dispatch(
+        specs.plan({"name": "small", "studies": {"rates": GRID}}), tmp_path, retry_failed=True
+    )
+    assert run(last, lambda job: FINAL) == 3
+    assert outcome(last).code == 0
+
+
+def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
+    sweep = made(tmp_path, rates=GRID)
+    jobs = [sweep.next_job() for _ in range(5)]
+    for job in jobs:
+        assert job is not None
+        sweep.record(job.trial_id, [NOT_HERE])
+    assert sweep.exhausted
+    assert outcome(sweep).failed == {"rates": 3} and outcome(sweep).missing == {"rates": 3}
+    assert jobs[4] is not None
+    left = sweep.ledger.trial(jobs[4].trial_id)
+    assert left is not None and left["status"] == "interrupted" and "a file" in left["reason"]
+    assert run(made(tmp_path, rates=GRID), lambda job: FINAL) == 3
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        lambda job: failed(ConfigError("lr", str(job.config["optimizer"]["lr"]), "less")),
+        lambda job: failed(RuntimeError("the loss is not finite")),
+        # Two of three fail, always by the same fault.
+        lambda job: FINAL if job.config["optimizer"]["lr"] in RATES[::3] else NOT_HERE,
+    ],
+    ids=["different", "no fault of configuration", "others succeed"],
+)  # fmt: skip
+def test_other_failures_stop_nothing(
+    event: Callable[[dict[str, Any]], dict[str, Any]], tmp_path: Path
+) -> None:
+    sweep = made(tmp_path, rates=GRID)
+    assert run(sweep, event) == len(RATES)
+    assert outcome(sweep).finished and not outcome(sweep).blocked and outcome(sweep).code == 1
+
+
+def test_a_study_of_three_is_finished_with_them(tmp_path: Path) -> None:
+    sweep = made(tmp_path, rates={**GRID, "grid": {"optimizer.lr": RATES[:3]}})
+    assert run(sweep, lambda job: NOT_HERE) == 3
+    assert outcome(sweep).finished and not outcome(sweep).blocked
+
+
+def test_other_studies_go_on_with_the_trials_they_share(tmp_path: Path) -> None:
+    wide = {**GRID, "trial": {"embedding.dim": 8}}
+    sweep = made(
+        tmp_path,
+        bad={**GRID, "grid": {"optimizer.lr": RATES, "embedding.dim": [4, 8]}},
+        good={**wide, "seeds": 2},
+        after={"design": "grid", "around": {"best_of": "bad"}, "grid": {"embedding.dim": [16]}},
+    )
+    trained = run(sweep, lambda job: NOT_HERE if job.config["embedding"]["dim"] == 4 else FINAL)
+    found = outcome(sweep)
+    assert "good" not in found.blocked and "good" not in found.missing
+    assert trained >= 12, "what `good` shares with `bad` is trained for it"
+
+
+def test_a_search_proposes_no_more(tmp_path: Path) -> None:
+    tune = {"design": "search", "trials": 12, "seeds": 1, "space": {
+        "optimizer.lr": {"low": 1e-4, "high": 1e-2}}}  # fmt: skip
+    for mode in (3, "asynchronous"):
+        sweep = made(tmp_path / str(mode), tune={**tune, "round": mode, "startup": 3},
+                     after={**GRID, "around": {"best_of": "tune"}})  # fmt: skip
+        assert run(sweep, lambda job: NOT_HERE) == 3
+        found = outcome(sweep)
+        assert found.missing == {"tune": 9, "after": 6}
+        assert found.blocked["after"] == "waits for tune, which is blocked"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"failed": {"a": 1}}, 1),
+        ({"missing": {"a": 1}}, 1),
+        ({"tracked": False}, 1),
+        ({"missing": {"a": 1}, "interrupted": signal.SIGINT}, 130),
+        ({"missing": {"a": 1}, "interrupted": signal.SIGTERM}, 143),
+    ],
+)
+def test_exit_codes(changes: dict[str, Any], code: int) -> None:
+    whole: dict[str, Any] = {
+        "sweep_id": "s", "trained": 1, "missing": {}, "failed": {}, "lost": {}, "blocked": {},
+        "interrupted": None, "out_of_time": False,
+    }  # fmt: skip
+    assert Outcome(**(whole | changes)).code == code

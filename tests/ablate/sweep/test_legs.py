@@ -1,0 +1,202 @@
+"""Schedulers at work in a sweep: legs, promotions, what the ledger and the search are told."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.ledger.ledger import Ledger
+from ablate.plan.plan import Plan
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain, epochs_trained, finish, table
+from trainables.errors import ConfigError
+
+SPACE = specs.SPACE
+
+
+def scheduled(trials: int = 9, epochs: int = 9, **study: Any) -> Plan:
+    return specs.plan(
+        {
+            "name": "legs",
+            "trial": {"training.epochs": epochs, "method": {"name": "ddml"}},
+            "studies": {
+                "tune": {"design": "search", "trials": trials, "round": 9, "space": SPACE, **study}
+            },
+        }
+    )
+
+
+@pytest.mark.parametrize("name", ["successive_halving", "hyperband"])
+def test_halving_is_the_same_whatever_the_timing(tmp_path: Path, name: str) -> None:
+    plan = scheduled(18, scheduler={"name": name})
+    tables = []
+    for number, at_once in enumerate((1, 2, 5)):
+        draw = random.Random(number)
+        made = dispatch(plan, tmp_path / str(number))
+        drain(made, at_once, draw.choice)
+        tables.append(table(made))
+        assert drain(dispatch(plan, tmp_path / str(number))) == []
+    assert tables[0] == tables[1] == tables[2]
+    statuses = [row["status"] for row in tables[0]]
+    assert statuses.count("done") == (2 if name == "successive_halving" else 4)
+    assert set(statuses) == {"done", "partial"}
+
+
+def test_halving_stopped_anywhere_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    plan = scheduled(18, scheduler={"name": "successive_halving"})
+    once = dispatch(plan, tmp_path / "once")
+    drain(once)
+    draw = random.Random(0)
+    while not (made := dispatch(plan, tmp_path / "again")).exhausted:
+        for _ in range(draw.randint(1, 3)):
+            made.next_job()
+        order = list(made.running)
+        for trial_id in order[: draw.randint(0, len(order))]:
+            finish(made, trial_id)
+        made.interrupt("stopped by the test")
+    assert table(made) == table(once)
+    assert epochs_trained(made) == epochs_trained(once)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_asha_finds_the_planted_best_of_64_with_a_third_of_the_budget(
+    tmp_path: Path, seed: int
+) -> None:
+    dims = list(range(64, 64 + 64))
+    random.Random(seed).shuffle(dims)
+    plan = specs.plan(
+        {
+            "name": "planted",
+            "trial": {"training.epochs": 27},
+            "studies": {
+                "grid": {
+                    "design": "grid",
+                    "grid": {"embedding.dim": dims},
+                    "scheduler": {"name": "asha"},
+                }
+            },
+        }
+    )
+    made = dispatch(plan, tmp_path)
+    drain(made, 4, random.Random(seed).choice)
+    best = made.progression.ranking.best("grid")
+    assert best is not None and best.values == {"embedding.dim": max(dims)}
+    assert sum(epochs_trained(made).values()) <= 64 * 27 / 3
+    assert all(row["status"] in ("done", "partial") for row in table(made))
+
+
+@pytest.mark.parametrize("name", ["asha", "median"])
+def test_asynchronous_loses_and_repeats_nothing(tmp_path: Path, name: str) -> None:
+    plan = scheduled(20, round=5, scheduler={"name": name, "grace": 2})
+    draw = random.Random(1)
+    made = dispatch(plan, tmp_path)
+    while not made.exhausted:
+        for _ in range(3):
+            made.next_job()
+        for trial_id in list(made.running)[: draw.randint(0, 2)]:
+            finish(made, trial_id)
+        if draw.random() < 0.3:
+            made.interrupt("stopped by the test")
+            made = dispatch(plan, tmp_path)
+    rows = table(made)
+    assert len(rows) == 20 and {row["status"] for row in rows} <= {"done", "partial"}
+    counts = epochs_trained(made)
+    assert drain(dispatch(plan, tmp_path)) == [], "a finished sweep has nothing left to do"
+    assert epochs_trained(made) == counts
+
+
+def test_median_stops_are_facts(tmp_path: Path) -> None:
+    rates = [1e-3, 2e-3, 5e-4, 4e-3, 5.0, 8.0]
+    plan = specs.plan(
+        {
+            "name": "median",
+            "trial": {"training.epochs": 5},
+            "studies": {
+                "grid": {
+                    "design": "grid",
+                    "grid": {"optimizer.lr": rates},
+                    "scheduler": {"name": "median", "grace": 2},
+                }
+            },
+        }
+    )
+    made = dispatch(plan, tmp_path)
+    drain(made)
+    statuses = [row["status"] for row in table(made)]
+    assert statuses == ["done"] * 4 + ["partial"] * 2
+    assert sorted(epochs_trained(made).values()) == [2, 2, 5, 5, 5, 5]
+    assert made.ledger.stops(plan.sweep_id, "grid").keys() == {
+        "optimizer.lr=5.0", "optimizer.lr=8.0",
+    }  # fmt: skip
+    assert drain(dispatch(plan, tmp_path)) == []
+
+
+def test_a_stopped_trial_wanted_whole_elsewhere_goes_on(tmp_path: Path) -> None:
+    grid = {"optimizer.lr": [1e-4, 1e-3, 1e-2]}
+    spec = {
+        "name": "both",
+        "trial": {"training.epochs": 9, "method": {"name": "ddml"}},
+        "studies": {
+            "halved": {
+                "design": "grid", "grid": grid, "scheduler": {"name": "successive_halving"},
+            }
+        },
+    }  # fmt: skip
+    made = dispatch(specs.plan(spec), tmp_path)
+    drain(made)
+    assert sorted(epochs_trained(made).values()) == [1, 1, 9]
+    whole = {**spec, "studies": {"whole": {"design": "grid", "grid": grid}}}
+    again = dispatch(specs.plan(whole), tmp_path)
+    assert len(drain(again)) == 2
+    assert {row["status"] for row in table(again)} == {"done"}
+    assert sorted(epochs_trained(again).values()) == [9, 9, 9]
+
+
+def test_stopped_cells_are_told_as_pruned_with_their_reports(tmp_path: Path) -> None:
+    plan = scheduled(18, scheduler={"name": "successive_halving"})
+    made = dispatch(plan, tmp_path)
+    drain(made)
+    progression = made.progression
+    told = progression.proposers["tune"].earlier({})[:9]
+    whole = [t for t in told if t.value is not None]
+    assert len(whole) == 1
+    assert sorted(max(t.reports) for t in told if t.value is None) == [1] * 6 + [3] * 2
+
+
+def test_seeds_of_a_cell_go_together(tmp_path: Path) -> None:
+    plan = scheduled(9, seeds=2, scheduler={"name": "successive_halving"})
+    made = dispatch(plan, tmp_path)
+    drain(made, 3)
+    rows = table(made)
+    by_cell = {row["cell"]: set[str]() for row in rows}
+    for row in rows:
+        by_cell[row["cell"]].add(row["status"])
+    assert all(len(found) == 1 for found in by_cell.values())
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"trial": {"selection.every": 2}}, "selection.every"),
+        ({"scheduler": {"name": "asha", "grace": 9}}, "grace"),
+    ],
+)
+def test_what_a_scheduler_needs_is_checked_at_plan_time(
+    changes: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        scheduled(**{"scheduler": {"name": "asha"}} | changes)
+
+
+def test_an_older_ledger_gets_the_new_table(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.executescript("DROP TABLE stops; PRAGMA user_version=1")
+    with Ledger(path) as ledger:
+        ledger.put_stop("s", "study", "cell", 3)
+        assert ledger.stops("s", "study") == {"cell": 3}

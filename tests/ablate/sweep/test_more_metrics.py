@@ -1,0 +1,134 @@
+"""A metric that is asked for later: what is finished is evaluated again, and nothing trains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.api import result_rows
+from ablate.engine.preview import preview
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.tracking.payload import checksum, final_metrics
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, table
+from tests.ablate.real_sweeps import real
+from tests.ablate.synthetic import FINAL
+from tests.trainables import core_trials
+from trainables.core.trainer import Trainer
+from trainables.evaluation.metrics import EVALUATOR
+
+READ = {"evaluate": ["val", "test"]}
+STRUCTURE = ("density", "spectrum", "uniformity", "concentration")
+
+
+def test_a_real_sweep_gets_a_metric_without_a_training_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core_trials.draw(tmp_path / "images")
+    first = real(tmp_path, **READ, metrics=["density"])
+    drain(first)
+    before = table(first)
+    assert {row["status"] for row in before} == {"done"}
+    assert all(f"{split}/density" in row for row in before for split in ("val", "test"))
+    assert "test/spectrum" not in before[0]
+
+    monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
+    second = real(tmp_path, **READ, metrics=[*STRUCTURE])
+    assert second.sweep_id == first.sweep_id
+    order = drain(second)
+    assert [entry.split()[1] for entry in order] == ["evaluate", "evaluate"]
+    assert second.trained == 0 and not second.lost
+    after = table(second)
+    for old, new in zip(before, after, strict=True):
+        assert {key: new[key] for key in old} == old
+        added = {key for key in new if key not in old}
+        assert added == {f"{s}/{m}" for s in ("val", "test") for m in STRUCTURE[1:]}
+    assert real(tmp_path, **READ, metrics=["spectrum"]).exhausted
+    assert real(tmp_path, **READ, metrics=[]).exhausted
+
+
+def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> None:
+    core_trials.draw(tmp_path / "images")
+    drain(real(tmp_path, **READ, metrics=[]))
+    made = real(tmp_path, **READ, metrics=["uniformity"])
+    trial_id = table(made)[0]["trial_id"]
+    trial = made.ledger.trial(trial_id)
+    assert trial is not None
+    end = checksum(trial, made.ledger.evaluations(trial_id), [])
+    drain(made)
+    evaluations = made.ledger.evaluations(trial_id, EVALUATOR)
+    told = {key: value for key, value, _, _ in final_metrics(trial, evaluations, {})}
+    assert told["final/test/uniformity"] == evaluations["test"]["uniformity"]
+    assert told["final/test/map_at_r"] == evaluations["test"]["map_at_r"]
+    assert checksum(trial, evaluations, []) != end, "the tracker is to write the run again"
+    saved = json.loads((tmp_path / "trials" / trial_id / "final.json").read_text())
+    assert saved["evaluations"] == evaluations
+
+
+def test_what_another_driver_has_just_evaluated_is_not_evaluated_again(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(), tmp_path))
+    more = specs.spec(studies__rows__metrics=["density"])
+    first, second = (dispatch(specs.plan(more), tmp_path) for _ in range(2))
+    assert drain(first) and not second.exhausted, "both have seen what is lacking"
+    assert second.next_job() is None and second.exhausted and not second.lost
+
+
+def test_a_plan_tells_evaluations_from_trials(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR)
+    assert "0 trials to run now and 0 later;" in preview(specs.plan(), settings)
+    trials = {row["trial_id"] for row in table(made) if row["study"] in ("rows", "parts")}
+    more = specs.spec(studies__rows__metrics=["density"], studies__parts__metrics=["spectrum"])
+    told = f"0 trials to run now and 0 later, {len(trials)} finished ones to be evaluated again"
+    text = preview(specs.plan(more), settings)
+    assert told in text and "time: about 0:00" in text
+
+
+def test_cells_of_several_studies_ask_for_the_union(tmp_path: Path) -> None:
+    given = specs.spec(studies__rows__metrics=["density"], studies__parts__metrics=["spectrum"])
+    made = dispatch(specs.plan(given), tmp_path)
+    drain(made)
+    rows = [row for row in table(made) if row["study"] in ("rows", "parts")]
+    assert all("test/spectrum" in row for row in rows if row["study"] == "parts")
+    assert all("val/density" in row for row in rows if row["study"] == "rows")
+    plain = [row for row in table(made) if row["study"] == "grid"]
+    assert plain and not any("val/density" in row for row in plain)
+    assert drain(dispatch(specs.plan(given), tmp_path)) == []
+
+
+def test_a_runner_that_does_not_tell_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drain(dispatch(specs.plan(), tmp_path))
+    monkeypatch.setenv("SYN_DEAF", "1")
+    made = dispatch(specs.plan(specs.spec(studies__grid__metrics=["density"])), tmp_path)
+    order = drain(made)
+    assert len(order) == len(set(order)) == len(made.lost) > 0
+    assert set(made.lost.values()) == {"its evaluation lacks val: density"}
+
+
+def test_metrics_do_not_name_another_sweep() -> None:
+    given = specs.spec(studies__parts__metrics=["density"])
+    assert specs.plan(given).sweep_id == specs.plan().sweep_id
+
+
+def test_an_evaluation_adds_to_the_one_before_and_training_replaces_it(tmp_path: Path) -> None:
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.claim("t", "h", 0, {}, Owner.me())
+        ledger.record_final("t", FINAL)
+        more: dict[str, Any] = {**FINAL, "evaluations": {"val": {"density": 0.25}}}
+        ledger.record_final("t", more, trained=False)
+        assert ledger.evaluations("t") == {"val": {"map_at_r": 0.5, "density": 0.25}}
+        other = {**more, "evaluator": "retrieval-2"}
+        ledger.record_final("t", other, trained=False)
+        assert ledger.evaluations("t", "retrieval-2") == {"val": {"density": 0.25}}
+        ledger.record_final("t", FINAL)
+        assert ledger.evaluations("t", "retrieval-1") == FINAL["evaluations"]
+        assert result_rows(ledger, "none") == []

@@ -1,0 +1,315 @@
+"""Designs, plans and the sweep's logic, driven without Ray."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.designs.components import Components
+from ablate.designs.grid import Grid
+from ablate.engine.foreground import find_cell
+from ablate.samplers.earlier import Earlier
+from ablate.samplers.propose import propose
+from ablate.values import layers
+from ablate.values.layers import Layer, merge
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, table
+from trainables.errors import ConfigError
+from trainables.jobs.attempt import Attempt
+from trainables.jobs.request import Job
+
+# ----------------------------------------------------------------------- designs
+
+
+def test_component_cells_are_ordered_by_what_is_on() -> None:
+    study = Components.model_validate(
+        {"design": "components", "components": {n: {f"method.{n}": 0} for n in "abc"}}
+    )
+    cells = [point.cell for point in study.points()]
+    assert len(cells) == len(set(cells)) == 8
+    assert cells[0] == "a=off,b=off,c=off" and cells[1] == "a=on,b=off,c=off"
+    assert cells[-1] == "a=on,b=on,c=on" and study.points()[-1].values == {}
+
+
+def test_grid_cells_vary_the_last_path_fastest() -> None:
+    study = Grid.model_validate({"design": "grid", "grid": {"x": [1, 2], "y": [0.1, "b"]}})
+    assert [p.cell for p in study.points()] == ["x=1,y=0.1", "x=1,y=b", "x=2,y=0.1", "x=2,y=b"]
+
+
+# --------------------------------------------------------------------------- plan
+
+
+def test_layers_later_wins() -> None:
+    given = specs.spec(
+        trial__optimizer={"lr": 1e-3},
+        datasets={"emoji": {"optimizer": {"lr": 2e-3}, "training.per_class": 2}},
+        studies__grid__trial={"optimizer.lr": 3e-3},
+    )
+    assert specs.plan(given).resolved("tune", None).optimizer.lr == 1e-3
+    chosen = specs.plan(given, dataset="emoji")
+    assert chosen.resolved("tune", None).optimizer.lr == 2e-3
+    assert chosen.resolved("tune", None).training.per_class == 2
+    assert chosen.resolved("tune", None).data.name == "emoji"
+    assert chosen.resolved("grid", None).optimizer.lr == 3e-3
+    top = specs.plan(given, dataset="emoji", settings={"optimizer.lr": 4e-3})
+    assert top.resolved("grid", None).optimizer.lr == 4e-3
+
+
+def test_layers_that_cells_share_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = specs.plan()
+    points = made.spec.studies["grid"].listed
+    expanded: list[str] = []
+    plain = layers.expand
+
+    def expand(values: Any, where: str) -> dict[str, Any]:
+        expanded.append(where)
+        return plain(values, where)
+
+    monkeypatch.setattr(layers, "expand", expand)
+    cells = [made.cells("grid", point, idx, ())[0] for idx, point in enumerate(points)]
+    assert [c.config["method"]["beta"] for c in cells] == [0.1, 0.1, 1, 1]
+    assert [expanded.count(where) for where in ("studies.grid.grid", "--set")] == [4, 4]
+    assert not {"trial", "studies.grid.trial"} & set(expanded), "the checks have merged them"
+    taken = [{"method.gamma": 0.5}]
+    again = [made.cells("grid", point, 0, taken)[0] for point in points]
+    assert expanded.count("studies.grid.around") == 1
+    assert {c.config["method"]["gamma"] for c in again} == {0, 1e-3}, "a point is laid over it"
+
+
+def test_another_method_drops_the_options_of_the_one_before() -> None:
+    given = specs.spec(trial__method={"name": "ddml", "alpha": 0.3})
+    point = specs.plan(given).spec.studies["rows"].points()[0]
+    assert specs.plan(given).resolved("rows", point).method.name == "plain"  # type: ignore[attr-defined]
+
+
+def test_options_taken_before_the_name_are_kept() -> None:
+    taken = Layer("studies.s.around", {"loss.temperature": 0.2})
+    named = Layer("studies.s.variants.v.trial", {"loss": {"name": "normsoftmax"}})
+    assert merge([taken, named])["loss"] == {"name": "normsoftmax", "temperature": 0.2}
+
+
+def test_what_is_taken_and_then_dropped_is_refused() -> None:
+    """The best temperature, then a later layer that names another loss, would be lost silently."""
+    tuned = {"design": "search", "trials": 2, "trial": {"loss": {"name": "normsoftmax"}},
+             "space": {"loss.temperature": {"low": 0.1, "high": 0.5}}}  # fmt: skip
+    rows = {"design": "compare", "trial": {"loss": {"name": "proxy_anchor"}}, "variants": {
+        "a": {"around": {"best_of": "t"}, "trial": {"loss": {"name": "normsoftmax"}}}}}  # fmt: skip
+    with pytest.raises(ConfigError, match=r"rows.variants.a.around.*temperature"):
+        specs.plan({"name": "x", "studies": {"t": tuned, "rows": rows}})
+    rows["trial"] = {"loss": {"name": "normsoftmax"}}
+    specs.plan({"name": "x", "studies": {"t": tuned, "rows": rows}})
+
+
+def test_sweep_id_names_what_runs_not_how_often() -> None:
+    base = specs.plan().sweep_id
+    assert specs.plan(specs.spec(seeds=5, title="x")).sweep_id == base
+    assert specs.plan(specs.spec(studies__parts__evaluate=["val"])).sweep_id == base
+    assert specs.plan(seeds=7).sweep_id == base
+    assert specs.plan(specs.spec(studies__tune__trials=7)).sweep_id != base
+    assert specs.plan(dataset="emoji").sweep_id != base
+    assert specs.plan(settings={"optimizer.lr": 0.01}).sweep_id != base
+
+
+def test_seeds_option_leaves_the_search_budget() -> None:
+    plan = specs.plan(seeds=(3, 4, 5))
+    assert plan.seeds("tune") == [0] and plan.seeds("parts") == [3, 4, 5]
+
+
+# ------------------------------------------------------------------------- search
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_proposals_are_a_function_of_what_was_told(sampler: str) -> None:
+    study: Any = specs.plan(specs.spec(studies__tune__sampler=sampler)).spec.studies["tune"]
+    told: list[Earlier] = []
+    for i in range(12):
+        params = propose(study, "key", told)
+        assert params == propose(study, "key", told)
+        assert 1e-4 <= params["optimizer.lr"] <= 1e-2 and 0 <= params["method.alpha"] <= 1
+        told.append(
+            Earlier(params, None if i == 4 else 1 - params["method.alpha"], running=i == 11)
+        )
+    assert len({tuple(t.params.values()) for t in told}) == 12
+    assert propose(study, "key", told) != propose(study, "another", told)
+
+
+def test_choices_may_be_any_values() -> None:
+    space = {"optimizer.betas": {"choice": [[0.9, 0.999], [0.8, 0.99]]},
+             "training.epochs": {"low": 2, "high": 9, "int": True}}  # fmt: skip
+    study: Any = specs.plan(specs.spec(studies__tune__space=space)).spec.studies["tune"]
+    told = [Earlier(propose(study, "k", ()), 0.5)]
+    params = propose(study, "k", told)
+    assert params["optimizer.betas"] in space["optimizer.betas"]["choice"]
+    assert isinstance(params["training.epochs"], int)
+
+
+# ------------------------------------------------------------------------ sweeping
+
+
+def test_the_table_depends_on_neither_order_nor_parallelism(tmp_path: Path) -> None:
+    first = dispatch(specs.plan(), tmp_path / "a")
+    drain(first)
+    second = dispatch(specs.plan(), tmp_path / "b")
+    drain(second, at_once=5, choose=random.Random(1).choice)
+    third = dispatch(specs.plan(), tmp_path / "c")
+    drain(third, at_once=3, choose=max)
+    assert table(first) == table(second) == table(third)
+    assert {row["study"] for row in table(first)} == {"tune", "parts", "grid", "rows"}
+
+
+def test_cells_centre_on_the_best_of_another_study(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    rows = table(made)
+    tuned = [row for row in rows if row["study"] == "tune"]
+    best = max(tuned, key=lambda row: row["val/map_at_r"])
+    whole = [r for r in rows if r["cell"] == "agnostic=on,specific=on" and r["seed"] == 0]
+    config = made.ledger.trial(whole[0]["trial_id"])["config"]  # type: ignore[index]
+    assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
+    assert config["method"]["alpha"] == best["coords/method.alpha"]
+    assert whole[0]["trial_id"] == best["trial_id"], "the best cell itself is trained once"
+    base = next(r for r in rows if r["cell"] == "base")
+    config = made.ledger.trial(base["trial_id"])["config"]  # type: ignore[index]
+    assert config["method"] == {"name": "plain"}
+    assert config["optimizer"]["lr"] == best["coords/optimizer.lr"]
+
+
+def test_shared_cells_train_once_and_a_new_split_trains_nothing(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    order = drain(made)
+    trained = [entry for entry in order if entry.endswith("train")]
+    assert len(trained) == len(set(trained)) == len({row["trial_id"] for row in table(made)})
+    # The search's best was trained on val alone; the components read test of it as well.
+    assert [entry for entry in order if entry.endswith("evaluate")]
+    again = dispatch(specs.plan(), tmp_path)
+    assert again.exhausted and drain(again) == []
+
+
+def test_a_larger_budget_goes_on_from_the_smaller_one(tmp_path: Path) -> None:
+    small = dispatch(specs.plan(), tmp_path)
+    drain(small)
+    large = dispatch(specs.plan(specs.spec(studies__tune__trials=9)), tmp_path)
+    before = {row["trial_id"] for row in table(small) if row["study"] == "tune"}
+    drain(large)
+    after = {row["trial_id"] for row in table(large) if row["study"] == "tune"}
+    assert before < after and len(after) == 9
+
+
+def test_more_seeds_top_up(tmp_path: Path) -> None:
+    drain(dispatch(specs.plan(), tmp_path))
+    order = drain(dispatch(specs.plan(seeds=3), tmp_path))
+    assert order and all(entry.split()[0].endswith("-s2") for entry in order)
+
+
+def test_a_study_without_any_result_blocks_what_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    states = made.progression.studies
+    assert states["tune"].complete and states["parts"].blocked == "no trial of tune succeeded"
+    assert made.exhausted
+
+
+def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
+    space = {"schedule.warmup_epochs": {"low": 0, "high": 2, "int": True},
+             "training.epochs": {"low": 1, "high": 3, "int": True}}  # fmt: skip
+    made = dispatch(specs.plan(specs.spec(studies__tune__space=space, studies__tune__trials=12,
+                                          studies__tune__startup=12)), tmp_path)  # fmt: skip
+    drain(made)
+    rows = [row for row in table(made) if row["study"] == "tune"]
+    failed = [row for row in rows if row["status"] == "failed"]
+    assert len(rows) == 12 and failed and "leaves nothing" in failed[0]["reason"]
+
+
+def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    with pytest.raises(ConfigError, match="not known yet"):
+        find_cell(made.progression, "parts/agnostic=off")
+    drain(made)
+    assert find_cell(made.progression, "tune/0003").idx == 3
+    found = find_cell(made.progression, "parts/agnostic=off@1")
+    assert (found.cell, found.seed) == ("agnostic=off,specific=on", 1)
+    assert find_cell(made.progression, "rows/base").seed == 0
+    for wrong, word in [("part/x", "'parts'"), ("grid/method.beta=0.1", "2 cells"),
+                        ("rows/x", "no cell"), ("rows/base@9", "seed 9")]:  # fmt: skip
+        with pytest.raises(ConfigError, match=word):
+            find_cell(made.progression, wrong)
+
+
+def test_a_folder_is_entered_by_one_process_at_a_time(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    job = made.next_job()
+    assert job is not None
+    with_lock = Attempt(job, made.settings.runner, clean=True)
+    with pytest.raises(TimeoutError, match="locked by another process"):
+        Attempt(job, made.settings.runner, clean=True, lock_seconds=0.1)
+    with_lock.close()
+    Attempt(job, made.settings.runner, clean=True).close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_checkpoints_of_finished_trials(tmp_path: Path, clean: bool) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    job = made.next_job()
+    assert job is not None
+    attempt = Attempt(job, made.settings.runner, clean=clean)
+    assert attempt.events(60)[-1]["event"] == "final"
+    attempt.close()
+    folder = job.runtime.trial_dir
+    assert (folder / "checkpoints").exists() is not clean
+    assert (folder / "best.safetensors").exists() and (folder / "trial.log").exists()
+
+
+def test_epochs_lost_on_the_way_come_with_the_end(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    job = made.next_job()
+    assert job is not None
+    events = list(synthetic.run_job(prepared(job)))
+    made.record(job.trial_id, [events[-1]])
+    assert [e["epoch"] for e in made.ledger.epochs(job.trial_id)] == [1, 2, 3]
+
+
+def prepared(job: Job) -> Job:
+    job.runtime.trial_dir.mkdir(parents=True)
+    return job
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        {"scheduler": {"name": "asha"}},
+        {"scheduler": {"name": "successive_halving"}},
+        {"round": "asynchronous"},
+    ],
+    ids=str,
+)
+def test_a_study_not_asked_for_is_no_concern_of_the_others(
+    tmp_path: Path, design: dict[str, Any]
+) -> None:
+    """A scheduler, or an asynchronous search, of a study that --study leaves out."""
+    other = {"design": "search", "trials": 3, "space": specs.SPACE, **design}
+    given = specs.spec(studies__other=other)
+    made = dispatch(specs.plan(given, studies=("grid",)), tmp_path)
+    drain(made)
+    assert {row["study"] for row in table(made)} == {"grid"}
+    with pytest.raises(ConfigError, match="--cell: found other, which --study leaves out"):
+        find_cell(made.progression, "other/0000")
+
+
+def test_one_study_runs_with_what_it_is_centred_on(tmp_path: Path) -> None:
+    whole = specs.plan()
+    part = specs.plan(studies=("parts",))
+    assert part.sweep_id == whole.sweep_id and part.order == ("tune", "parts")
+    made = dispatch(part, tmp_path)
+    drain(made)
+    assert {row["study"] for row in table(made)} == {"tune", "parts"}
+    rest = dispatch(whole, tmp_path)
+    drain(rest)
+    assert {row["study"] for row in table(rest)} == set(whole.spec.studies)
+    with pytest.raises(ConfigError, match=r"--study: found 'part'.*parts"):
+        specs.plan(studies=("part",))

@@ -1,0 +1,222 @@
+"""Which MLflow store is meant, what cannot be one, and what is not touched by asking."""
+
+from __future__ import annotations
+
+import shlex
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.cli import doctor
+from ablate.cli.main import main
+from ablate.cli.parser import parser
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.tracking.check_store import DamagedStore, Store
+from ablate.tracking.replay import rebuild
+from ablate.tracking.typed import conceal, concealed, typed
+from reports.compile import compile_report
+from reports.errors import ReportError
+from tests.ablate.tracking.test_tracking import children, runs
+from trainables.errors import ConfigError
+
+WORD = "s3cr3t-w0rd"
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def foreign(path: Path, *, wal: bool = False) -> sqlite3.Connection:
+    """Another program's database, which that program holds locked."""
+    other = sqlite3.connect(path, isolation_level=None)
+    if wal:
+        other.execute("PRAGMA journal_mode=WAL")
+    other.execute("CREATE TABLE notes(text)")
+    other.execute("BEGIN EXCLUSIVE")
+    return other
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("sqlite:///", "names no file"),
+        ("sqlite://", "names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("sqlite:///file:x.db?uri=true", "names no file"),
+        ("sqlite:///{tmp}", "no plain file"),
+        ("sqlite:////proc/version/x.db", "cannot be written"),
+        ("file:{tmp}", "a folder, in which MLflow keeps no runs"),
+        ("{tmp}/mlruns", "a folder, in which MLflow keeps no runs"),
+        ("postgresql://me:" + WORD + "@127.0.0.1:9/db", "whose driver psycopg"),
+        ("postgresql+nodriver://me:" + WORD + "@h/db", "nodriver"),
+        ("bogus://me:" + WORD + "@h", "bogus://me:***@h"),
+        ("http://me:" + WORD + "@127.0.0.1:9", "no answer from 127.0.0.1:9"),
+        ("http://", "no answer"),
+        ("http://me:" + WORD + "@h:port", "http://me:***@h:port"),
+        ("", "an MLflow URI"),
+        ("env:ABLATE_NOWHERE", "export ABLATE_NOWHERE=URI"),
+        ("env:", "not set"),
+    ],
+)
+def test_what_cannot_be_a_store(
+    tmp_path: Path, given: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
+    with pytest.raises(ConfigError) as error:
+        Store(tmp_path / "out", given.format(tmp=tmp_path)).check()
+    assert words in str(error.value) and WORD not in str(error.value), error.value
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wal", [False, True])
+def test_another_program_s_database_is_only_looked_at(tmp_path: Path, wal: bool) -> None:
+    path = tmp_path / "theirs.db"
+    holder = foreign(path, wal=wal)
+    holder.execute("COMMIT")
+    holder.close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    before = listing(tmp_path)
+    for store in (
+        Store(tmp_path / "out", f"sqlite:///{path}"),
+        Store(tmp_path, f"sqlite:///{path}"),
+    ):
+        with pytest.raises(ConfigError, match="another program's database"):
+            store.check()
+        with Ledger(tmp_path / "l" / "l") as facts, pytest.raises(ConfigError, match="another"):
+            rebuild(facts, store)
+    with pytest.raises(ConfigError, match="another program"):
+        Ledger(path)
+    with pytest.raises(ReportError, match="no table of MLflow's"):
+        compile_report(f"sqlite:///{path}", "0123456789ab", tmp_path)
+    assert listing(tmp_path) == before
+    holder.close()
+
+
+def test_an_mlflow_store_and_a_fresh_file_are_fine(empty_store: Path, tmp_path: Path) -> None:
+    Store(tmp_path, f"sqlite:///{empty_store}").check()
+    Store(tmp_path / "deep" / "er").check()
+    (tmp_path / "mlflow.db").touch()
+    Store(tmp_path).check()
+    assert [path.name for path in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_ledger_that_is_none_is_only_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    Ledger(path).close()
+    raw = sqlite3.connect(path)
+    raw.execute("PRAGMA user_version=99")
+    raw.commit()
+    raw.close()
+    (tmp_path / "ledger.sqlite.lock").unlink()
+    before = listing(tmp_path)
+    with pytest.raises(ConfigError, match="version 99"):
+        Ledger(path)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (None, "`ablate ledger replay --out 'my runs'`"),
+        ("http://h:5", "`ablate ledger replay --out 'my runs' --tracking-uri http://h:5`"),
+        ("env:MINE", "`ablate ledger replay --out 'my runs' --tracking-uri env:MINE`"),
+        (f"http://me:{WORD}@h",
+         "`ablate ledger replay --out 'my runs' --tracking-uri env:ABLATE_TRACKING_URI`"),
+    ],
+)  # fmt: skip
+def test_a_remedy_names_the_store_that_the_run_had(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, said: str
+) -> None:
+    monkeypatch.setenv("MINE", f"http://me:{WORD}@h")
+    store = Store(Path("my runs"), given)
+    assert store.command("ledger replay") == said == store.remedy()
+    args = parser().parse_args(shlex.split(said.strip("`"))[1:])
+    assert (args.out, args.action) == ("my runs", "replay")
+    assert WORD not in repr(store)
+
+
+def test_a_password_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    uri = f"http://me:{WORD}@h"
+    rest = ["--set", "a=b", "--out", "--tracking-uri-not", uri.replace(WORD, "***")]
+    for option in (["--tracking-uri", uri], [f"--tracking-uri={uri}"], [f"--track={uri}"]):
+        words, found = concealed(["run", "s.yaml", *option, *rest])
+        assert found == uri and WORD not in " ".join(words)
+        args = parser().parse_args([w for w in words if w not in rest])
+        assert args.tracking_uri == "env:ABLATE_TRACKING_URI"
+    assert concealed(["run", "--tracking-uri", "http://h"])[1] is None
+    started: list[Any] = []
+    monkeypatch.setattr(
+        sys, "orig_argv", ["python", "-m", "ablate.run", "x", "--tracking-uri", uri]
+    )
+    monkeypatch.setattr("os.execve", lambda *told: started.append(told))
+    conceal()
+    program, argv, environment = started[0]
+    assert program == sys.executable and environment["ABLATE_TRACKING_URI"] == uri
+    assert argv == ["python", "-m", "ablate.run", "x", "--tracking-uri", "env:ABLATE_TRACKING_URI"]
+    monkeypatch.setattr(sys, "argv", ["ablate", "run", "x", "--tracking-uri", uri])
+    assert typed() == "ablate run x --tracking-uri env:ABLATE_TRACKING_URI"
+
+
+def test_a_mistyped_option_does_not_print_its_password(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "s.yaml", f"--tracking_uri=http://me:{WORD}@h"])
+    said = capsys.readouterr().err
+    assert "--tracking_uri=http://me:***@h" in said and WORD not in said
+
+
+def damaged(folder: Path, at: int) -> list[str]:
+    """Half of a store is overwritten; the command that doctor names."""
+    path = folder / "mlflow.db"
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        stream.write(b"\xff" * (size // 2))
+    finding = doctor.mlflow(folder)
+    assert not finding.ok and "ledger replay --rebuild" in finding.text
+    return shlex.split(finding.text.split("`")[1])
+
+
+def test_a_store_that_is_no_database_is_moved_aside_not_deleted(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.plan(seeds=1, studies=("tune",))
+    remedy = damaged(tmp_path, at=0)
+    broken = (tmp_path / "mlflow.db").read_bytes()
+    with pytest.raises(DamagedStore, match="no SQLite database"):
+        Store(tmp_path).check()
+    assert main(["ledger", "replay", "--out", str(tmp_path)]) == 2
+    assert "--rebuild" in capsys.readouterr().err
+    assert main([*remedy[1:3], "ddml", *remedy[3:]]) == 2, "it would leave out the other sweeps"
+    assert (tmp_path / "mlflow.db").read_bytes() == broken
+    with Ledger(sweep.ledger_path) as facts:
+        assert rebuild(facts, Store(tmp_path)) == tmp_path / "mlflow.db.aside-1"
+        assert rebuild(facts, Store(tmp_path)) is None
+        facts.claim("t-s0", "h", 0, {}, Owner.me())
+        with pytest.raises(ConfigError, match="a run under way"):
+            rebuild(facts, Store(tmp_path))
+    assert (tmp_path / "mlflow.db.aside-1").read_bytes() == broken
+
+
+@pytest.mark.slow
+def test_a_damaged_store_is_rebuilt_from_the_ledger(
+    sweep: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = sweep.plan(seeds=1, studies=("tune",))
+    sweep.finish(trials)
+    sweep.track()
+    remedy = damaged(tmp_path, at=8192)
+    assert main(["ledger", "replay", "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert shlex.join(remedy) in said and "Traceback" not in said
+    code = "import sys; from ablate.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *remedy[1:]]  # MLflow keeps open what it has opened
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert doctor.mlflow(tmp_path).ok
+    assert set(children(sweep)) == set(trials) and len(runs(sweep)) == len(trials) + 1

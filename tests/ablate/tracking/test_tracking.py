@@ -1,0 +1,627 @@
+"""The tracker: MLflow holds what the ledger holds, whatever happened on the way."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.tracking.payload import flatten, in_pieces
+from ablate.tracking.replica import Inbox, Replica
+from ablate.tracking.store import store_key
+from ablate.tracking.tracker import TrackingError, replay
+from ablate.tracking.writer import Writer
+
+
+def runs(sweep: Any, uri: str | None = None) -> list[Any]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri or sweep.uri)
+    experiment = client.get_experiment_by_name("ddml")
+    return list(client.search_runs([experiment.experiment_id], max_results=1000))
+
+
+def children(sweep: Any, uri: str | None = None) -> dict[str, Any]:
+    """Trial → its only run; fails on a duplicate."""
+    found = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "trial"]
+    assert max(Counter(run.data.tags["ablate.trial_id"] for run in found).values(), default=1) == 1
+    return {run.data.tags["ablate.trial_id"]: run for run in found}
+
+
+def history(sweep: Any, run: Any, key: str, uri: str | None = None) -> list[tuple[int, float]]:
+    from mlflow import MlflowClient
+
+    found = MlflowClient(uri or sweep.uri).get_metric_history(run.info.run_id, key)
+    return sorted((metric.step, metric.value) for metric in found)
+
+
+def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> None:
+    """Every trial's run has every epoch once and the final metrics of the ledger."""
+    found = children(sweep, uri)
+    assert set(found) == set(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        for trial_id, run in found.items():
+            epochs = ledger.epochs(trial_id)
+            told = [(row["epoch"], row["metrics"]["val/map_at_r"]) for row in epochs]
+            assert history(sweep, run, "val/map_at_r", uri) == told
+            for split, metrics in ledger.evaluations(trial_id).items():
+                for key, value in metrics.items():
+                    assert run.data.metrics[f"final/{split}/{key}"] == value
+    assert "RUNNING" not in {run.info.status for run in runs(sweep, uri)}
+
+
+class Inside:
+    """The writing loop as a thread of the test, whose patches it then sees."""
+
+    def __init__(self, sweep: Any, live_seconds: float = 5.0) -> None:
+        reading, self.pipe = os.pipe()
+        self.opened = threading.Event()
+        self.error: BaseException | None = None
+        self.complete = False
+        self.replica = Replica(
+            sweep.ledger_path, sweep.uri, sweep.sweep_id, "ddml", Inbox(reading), Owner.me(),
+            live_seconds, 60.0, opened=self.opened.set,
+        )  # fmt: skip
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.complete = self.replica.run()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.opened.set()
+
+    def start(self) -> None:
+        self.thread.start()
+        assert self.opened.wait(60)
+
+    def notify(self, trial_id: str) -> None:
+        os.write(self.pipe, f"{trial_id}\n".encode())
+
+    def close(self) -> bool:
+        os.write(self.pipe, b"close FINISHED\n")
+        self.thread.join()
+        os.close(self.pipe)
+        os.close(self.replica.inbox.fd)
+        if self.error is not None:
+            raise self.error
+        return self.complete
+
+
+def test_layout_is_the_contract_s(finished: Any) -> None:
+    parents = [run for run in runs(finished) if run.data.tags["ablate.kind"] == "sweep"]
+    assert len(parents) == 1
+    parent = parents[0]
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["mlflow.runName"] == "ddml"
+    document = json.loads(
+        (finished.folder / "mlartifacts" / parent.info.run_id / "artifacts" / "sweep.json")
+        .read_text()
+    )  # fmt: skip
+    assert document["study_order"] == ["tune", "table4", "tuned", "grid"]
+    assert document["report"]["best"] == ["tune"]
+    with Ledger(finished.ledger_path) as ledger:
+        cells = ledger.cells(finished.sweep_id)
+        for trial_id, run in children(finished).items():
+            tags, trial = run.data.tags, ledger.trial(trial_id)
+            assert trial is not None
+            assert tags["mlflow.parentRunId"] == parent.info.run_id
+            assert tags["ablate.status"] == trial["status"]
+            assert tags["ablate.reason"] == (trial["reason"] or "")
+            assert int(tags["ablate.seed"]) == trial["seed"]
+            assert tags["ablate.git_dirty"] == "false" and tags["ablate.version.ray"] == "2.60.0"
+            mine = [c for c in cells if c["trial_id"] == trial_id]
+            assert [c["cell"] for c in json.loads(tags["ablate.cells"])] == [
+                c["cell"] for c in mine
+            ]
+            assert run.data.params["optimizer.betas"] == "[0.9, 0.999]"
+            assert run.data.params == dict(flatten(trial["config"]))
+            if trial["status"] == "done":
+                assert tags["ablate.device"] == "cpu" and tags["ablate.threads"] == "1"
+                assert run.info.status == "FINISHED"
+                assert run.data.metrics["final/best_epoch"] == trial["best_epoch"]
+            else:
+                assert run.info.status == "FAILED" and tags["ablate.reason"].startswith("term")
+
+
+def test_a_second_run_changes_nothing(sweep: Any) -> None:
+    trials = sweep.plan(seeds=1)[:4]
+    sweep.finish(trials)
+    sweep.track()
+    before = {run.info.run_id: run.info.end_time for run in children(sweep).values()}
+    sweep.track(f"{sweep.uri}?timeout=30")  # the same file, with an option for its driver
+    assert_complete(sweep, trials)
+    assert {run.info.run_id: run.info.end_time for run in children(sweep).values()} == before
+    assert len(runs(sweep)) == 5
+
+
+def test_trials_are_written_while_they_run(sweep: Any) -> None:
+    trial = sweep.plan(seeds=1)[0]
+    tracker = sweep.tracker(live_seconds=0.0)
+    tracker.start()
+    sweep.finish([trial], epochs=2, final=False)
+    tracker.notify(trial)
+    deadline = time.monotonic() + 20
+    while trial not in children(sweep) or not children(sweep)[trial].data.metrics:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    run = children(sweep)[trial]
+    assert run.info.status == "RUNNING"
+    assert [step for step, _ in history(sweep, run, "train/loss")] == [1, 2]
+    sweep.finish([trial], epochs=4)
+    tracker.notify(trial)
+    assert tracker.close()
+    assert_complete(sweep, [trial])
+
+
+def test_running_trials_are_written_seldom(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    original = Writer.write
+    monkeypatch.setattr(Writer, "write", lambda self, t: written.extend(t) or original(self, t))
+    trial = sweep.plan(seeds=1)[0]
+    tracker = Inside(sweep, live_seconds=60)
+    tracker.start()
+    time.sleep(0.3)
+    written.clear()
+    for epoch in range(1, 5):
+        sweep.finish([trial], epochs=epoch, final=False)
+        tracker.notify(trial)
+        time.sleep(0.3)
+    assert written == []
+    sweep.finish([trial])
+    assert tracker.close()
+    assert_complete(sweep, [trial])
+
+
+def points(sweep: Any, run: Any) -> dict[str, list[tuple[float, int, int]]]:
+    """Key → every point of it."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(sweep.uri)
+    return {
+        key: [
+            (p.value, p.timestamp, p.step) for p in client.get_metric_history(run.info.run_id, key)
+        ]
+        for key in run.data.metrics
+    }
+
+
+def test_later_evaluations_and_cells_reach_the_run(sweep: Any) -> None:
+    """One that is broken off moves nothing; one by a newer evaluator is what MLflow shows."""
+    trial = sweep.plan(seeds=1)[0]
+    sweep.finish([trial])
+    sweep.track()
+    before = points(sweep, children(sweep)[trial])
+    dead = Owner(Owner.me().host, 2**22 + 12345, 1.0)
+    with Ledger(sweep.ledger_path) as ledger:
+        assert ledger.claim_evaluation(trial, dead) == "mine"
+        assert ledger.release_dead() == [trial]
+        more = {"evaluations": {"extra": {"recall_at_8": 0.5}}, "evaluator": "retrieval-1"}
+        ledger.record_final(trial, more, trained=False)
+        newer = {"evaluations": {"test": {"recall_at_1": 0.01}}, "evaluator": "retrieval-2"}
+        ledger.record_final(trial, newer, trained=False)
+        ledger.put_cells(
+            sweep.sweep_id,
+            [{"study": "more", "cell": "x", "seed": 0, "trial_id": trial, "coords": {}, "idx": 0}],
+        )
+    sweep.track()
+    run = children(sweep)[trial]
+    assert run.data.metrics["final/extra/recall_at_8"] == 0.5
+    assert run.data.metrics["final/test/recall_at_1"] == 0.01
+    assert "more" in {cell["study"] for cell in json.loads(run.data.tags["ablate.cells"])}
+    assert_complete(sweep, [trial])
+    after = points(sweep, run)
+    assert after.pop("final/test/recall_at_1")[:1] == before.pop("final/test/recall_at_1")
+    assert len(after.pop("final/extra/recall_at_8")) == 1
+    assert after == before, "a point was logged once more, or moved"
+
+
+def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
+    """A driver is killed before it hears of epoch 2; the next attempt goes on with epoch 3."""
+    trial = sweep.plan(seeds=1)[0]
+    sweep.finish([trial], epochs=4, final=False)
+    with Ledger(sweep.ledger_path) as ledger:
+        known = ledger.epochs(trial)
+        with ledger.write() as db:
+            db.execute("DELETE FROM epochs WHERE epoch=2")
+        sweep.track()
+        assert [step for step, _ in history(sweep, children(sweep)[trial], "train/loss")] == [
+            1,
+            3,
+            4,
+        ]
+        ledger.record_epochs(trial, known)
+    sweep.finish([trial])
+    sweep.track()
+    assert_complete(sweep, [trial])
+    assert {len(found) for found in points(sweep, children(sweep)[trial]).values()} == {1, 4}
+
+
+def test_a_run_made_but_not_recorded_is_found_again(
+    sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials = sweep.plan(seeds=1)[:3]
+    sweep.finish(trials)
+    original = Writer._put
+
+    def killed(self: Writer, rows: Any) -> None:
+        if trials[1] in {row["trial_id"] for row in rows}:
+            raise SystemExit  # the process dies between the two writes
+        original(self, rows)
+
+    monkeypatch.setattr(Writer, "_put", killed)
+    tracker = Inside(sweep)
+    tracker.start()
+    with pytest.raises(SystemExit):
+        tracker.close()
+    monkeypatch.undo()
+    assert children(sweep)[trials[1]].info.status == "RUNNING"
+    sweep.track()
+    assert_complete(sweep, trials)
+
+
+def test_a_killed_driver_leaves_nothing_running(sweep: Any) -> None:
+    trials = sweep.plan(seeds=1)[:6]
+    sweep.finish(trials[:3])
+    code = f"""
+import os, time
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.tracking.tracker import Tracker
+with Ledger({str(sweep.ledger_path)!r}) as ledger:
+    for trial in {trials[3:]!r}:
+        ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.me())
+        ledger.record_epochs(
+            trial, [{{"epoch": 1, "steps": 1, "seconds": 1.0, "metrics": {{"val/map_at_r": 0.5}}}}])
+    tracker = Tracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r}, "ddml", live_seconds=0)
+    tracker.start()
+    for trial in {trials[3:]!r}:
+        tracker.notify(trial)
+    while len(ledger.mlflow_runs("sqlite:///{sweep.folder}/mlflow.db")) < 6:
+        time.sleep(0.01)
+os._exit(9)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120,
+                            cwd=Path(__file__).parents[3], check=False)  # fmt: skip
+    assert (result.returncode, result.stdout) == (9, b""), result.stderr
+    deadline = time.monotonic() + 60
+    while "RUNNING" in {run.info.status for run in runs(sweep)}:  # its writer lives on, and ends
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert_complete(sweep, trials)
+    assert {children(sweep)[t].info.status for t in trials[3:]} == {"KILLED"}
+    parent = next(run for run in runs(sweep) if run.data.tags["ablate.kind"] == "sweep")
+    assert parent.info.status == "KILLED"
+    with Ledger(sweep.ledger_path) as ledger:
+        assert {ledger.trial(trial)["status"] for trial in trials[3:]} == {"interrupted"}
+    sweep.track()
+    assert_complete(sweep, trials)
+    assert len(runs(sweep)) == len(trials) + 1
+
+
+def test_ctrl_c_and_sigterm_do_not_end_the_writer(sweep: Any) -> None:
+    trials = sweep.plan(seeds=1)[:5]
+    tracker = sweep.tracker()
+    tracker.start()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(tracker.process_id, number)
+    sweep.finish(trials)
+    assert tracker.close()
+    assert_complete(sweep, trials)
+
+
+def test_a_password_goes_to_mlflow_alone(
+    sweep: Any, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Nobody listens at this server: what libraries say of it is told and logged."""
+    uri, word = "http://me:s3cr3t-w0rd@127.0.0.1:9", "s3cr3t-w0rd"
+    trials = sweep.plan(seeds=1)[:2]
+    sweep.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:  # of the time when it was kept with the password
+        ledger.put_mlflow_run(uri, sweep.sweep_id, trials[0], "0" * 32)
+    tracker = sweep.tracker(uri, drain_seconds=0.5, remedy="`ablate ledger replay --out x`")
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        assert word not in " ".join(psutil.Process(tracker.process_id).cmdline())
+        assert not tracker.close()
+    assert "http://me:***@127.0.0.1:9 is away" in caplog.text and word not in caplog.text
+    assert "`ablate ledger replay --out x` writes it" in caplog.messages[-1]
+    with Ledger(sweep.ledger_path) as ledger:
+        assert [row["run_id"] for row in ledger.mlflow_runs(store_key(uri))] == ["0" * 32]
+    for path in filter(Path.is_file, tmp_path.rglob("*")):
+        assert word.encode() not in path.read_bytes(), path
+
+
+def test_a_damaged_store_is_given_up_at_once_with_the_remedy(
+    sweep: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    trials = sweep.plan(seeds=1)[:2]
+    with (sweep.folder / "mlflow.db").open("r+b") as stream:
+        stream.seek(8192)
+        stream.write(b"\xff" * (1 << 17))
+    sweep.finish(trials)
+    tracker = sweep.tracker(remedy="`ablate ledger replay --out x`")
+    began = time.monotonic()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        assert not tracker.close()
+    assert time.monotonic() - began < 50, "it waited for the store"
+    assert "is damaged" in caplog.text
+    assert "`ablate ledger replay --rebuild --out x` moves" in caplog.messages[-1]
+
+
+def test_a_killed_writer_is_replaced(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+    trials = sweep.plan(seeds=1)[:5]
+    tracker = sweep.tracker()
+    tracker.start()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        os.kill(tracker.process_id, signal.SIGKILL)
+        sweep.finish(trials)
+        for trial in trials:
+            tracker.notify(trial)
+        assert tracker.close()
+    assert "was killed" in caplog.text
+    assert_complete(sweep, trials)
+
+
+def test_a_bug_in_the_writer_reaches_the_user(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+    sweep.plan(seeds=1)
+    sweep.sweep_id = "no such sweep"  # a KeyError in the process
+    tracker = sweep.tracker()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        with pytest.raises(TrackingError, match=r"KeyError.*no such sweep.*ledger replay"):
+            tracker.close()
+    assert "MLflow tracking stopped: KeyError" in caplog.text
+    assert "Traceback" in tracker.log_path.read_text()
+
+
+def test_a_writer_that_hangs_does_not_hold_up_the_sweep(sweep: Any) -> None:
+    """Stopped, it reads nothing: more is told than the pipe holds."""
+    trials = sweep.plan(seeds=1)[:5]
+    sweep.finish(trials)
+    tracker = sweep.tracker()
+    tracker.start()
+    os.kill(tracker.process_id, signal.SIGSTOP)
+    began = time.monotonic()
+    for i in range(20_000):
+        tracker.notify(trials[i % 5])
+    assert time.monotonic() - began < 10
+    os.kill(tracker.process_id, signal.SIGCONT)
+    assert tracker.close()
+    assert_complete(sweep, trials)
+
+
+def test_a_writer_waits_for_another_and_says_so(
+    sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ablate.tracking.runs.LOCK_SECONDS", 0.2)
+    trials = sweep.plan(seeds=1)[:3]
+    sweep.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        other = Writer(ledger, sweep.uri, sweep.sweep_id, "ddml")
+    tracker = Inside(sweep)
+    with caplog.at_level(logging.WARNING, "ablate.tracking"), other.lock:
+        tracker.start()
+        time.sleep(0.5)
+        assert "another process is writing this sweep's MLflow runs" in caplog.text
+        assert not children(sweep)
+    assert tracker.close()
+    assert_complete(sweep, trials)
+
+
+def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
+    sweep.plan(seeds=1)
+    with Ledger(sweep.ledger_path) as ledger:
+        mine = Owner.me()
+        first, second = (
+            Writer(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
+            for driver in (Owner(mine.host, os.getppid(), parent_start()), mine)
+        )
+        for writer in (first, second):
+            writer.reconcile()
+            writer.begin()
+        first.end("FINISHED")
+        assert [run.info.status for run in runs(sweep)] == ["RUNNING"]
+        second.end("FINISHED")
+        assert [run.info.status for run in runs(sweep)] == ["FINISHED"]
+
+
+def parent_start() -> float:
+    return float(psutil.Process(os.getppid()).create_time())
+
+
+def test_another_sweep_of_a_dead_driver_is_ended(sweep: Any) -> None:
+    sweep.plan(seeds=1)
+    other = type(sweep)(sweep.folder, sweep_id="ba9876543210")
+    trials = other.plan(seeds=1)[:2]
+    other.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        writer = Writer(ledger, sweep.uri, other.sweep_id, "ddml")
+        writer.reconcile()
+        writer.begin()
+        parent = ledger.mlflow_run(store_key(sweep.uri), other.sweep_id)
+        assert parent is not None
+        client = writer.open()
+        sweep.track()  # its driver lives: left alone
+        assert client.get_run(parent["run_id"]).info.status == "RUNNING"
+        mine = client.get_run(parent["run_id"]).data.tags["ablate.driver"]
+        host, _, _ = mine.rsplit("/", 2)
+        client.set_tag(parent["run_id"], "ablate.driver", f"{host}/{os.getpid()}/1.00")
+        sweep.track()
+        assert client.get_run(parent["run_id"]).info.status == "KILLED"
+    mine = {
+        run.data.tags["ablate.trial_id"]
+        for run in runs(sweep)
+        if run.data.tags.get("mlflow.parentRunId") == parent["run_id"]
+    }
+    assert mine == set(trials)
+
+
+def test_store_away_at_first_then_back(
+    tmp_path: Path, sweep: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder of the store cannot be made at first: a file is in its place."""
+    place = tmp_path / "elsewhere"
+    place.write_text("in the way")
+    trials = sweep.plan(seeds=1)[:3]
+    tracker = sweep.tracker(f"sqlite:///{place}/mlflow.db")
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        sweep.finish(trials)
+        for trial in trials:
+            tracker.notify(trial)
+        time.sleep(1.2)
+        place.unlink()
+        place.mkdir()
+        shutil.copy(sweep.folder / "mlflow.db", place / "mlflow.db")
+        assert tracker.close()
+    assert_complete(sweep, trials, f"sqlite:///{place}/mlflow.db")
+    away = [r for r in caplog.messages if "is away" in r]
+    assert len(away) == 1 and len([r for r in caplog.messages if "is back; nothing" in r]) == 1
+
+
+def test_store_that_fails_now_and_then_loses_and_doubles_nothing(
+    sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers lost on the way back too: the run was made, the client saw an error."""
+    from mlflow import MlflowClient
+
+    calls = Counter[str]()
+
+    def flaky(name: str, *, after: bool) -> None:
+        original = getattr(MlflowClient, name)
+
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            calls[name] += 1
+            if calls[name] in (1, 4):
+                if after:
+                    original(self, *args, **kwargs)
+                raise ConnectionError("connection reset")
+            return original(self, *args, **kwargs)
+
+        monkeypatch.setattr(MlflowClient, name, method)
+
+    flaky("create_run", after=True)
+    flaky("log_batch", after=True)
+    flaky("set_terminated", after=False)
+    trials = sweep.plan(seeds=1)[:5]
+    sweep.finish(trials)
+    tracker = Inside(sweep)
+    tracker.start()
+    assert tracker.close()
+    assert min(calls[name] for name in ("create_run", "log_batch", "set_terminated")) > 4
+    assert_complete(sweep, trials)
+
+
+def test_store_away_for_good_is_replayed(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+    trials = sweep.plan(seeds=1)[:3]
+    sweep.finish(trials)
+    tracker = sweep.tracker("http://127.0.0.1:9", drain_seconds=0.5)
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        tracker.start()
+        assert not tracker.close()
+    assert "ablate ledger replay" in caplog.messages[-1]
+    done = replay(sweep.ledger_path, sweep.uri, sweep.sweep_id)
+    assert (done.trials, done.refused) == (len(sweep.plan(seeds=1)), {})
+    assert_complete(sweep, trials)
+
+
+@pytest.mark.parametrize("what", ["database", "run"])
+def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: str) -> None:
+    trials = sweep.plan(seeds=1)[:3]
+    sweep.finish(trials)
+    sweep.track()
+    if what == "database":
+        with_tables = f"sqlite:///{sweep.folder}/second.db"  # the lost one, under another name
+        shutil.copy(empty_store, sweep.folder / "second.db")
+        with Ledger(sweep.ledger_path) as ledger:
+            for row in ledger.mlflow_runs(store_key(sweep.uri)):
+                ledger.put_mlflow_run(
+                    with_tables, row["sweep_id"], row["trial_id"], row["run_id"],
+                    logged_epoch=row["logged_epoch"], logged_final=row["logged_final"],
+                )  # fmt: skip
+        sweep.track(with_tables)
+        assert_complete(sweep, trials, with_tables)
+    else:
+        from mlflow import MlflowClient
+
+        MlflowClient(sweep.uri).delete_run(children(sweep)[trials[0]].info.run_id)
+        replay(sweep.ledger_path, sweep.uri, sweep.sweep_id)
+        assert_complete(sweep, trials)
+
+
+def test_one_refused_trial_holds_up_no_other(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+    trials = sweep.plan(seeds=1)[:3]
+    sweep.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        bad = {"epoch": 9, "steps": 9, "seconds": 9.0, "metrics": {"not | a key": 1.0}}
+        ledger.record_epochs(trials[0], [bad])
+    tracker = sweep.tracker()
+    tracker.start()
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        assert not tracker.close()
+    assert trials[0] in caplog.text
+    found = children(sweep)
+    assert {found[trial].info.status for trial in trials[1:]} == {"FINISHED"}
+
+
+def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
+    trials = sweep.plan(seeds=1)[:10]
+    sweep.finish(trials)
+    trackers = [sweep.tracker() for _ in range(3)]
+    starts = [threading.Thread(target=tracker.start) for tracker in trackers]
+    for thread in starts:
+        thread.start()
+    for thread in starts:
+        thread.join()
+    assert all(tracker.close() for tracker in trackers)
+    assert_complete(sweep, trials)
+    assert len(runs(sweep)) == 11
+
+
+def test_four_processes_may_be_the_first_to_use_a_store(tmp_path: Path) -> None:
+    code = f"""
+from ablate.tracking.store import experiment_id, open_store
+uri = "sqlite:///{tmp_path}/fresh/mlflow.db"
+client = open_store(uri)
+run = client.create_run(experiment_id(client, uri, "shared"))
+client.log_metric(run.info.run_id, "x", 1.0)
+"""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, cwd=Path(__file__).parents[3])
+        for _ in range(4)
+    ]  # fmt: skip
+    for process in processes:
+        out, err = process.communicate(timeout=200)
+        assert (process.returncode, out) == (0, b""), err.decode()[-2000:]
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{tmp_path}/fresh/mlflow.db")
+    experiment = client.get_experiment_by_name("shared")
+    assert len(client.search_runs([experiment.experiment_id])) == 4
+    assert experiment.artifact_location == (tmp_path / "fresh" / "mlartifacts").as_uri()
+
+
+def test_long_values_are_cut_into_tags_and_joined() -> None:
+    text = "x" * 12_345
+    pieces = in_pieces("ablate.cells", text)
+    assert list(pieces) == ["ablate.cells", "ablate.cells.1", "ablate.cells.2"]
+    assert "".join(pieces.values()) == text
+    assert in_pieces("a", "") == {"a": ""}

@@ -1,0 +1,35 @@
+"""Sweeps to interrupt, and the same one whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate import api
+from ablate.api import result_rows
+from tests.ablate.driven import dispatch, drain
+from tests.faults.driver import SPEC, options
+from tests.faults.sweeps import Sweep
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator[Sweep]:
+    made = Sweep(tmp_path)
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """The table of the same sweep, not interrupted, run here without Ray."""
+    folder = tmp_path_factory.mktemp("whole")
+    plan, _ = api.prepare(SPEC, options(str(folder)))
+    made = dispatch(plan, folder)
+    drain(made)
+    return result_rows(made.ledger, plan.sweep_id)

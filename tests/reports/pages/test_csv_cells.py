@@ -1,0 +1,46 @@
+"""No cell of a CSV file is a formula, every number is still one, and no file hides another."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from reports.compile import distinct
+from reports.pages import csv_table
+from reports.pages.csv_cells import guarded
+from reports.recipe import Table
+from reports.tables.build import build
+from tests.reports.made import METRIC, frame
+
+EVIL = ("=1+1", "+A1", "-A1+1", "@SUM(A1)", "\t=1", "＝1+1", "-", "=cmd|' /C calc'!A0")
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_formulas_are_quoted(text: str) -> None:
+    assert guarded(text) == f"'{text}"
+
+
+@pytest.mark.parametrize(
+    "value", [-1.5, 0, None, True, "-1.5", "+3", "-1e-5", "a=1", "", "a-b", "'="]
+)
+def test_all_else_is_as_it_was(value: Any) -> None:
+    assert guarded(value) is value
+
+
+def test_a_table_of_hostile_names() -> None:
+    coords = [{"variant": name} for name in EVIL]
+    made = frame("compare", coords, lambda _, seed: 0.5 - seed, names=list(EVIL))
+    text = csv_table.to_csv(build(made, Table(kind="compare", study="s")))
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["cell"] for row in rows] == [f"'{name}" for name in EVIL]
+    assert not [cell for row in rows for cell in row.values() if cell and cell[0] in "=@+\t"]
+    assert {row["metric"] for row in rows} == {METRIC} and float(rows[0]["mean"]) == -0.5
+
+
+def test_names_that_would_be_one_file_are_two() -> None:
+    assert distinct(["a", "b", "a", "a_2", "a"]) == ["a", "b", "a_2", "a_2_2", "a_3"]
+    long = distinct(["x" * 400, "x" * 400, "x" * 399 + "y"])
+    assert len(set(long)) == 3 and max(map(len, long)) < 160

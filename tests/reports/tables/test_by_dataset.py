@@ -1,0 +1,84 @@
+"""Comparisons over several data sets: each has its own baseline, and its own best row."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from reports.pages import markup
+from reports.recipe import Table
+from reports.tables.build import build
+from reports.tables.model import TableData
+from tests.reports.made import METRIC, frame
+
+LEVEL = {"birds": 0.6, "cars": 0.3}
+
+
+def value(coords: dict[str, Any], seed: int) -> float:
+    better = 0.1 if coords.get("method") == "ddml" else 0.0
+    return LEVEL[where(coords)["data.name"]] + better + 1e-3 * seed
+
+
+def where(coords: dict[str, Any]) -> dict[str, str]:
+    return {"data.name": coords.get("data") or coords["variant"].split()[-1]}
+
+
+def table(coords: list[dict[str, Any]], **recipe: Any) -> TableData:
+    names = [" ".join(at.values()) for at in coords]
+    made = frame("compare", coords, value, names=names, params=where)
+    found = build(made, Table(kind="compare", study="s", metrics=(METRIC,), **recipe))
+    assert isinstance(found, TableData)
+    return found
+
+
+def differences(found: TableData) -> dict[str, float | None]:
+    by_cell = {}
+    for row in found.rows:
+        compared = row.measured[METRIC].compared
+        inner = compared and compared.difference
+        by_cell[row.cell] = inner and round(inner.mean, 6)
+    return by_cell
+
+
+@pytest.mark.parametrize("order", [("birds", "cars"), ("cars", "birds")])
+def test_each_data_set_of_a_cross_has_its_own_baseline_and_best(order: tuple[str, str]) -> None:
+    crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), order)]
+    found = table(crossed)
+    assert differences(found) == {
+        "plain birds": None, "plain cars": None, "ddml birds": 0.1, "ddml cars": 0.1,
+    }  # fmt: skip
+    assert [row.cell for row in found.rows if row.baseline] == [f"plain {d}" for d in order]
+    best = {row.cell for row in found.rows if row.measured[METRIC].best}
+    assert best == {"ddml birds", "ddml cars"}
+    text = markup.markdown(found)
+    assert "Rows are on 2 data sets" in text and "over 2 comparison(s)" in text
+    assert "No baseline" not in text
+
+
+def test_the_recipe_s_baseline_names_the_method() -> None:
+    crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), LEVEL)]
+    found = table(crossed, baseline={"method": "ddml"})
+    assert differences(found) == {
+        "plain birds": -0.1, "plain cars": -0.1, "ddml birds": None, "ddml cars": None,
+    }  # fmt: skip
+
+
+def test_a_variant_alone_on_its_data_set_is_compared_with_nothing() -> None:
+    found = table([{"variant": "a birds"}, {"variant": "b birds"}, {"variant": "c cars"}])
+    assert differences(found) == {"a birds": None, "b birds": 0.0, "c cars": None}
+    assert [row.cell for row in found.rows if row.baseline] == ["a birds"]
+    text = markup.markdown(found)
+    assert "No baseline on their data set: c cars." in text and "over 1 comparison(s)" in text
+
+
+def test_one_data_set_is_as_ever() -> None:
+    found = table([{"variant": "a birds"}, {"variant": "b birds"}])
+    assert differences(found) == {"a birds": None, "b birds": 0.0}
+    assert "data sets" not in markup.markdown(found)
+
+
+def test_a_name_of_two_lines_stays_one_row_of_markdown() -> None:
+    found = table([{"variant": "a\n| b birds"}, {"variant": "c birds"}])
+    assert "| a \\| b birds |" in markup.markdown(found)

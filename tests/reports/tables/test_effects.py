@@ -1,0 +1,294 @@
+"""Tables of effects, importances and comparisons: what they say and when they say nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reports.errors import ReportError
+from reports.figures.factor_curves import factor_curves
+from reports.pages import csv_table, latex, markup
+from reports.recipe import FactorCurves, Recipe, Table
+from reports.stats.describe import reality_check_interval
+from reports.stats.effect_size import cohens_dz, probability_of_improvement
+from reports.stats.importance import EVALUATORS
+from reports.stats.paired import holm, pairs, wilcoxon_p
+from reports.tables.build import build, build_all
+from reports.tables.model import Sheet, TableData
+from tests.reports.made import METRIC, frame
+
+ON_OFF = [
+    dict(zip("ABC", levels, strict=True)) for levels in itertools.product(["on", "off"], repeat=3)
+]
+
+
+def noise(*key: Any) -> float:
+    return float(np.random.default_rng([ord(c) for c in repr(key)]).normal())
+
+
+def planted(coords: dict[str, Any], seed: int) -> float:
+    """A gives 4 points, B 2, and both together 2 more; C nothing."""
+    a, b = coords["A"] == "on", coords["B"] == "on"
+    return 0.5 + 0.04 * a + 0.02 * b + 0.02 * (a and b) + 1e-4 * noise(coords, seed)
+
+
+def sheet(found: Any) -> Sheet:
+    assert isinstance(found, Sheet)
+    return found
+
+
+def rows_of(table: Any) -> dict[str, list[str]]:
+    return {row[0].text: [field.text for field in row] for row in sheet(table).rows}
+
+
+def test_effects_of_components_are_the_planted_ones() -> None:
+    table = sheet(build(frame("components", ON_OFF, planted), Table(kind="effects", study="s")))
+    rows = rows_of(table)
+    assert list(rows)[:3] == ["A", "B", "C"] and list(rows)[3] == "A × B"
+    assert rows["A"][1] == "off → on" and rows["A"][2].startswith("+5.0")  # 4 + half of 2
+    assert rows["B"][2].startswith("+3.0") and rows["A × B"][2].startswith("+1.0")
+    assert rows["A"][3] == "<0.001" and float(rows["C"][3]) > 0.05
+    assert rows["A"][5].startswith("+5.0") and rows["A × B"][5] == ""
+    shares = [float(row[4]) for row in rows.values()]
+    assert sum(shares) == pytest.approx(100, abs=0.3)
+    told = " ".join(table.notes)
+    assert "validation-selected" in told and "all on − all off = +8.0" in told
+    assert "error from cells × seeds" in told and "14 degrees of freedom" in told
+    lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
+    total = sum(float(line["shapley"]) for line in lines if line["shapley"])
+    assert total == pytest.approx(0.08, abs=2e-4)
+    assert {line["term"] for line in lines} == {"A", "B", "C", "A*B", "A*C", "B*C"}
+
+
+@pytest.mark.parametrize("kind", ["effects", "compare"])
+def test_a_race_is_told(kind: Any) -> None:
+    recipe = Table(kind=kind, study="s")
+    raced = frame("factorial", ON_OFF, planted, study={"race": {"after": 3, "level": 0.95}})
+    assert any(note.startswith("Raced:") for note in build(raced, recipe).notes)
+    plain = frame("factorial", ON_OFF, planted, study={"race": None})
+    assert not any(note.startswith("Raced:") for note in build(plain, recipe).notes)
+
+
+def test_one_seed_gives_effects_without_intervals() -> None:
+    full = frame("components", ON_OFF, planted, seeds=1)
+    table = sheet(build(full, Table(kind="effects", study="s", order=3)))
+    assert all("[" not in row[2] and row[3] == "" for row in rows_of(table).values())
+    told = " ".join(table.notes)
+    assert "no degrees of freedom for error" in told and "One seed gives no interval" in told
+
+
+def test_a_lost_cell_takes_its_seed_from_shapley_and_is_named() -> None:
+    lost = ON_OFF[3]
+
+    def value(coords: dict[str, Any], seed: int) -> float | None:
+        return None if coords == lost and seed == 1 else planted(coords, seed)
+
+    table = sheet(build(frame("components", ON_OFF, value), Table(kind="effects", study="s")))
+    told = " ".join(table.notes)
+    assert "Left out, without every cell: seed 1." in told and "t over 2 seeds" in told
+    assert "seed 1: failed (not finite)" in told and "23 values of 8 cells" in told
+
+    def none(coords: dict[str, Any], seed: int) -> float | None:
+        return None if coords == lost else planted(coords, seed)
+
+    table = sheet(build(frame("components", ON_OFF, none), Table(kind="effects", study="s")))
+    assert "Shapley, MAP@R, validation (%): none, no seed has every cell." in table.notes
+    assert all(row[-1] == "" for row in rows_of(table).values())
+
+
+def test_a_fraction_names_its_aliases() -> None:
+    half = [c for c in ON_OFF if sum(v == "on" for v in c.values()) % 2]
+    table = sheet(build(frame("factorial", half, planted), Table(kind="effects", study="s")))
+    assert list(rows_of(table)) == ["A", "B", "C"] and "Shapley" not in table.headers[-1]
+    told = " ".join(table.notes)
+    assert "Cannot be told apart in this design: A × B with C; A × C with B; B × C with A." in told
+
+
+def test_a_grid_of_numbers_has_ranges() -> None:
+    grid = [{"method.alpha": a, "method.gamma": g} for a in (1e-3, 1e-2, 1e-1) for g in (1, 10)]
+    found = frame(
+        "grid", grid, lambda c, s: 0.1 * math.log10(c["method.gamma"]) + 1e-3 * noise(c, s)
+    )
+    rows = rows_of(build(found, Table(kind="effects", study="s")))
+    assert rows["α"][1] == "3 levels" and rows["α"][2].startswith("range 0.")
+    assert (rows["γ"][1] == "1 → 10" and rows["γ"][2].startswith("+10.")) or "9.9" in rows["γ"][2]
+    assert rows["α × γ"][2].startswith("range")
+
+
+def one_factor(**options: Any) -> Any:
+    coords: list[dict[str, Any]] = [
+        {},
+        {"method.alpha": 0.1},
+        {"method.alpha": 10},
+        {"head": "wide"},
+    ]
+    return frame(
+        "one_factor", coords,
+        lambda c, s: 0.5 + 0.01 * math.log10(c.get("method.alpha", 1)) + 0.001 * noise(c, s),
+        params=lambda c: {"method.alpha": json_of(c.get("method.alpha", 1.0))}, **options,
+    )  # fmt: skip
+
+
+def json_of(value: float) -> str:
+    return str(value)
+
+
+def test_one_factor_studies_take_the_centre_s_levels_from_its_runs() -> None:
+    found = one_factor()
+    recipe = FactorCurves(studies=("s",), x="method.alpha")
+    axes = factor_curves(found, recipe).figure.axes[0]
+    assert len(axes.containers) == 1
+    assert list(axes.containers[0].lines[0].get_xdata()) == [0.1, 1.0, 10]
+    rows = rows_of(build(found, Table(kind="effects", study="s")))
+    assert rows["α"][1] == "3 levels" and rows["head"][1] == "centre → wide"
+    table = build(found, Table(kind="compare", study="s"))
+    assert isinstance(table, TableData) and table.headers == ("cell",)
+    assert [row.labels[0] for row in table.rows if row.baseline] == ["centre"]
+
+
+def test_leaving_one_out_is_compared_with_all() -> None:
+    coords = [{"cell": "all"}, {"cell": "split"}, {"cell": "specific"}]
+    found = frame(
+        "leave_one_out", coords, lambda c, s: 0.5 - 0.1 * (c["cell"] == "split"),
+        names=["all", "without split", "without specific"],
+    )  # fmt: skip
+    table = build(found, Table(kind="compare", study="s"))
+    assert isinstance(table, TableData)
+    assert [row.labels for row in table.rows] == [
+        ("all",),
+        ("without split",),
+        ("without specific",),
+    ]
+    assert table.rows[0].baseline
+    assert table.rows[1].measured[METRIC].difference.mean == pytest.approx(-0.1)  # type: ignore[union-attr]
+
+
+def compared(seeds: int, tuning: dict[str, int] | None = None, rows: int = 3) -> TableData:
+    names = ["plain", "ddml", "idml"][:rows]
+    found = frame(
+        "compare", [{"variant": name} for name in names],
+        lambda c, s: 0.5 + 0.02 * names.index(c["variant"]) + 0.01 * noise(c, s),
+        seeds=seeds, names=names, tuning=tuning,
+    )  # fmt: skip
+    table = build(found, Table(kind="compare", study="s", spread="t95"))
+    assert isinstance(table, TableData)
+    return table
+
+
+def values(table: TableData, row: int) -> list[float]:
+    names = ["plain", "ddml", "idml"]
+    return [0.5 + 0.02 * row + 0.01 * noise({"variant": names[row]}, s) for s in range(9)]
+
+
+def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
+    table = compared(9)
+    base = dict(enumerate(values(table, 0)))
+    for place in (1, 2):
+        mine, told = dict(enumerate(values(table, place))), table.rows[place].measured[METRIC]
+        d = list(pairs(mine, base))
+        assert told.compared is not None
+        assert told.compared.dz == pytest.approx(cohens_dz(d))
+        assert told.compared.wilcoxon == pytest.approx(wilcoxon_p(d))
+        assert told.compared.improvement == probability_of_improvement(
+            list(mine.values()), list(base.values())
+        )
+        assert told.half == pytest.approx(reality_check_interval(list(mine.values()))[1])  # type: ignore[index]
+    p = [table.rows[i].measured[METRIC].compared.permutation for i in (1, 2)]  # type: ignore[union-attr]
+    assert [table.rows[i].measured[METRIC].p_corrected for i in (1, 2)] == holm(p)
+    assert not any("Too few seeds" in note for note in table.notes)
+    grid = markup.grid(table)
+    assert {"d_z", "P(better) [95 %]", "p (Holm)"} <= set(grid.headers)
+    half = number = table.rows[1].measured[METRIC].half
+    assert number is not None and half is not None
+    assert f"± {100 * half:.2f}" in grid.rows[1][1].text
+    assert "d_z" not in markup.plain(table) and "d_z" in markup.markdown(table)
+    line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
+    assert (
+        float(line["p_better"]) == table.rows[1].measured[METRIC].compared.improvement.probability
+    )  # type: ignore[union-attr]
+
+
+def test_too_few_seeds_are_called_so() -> None:
+    told = " ".join(compared(3).notes)
+    assert "no corrected p can be below 0.5; 7 seeds could reach 0.05" in told
+    assert "one seed gives no interval, no effect size and no test" in " ".join(compared(1).notes)
+
+
+def test_tuning_budgets_are_stated() -> None:
+    equal = compared(3, {"plain": 16, "ddml": 16, "idml": 16})
+    assert "Tuning: 16 trials planned for each row, an equal budget." in equal.notes
+    assert [row[-2].text for row in markup.grid(equal).rows] == ["16", "16", "16"]
+    uneven = compared(3, {"plain": 8, "ddml": 16, "idml": 16})
+    assert any("budgets differ" in n and "plain 8, ddml 16, idml 16" in n for n in uneven.notes)
+    none = compared(3, {"plain": 0, "ddml": 0, "idml": 0})
+    assert "Tuning: none, no row was centred on a search." in none.notes
+    assert "tuning trials" not in markup.grid(compared(3)).headers
+
+
+SPACE = {  # as a plan resolves it
+    "lr": {"low": 1e-4, "high": 1e-1, "log": True, "int": False, "step": None, "choice": None},
+    "idle": {"low": 0, "high": 1, "log": False, "int": False, "step": None, "choice": None},
+}
+
+
+def searched(trials: int) -> Any:
+    rng = np.random.default_rng(0)
+    coords = [
+        {"lr": float(10 ** rng.uniform(-4, -1)), "idle": float(rng.random())} for _ in range(trials)
+    ]
+    return frame(
+        "search", coords, lambda c, s: 0.5 - 0.1 * (math.log10(c["lr"]) + 2) ** 2, seeds=1,
+        names=[f"{i:04d}" for i in range(trials)], study={"space": SPACE, "trials": trials},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("evaluator", ["ped_anova", "fanova"])
+def test_importances_name_evaluator_and_trials(evaluator: Any) -> None:
+    table = sheet(build(searched(60), Table(kind="importance", study="s", evaluator=evaluator)))
+    rows = rows_of(table)
+    assert list(rows) == ["lr", "idle"] and rows["lr"][1] == "1e-4 … 0.1, log"
+    assert float(rows["lr"][2]) > 60
+    told = " ".join(table.notes)
+    assert EVALUATORS[evaluator] in told and "60 trials" in told and "Caution" not in told
+    few = sheet(build(searched(20), Table(kind="importance", study="s")))
+    assert "Caution: 20 trials are few" in " ".join(few.notes)
+    assert "PED-ANOVA of the best 5 of 20 trials" in " ".join(few.notes)
+
+
+def test_importances_of_what_is_no_search_are_refused() -> None:
+    found = frame("components", ON_OFF, planted)
+    with pytest.raises(ReportError, match="expected a search"):
+        build(found, Table(kind="importance", study="s"))
+
+
+def test_what_goes_with_a_table() -> None:
+    def keys(found: Any, *parts: dict[str, Any]) -> list[str]:
+        return [t.key for t in build_all(found, Recipe.model_validate({"tables": parts}))]
+
+    components, search = frame("components", ON_OFF, planted), searched(20)
+    part = {"kind": "components", "study": "s"}
+    assert keys(components, part) == ["table_s", "effects_s"]
+    assert keys(components, {**part, "alone": True}) == ["table_s"]
+    assert keys(components, part, part) == ["table_s", "effects_s", "table_s"]
+    assert keys(components, {"kind": "effects", "study": "s"}, part) == ["effects_s", "table_s"]
+    assert keys(search, {"kind": "search", "study": "s"}) == ["table_s", "importance_s"]
+    assert keys(one_factor(), {"kind": "compare", "study": "s"}) == ["table_s"]
+    few = build_all(
+        searched(6), Recipe.model_validate({"tables": [{"kind": "search", "study": "s"}]})
+    )
+    assert [t.key for t in few] == ["table_s"]
+    assert few[0].notes[-1].startswith("Importances: none, 6 trials are finished")
+
+
+def test_sheets_are_written_in_every_form() -> None:
+    table = build(frame("components", ON_OFF, planted), Table(kind="effects", study="s"))
+    text = latex.latex(table)
+    assert text.count("{") == text.count("}") and not set("−±Δ×→…") & set(text)
+    assert "| A | off → on |" in markup.markdown(table)
+    assert max(map(len, markup.plain(table).splitlines())) <= 120

@@ -1,0 +1,267 @@
+"""The architecture, read from the source: rooms in layers, no circle, nothing out of place.
+
+Every import counts: at the top, inside a function, and under `TYPE_CHECKING`. Which package may
+know which, and what of other people's, is `test_imports.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("ablate", "trainables", "reports")
+
+# The rooms of the house, upper floors first. A room is a folder with all in it, or one module; it
+# may look into rooms below it. Those of one line are neighbours that do not look at each other.
+# A file that no room claims has no place: give it one, or the house another room.
+LAYERS = """
+ablate.testing
+ablate.run
+ablate.cli
+ablate
+ablate.api
+ablate.engine
+ablate.tracking
+ablate.sweep
+ablate.plan
+ablate.spec
+ablate.designs
+ablate.ledger           ablate.samplers      ablate.schedulers
+ablate.values
+
+reports.readme
+reports.compile
+reports.pages
+reports.figures         reports.best
+reports.tables
+reports.frame           reports.stats        reports.published
+reports.client
+reports.recipe
+reports                 reports.errors       reports.uri
+
+trainables
+trainables.jobs
+trainables.core
+trainables.trial
+trainables.methods
+trainables.flows        trainables.losses    trainables.evaluation
+trainables.data
+trainables.backbones
+trainables.config
+trainables.streams      trainables.machine   trainables.metric_name
+trainables.errors
+"""
+
+FULL = 13  # modules or folders in a folder; __init__.py and README not counted
+FULLER = {"ablate": 16}
+# One file a component: as many as there are.
+REGISTRIES = {
+    "trainables/losses",
+    "trainables/methods",
+    "trainables/evaluation",
+    "trainables/data/sets",
+}
+LONG = 300  # lines; a longer file needs a reason
+REASONS: dict[str, str] = {}
+
+
+class Import(NamedTuple):
+    """`late`: inside a function. `typed`: under TYPE_CHECKING."""
+
+    module: str
+    line: int
+    late: bool
+    typed: bool
+
+
+def module_name(path: Path) -> str:
+    parts = list(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def sources() -> dict[str, Path]:
+    """Module → file, of all packages."""
+    found = {module_name(p): p for package in PACKAGES for p in (ROOT / package).rglob("*.py")}
+    assert len(found) > 100, "the packages are not where they should be"
+    return dict(sorted(found.items()))
+
+
+@cache
+def imports(module: str) -> tuple[Import, ...]:
+    """What a module imports: of the packages here down to the module, of others their name."""
+    tree = ast.parse(sources()[module].read_text(encoding="utf-8"))
+    found: list[Import] = []
+
+    def look(node: ast.AST, late: bool, typed: bool) -> None:
+        late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            typed = True
+        if isinstance(node, ast.Import):
+            found.extend(Import(alias.name, node.lineno, late, typed) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import; name the package"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                name = inner if inner in sources() else str(node.module)
+                found.append(Import(name, node.lineno, late, typed))
+        for child in ast.iter_child_nodes(node):
+            look(child, late, typed)
+
+    look(tree, late=False, typed=False)
+    return tuple(found)
+
+
+def inside(module: str) -> set[str]:
+    """The modules of these packages that a module imports."""
+    return {each.module for each in imports(module) if each.module in sources()} - {module}
+
+
+@cache
+def floors() -> dict[str, int]:
+    """Room → how far down it stands."""
+    return {room: floor for floor, line in enumerate(LAYERS.splitlines()) for room in line.split()}
+
+
+def room_of(module: str) -> str | None:
+    """The nearest room that claims a module; a package itself claims its `__init__` alone."""
+    for room in sorted(floors(), key=len, reverse=True):
+        whole = room not in PACKAGES
+        if module == room or (whole and module.startswith(f"{room}.")):
+            return room
+    return None
+
+
+def lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+# ------------------------------------------------------------------------------------- the rules
+
+
+def test_every_file_has_a_room() -> None:
+    homeless = [str(path.relative_to(ROOT)) for m, path in sources().items() if not room_of(m)]
+    assert not homeless, f"{homeless}: name them in LAYERS, or move them into a room"
+
+
+def test_every_room_is_there() -> None:
+    empty = [room for room in floors() if not any(room_of(m) == room for m in sources())]
+    assert not empty, f"{empty}: rooms of LAYERS with nothing in them"
+
+
+@pytest.mark.parametrize("module", list(sources()))
+def test_arrows_go_down(module: str) -> None:
+    room = room_of(module)
+    assert room is not None
+    for target in inside(module):
+        other = room_of(target)
+        assert other is not None
+        if other == room:
+            continue
+        assert floors()[other] > floors()[room], (
+            f"{module} ({room}) imports {target} ({other}), which does not stand below it"
+        )
+
+
+def test_no_circle_of_modules() -> None:
+    assert circles({module: inside(module) for module in sources()}) == []
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of nodes that reach each other (Tarjan's strongly connected components)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for target in sorted(graph[node]):
+            if target not in number:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], number[target])
+        if low[node] == number[node]:
+            place = stack.index(node)
+            if len(stack) - place > 1:
+                found.append(sorted(stack[place:]))
+            del stack[place:]
+
+    for node in graph:
+        if node not in number:
+            visit(node)
+    return found
+
+
+def test_circles_are_found() -> None:
+    """So that the test above cannot pass by finding nothing."""
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_folders_are_easy_to_read() -> None:
+    for package in PACKAGES:
+        for folder in [ROOT / package, *(p for p in (ROOT / package).rglob("*") if p.is_dir())]:
+            name = folder.relative_to(ROOT).as_posix()
+            inner = [
+                path
+                for path in folder.iterdir()
+                if (path.suffix == ".py" and path.name != "__init__.py")
+                or (path.is_dir() and any(path.glob("*.py")))
+            ]
+            if inner and name not in REGISTRIES:
+                most = FULLER.get(name, FULL)
+                assert len(inner) <= most, f"{name} holds {len(inner)}, more than {most}"
+
+
+def test_folders_are_packages_that_import_nothing() -> None:
+    """A docstring each; the two ways in, `ablate.run` and `trainables.load`, import late."""
+    for path in {path.parent / "__init__.py" for path in sources().values()}:
+        assert path.exists(), f"{path.relative_to(ROOT)} is missing: its folder is not installed"
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+        for each in imports(module_name(path)):
+            here = each.module.partition(".")[0] in PACKAGES
+            assert each.late or each.typed or not here, f"{path}:{each.line}"
+            assert not here or path.parent.name in ("ablate", "trainables"), f"{path}:{each.line}"
+
+
+@pytest.mark.parametrize("module", list(sources()))
+def test_long_files_have_a_reason(module: str) -> None:
+    path = sources()[module]
+    name = path.relative_to(ROOT).as_posix()
+    if name in REASONS:
+        assert lines(path) > LONG, f"{name} is short now: take it from REASONS"
+    else:
+        assert lines(path) <= LONG, f"{name} has {lines(path)} lines: divide it, or give a reason"
+
+
+def test_sql_stands_in_the_ledger_alone() -> None:
+    for module, path in sources().items():
+        if module.startswith("ablate.ledger"):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert not is_sql(node.value), f"{module}:{node.lineno}: SQL outside ablate/ledger/"
+
+
+def is_sql(text: str) -> bool:
+    words = text.split()
+    return bool(words) and (
+        (words[0] == "SELECT" and "FROM" in words)
+        or words[:2] in (["INSERT", "INTO"], ["DELETE", "FROM"], ["CREATE", "TABLE"])
+        or (words[0] == "UPDATE" and "SET" in words)
+        or words[0] == "PRAGMA"
+    )
+
+
+def test_sql_is_recognised() -> None:
+    assert is_sql("SELECT trial_id, count(*) AS n FROM epochs GROUP BY trial_id")
+    assert is_sql("UPDATE trials SET heartbeat=? WHERE owner=?")
+    assert not is_sql("SELECT a sweep with --sweep")

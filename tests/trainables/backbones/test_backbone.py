@@ -1,0 +1,238 @@
+"""Backbones: pooling, weights and their checks, frozen parts, one-line errors."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from safetensors.torch import save_file
+
+from trainables.backbones import backbone as backbones
+from trainables.backbones import weights
+from trainables.backbones.backbone import build_backbone, frozen_backbone, import_timm
+from trainables.backbones.weights import PACKAGED_SHA256, packaged_file, weights_identity
+from trainables.config.sections import BackboneConfig
+from trainables.errors import ConfigError
+from trainables.streams import seeded
+
+TINY = "test_resnet"  # timm's own model for tests, 0.5 M parameters
+IMAGES = torch.linspace(-1, 1, 2 * 3 * 64 * 64).view(2, 3, 64, 64).sin()
+
+
+def config(**changes: Any) -> BackboneConfig:
+    return BackboneConfig.model_validate({"name": TINY, "weights": "none", **changes})
+
+
+def said(**changes: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build_backbone(config(**changes), 64)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_average_and_maximum_are_summed() -> None:
+    with seeded(0, "a"):
+        plain = build_backbone(config(pool="avg"), 64).eval()
+    with seeded(0, "a"):
+        both = build_backbone(config(pool="avg_max"), 64).eval()
+    with torch.no_grad():
+        maps = plain.model.forward_features(IMAGES)
+        average, summed = plain(IMAGES), both(IMAGES)
+    torch.testing.assert_close(average, maps.mean((2, 3)))
+    torch.testing.assert_close(summed, maps.mean((2, 3)) + maps.amax((2, 3)))
+    assert average.shape == (2, plain.features)
+    assert (plain.pooling, both.pooling) == ("avg", "avg_max")
+
+
+@pytest.mark.parametrize("name", ["test_vit", "test_mambaout", "mobilenetv3_small_050"])
+def test_models_with_heads_of_their_own_pool_by_themselves(name: str) -> None:
+    backbone = build_backbone(config(name=name), 64).eval()
+    assert backbone.pooling == "timm"
+    with torch.no_grad():
+        wanted = backbone.model.forward_head(
+            backbone.model.forward_features(IMAGES), pre_logits=True
+        )
+        assert torch.equal(backbone(IMAGES), wanted)
+    assert wanted.shape == (2, backbone.features)
+
+
+def test_packaged_weights_are_those_of_the_package() -> None:
+    backbone = build_backbone(BackboneConfig(), 64).eval()
+    assert (backbone.features, backbone.mean, backbone.std) == (1280, (0.5,) * 3, (0.5,) * 3)
+    raw = torch.load(packaged_file(), weights_only=True)
+    own = backbone.model.state_dict()
+    # Each tensor of the file once, under a name of the same shape; the classifier is left out.
+    assert len(own) == len(raw) - 2
+    sums = sorted(float(value.double().sum()) for name, value in raw.items() if "_fc" not in name)
+    assert sorted(float(value.double().sum()) for value in own.values()) == sums
+    assert torch.equal(own["blocks.2.1.conv_pwl.weight"], raw["_blocks.4._project_conv.weight"])
+    assert torch.equal(own["blocks.0.0.bn2.running_var"], raw["_blocks.0._bn2.running_var"])
+    assert hashlib.sha256(packaged_file().read_bytes()).hexdigest() == PACKAGED_SHA256
+
+
+def test_packaged_weights_still_classify() -> None:
+    # The whole network with its classifier answers as a trained one does: of 1,000 classes, one
+    # gets more than a tenth (chance: a thousandth), another one for another picture.
+    model = timm.create_model("tf_efficientnet_lite0", pretrained=False)
+    stages = [len(stage) for stage in model.blocks]
+    raw = torch.load(packaged_file(), weights_only=True)
+    model.load_state_dict(weights.as_timm(raw, stages))  # strict
+    model.eval()
+    axis = torch.linspace(0, 40, 224)
+    stripes = axis.sin().expand(1, 3, 224, 224)
+    with torch.no_grad():
+        shares = model(torch.cat([stripes, torch.zeros_like(stripes)])).softmax(1)
+    assert shares[0].max() > 0.1
+    assert shares[0].argmax() != shares[1].argmax()
+
+
+def test_channels_last_changes_no_output() -> None:
+    with seeded(0, "a"):
+        plain = build_backbone(config(), 64).eval()
+    with seeded(0, "a"):
+        last = build_backbone(config(), 64, channels_last=True).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(plain(IMAGES), last(IMAGES), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("freeze", [True, False])
+def test_frozen_batch_norm_keeps_its_statistics(freeze: bool) -> None:
+    backbone = build_backbone(config(freeze_bn=freeze), 64)
+    before = {n: b.clone() for n, b in backbone.named_buffers() if "running" in n}
+    backbone.train()
+    backbone(IMAGES).sum().backward()
+    after = {n: b for n, b in backbone.named_buffers() if "running" in n}
+    assert all(torch.equal(before[n], after[n]) for n in before) == freeze
+    affine = [p for n, p in backbone.named_parameters() if "bn1.weight" in n]
+    assert affine and all(p.requires_grad and p.grad is not None for p in affine)
+    assert backbone.training
+    assert not backbone.eval().training
+
+
+def test_held_parts_do_not_train() -> None:
+    backbone = build_backbone(config(name="test_vit", hold=("patch_embed", "cls_token")), 64)
+    held = {n for n, p in backbone.model.named_parameters() if not p.requires_grad}
+    assert held == {"patch_embed.proj.weight", "patch_embed.proj.bias", "cls_token"}
+    assert len(backbone.trainable_parameters()) == len(list(backbone.parameters())) - 3
+    # A prefix ends at a dot: layer1 is not layer10.
+    message = said(hold=("patch_embe",))
+    assert message.startswith("backbone.hold: found 'patch_embe'")
+
+
+def test_frozen_backbones_do_not_depend_on_the_seed() -> None:
+    torch.manual_seed(1)
+    first = frozen_backbone(config(), 64)
+    torch.manual_seed(2)
+    second = frozen_backbone(config(), 64)
+    with torch.no_grad():
+        assert torch.equal(first(IMAGES), second(IMAGES))
+    assert not first.training and not first.trainable_parameters()
+
+
+@pytest.mark.parametrize("kind", ["pth", "nested", "safetensors"])
+def test_weights_from_a_file(tmp_path: Path, kind: str) -> None:
+    with seeded(1, "source"):
+        source = timm.create_model(TINY, pretrained=False)  # with its classifier
+    path = tmp_path / ("w.safetensors" if kind == "safetensors" else "w.pth")
+    tensors = source.state_dict()
+    if kind == "safetensors":
+        save_file(tensors, path)
+    elif kind == "nested":
+        torch.save({"state_dict": {f"module.{n}": t for n, t in tensors.items()}}, path)
+    else:
+        torch.save(tensors, path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    given = config(weights=str(path), weights_sha256=digest)
+    found = build_backbone(given, 64).model.state_dict()
+    assert all(torch.equal(found[name], tensors[name]) for name in found)
+    assert weights_identity(given) == digest
+    # The hash is asked for, told, and checked.
+    assert digest in said(weights=str(path))
+    assert "is not the file that was meant" in said(weights=str(path), weights_sha256="0" * 64)
+    fits = said(name="test_efficientnet", weights=str(path), weights_sha256=digest)
+    assert "lacks" in fits and "Name the model" in fits
+
+
+class Evil:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return print, ("code ran",)
+
+
+@pytest.mark.parametrize("content", ["pickle", "text", "list"])
+def test_files_that_are_no_plain_tensors(
+    tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "w.pth"
+    if content == "pickle":
+        torch.save({"a": Evil()}, path)
+    elif content == "list":
+        torch.save([torch.zeros(1)], path)
+    else:
+        path.write_text("hello")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert str(path) in said(weights=str(path), weights_sha256=digest)
+    assert "code ran" not in capsys.readouterr().out
+
+
+def test_wrong_names_and_sizes() -> None:
+    message = said(name="test_resnt")
+    assert "Did you mean" in message and "test_resnet" in message
+    assert "tf_efficientnet_lite0" in said(name=TINY, weights="packaged")
+    assert "No such file" in said(weights="absent.pth", weights_sha256="0" * 64)
+    with pytest.raises(ConfigError, match=r"cannot take 17 × 17 .*Change data.image_size"):
+        build_backbone(config(name="test_vit"), 17)
+
+
+def test_no_connection_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = timm.create_model
+
+    def offline(name: str, pretrained: bool, **rest: Any) -> Any:
+        if pretrained:
+            raise ConnectionError("Name or service not known\nlong story")
+        return real(name, pretrained=False, **rest)
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    message = said(weights="timm")
+    assert "could not be fetched (Name or service not known)" in message
+    assert "packaged, none, or the path" in message
+
+
+def test_timm_weights_use_timms_normalisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = timm.create_model
+    monkeypatch.setattr(timm, "create_model", lambda name, pretrained, **rest: real(name, **rest))
+    backbone = build_backbone(config(name="resnet18", weights="timm"), 64)
+    assert backbone.mean == pytest.approx((0.485, 0.456, 0.406))
+    assert backbone.std == pytest.approx((0.229, 0.224, 0.225))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("operator torchvision::nms does not exist"),
+        ImportError("libtorch.so: undefined symbol: _ZN2at4_ops"),
+    ],
+)
+def test_a_broken_pair_says_what_to_reinstall(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def broken(name: str) -> Any:
+        raise error
+
+    monkeypatch.setattr(backbones, "import_module", broken)
+    with pytest.raises(ConfigError, match="--force-reinstall torch torchvision") as caught:
+        import_timm()
+    assert str(error) in str(caught.value)
+    assert torch.__version__.split("+", maxsplit=1)[0] in str(caught.value)
+
+
+def test_timm_is_not_imported_before_it_is_needed() -> None:
+    modules = "trainables.backbones.backbone, trainables.data.features"
+    code = f"import sys, {modules}\nprint('timm' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,58 @@
+"""What an exported model takes as images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import EpsImagePlugin, Image
+
+from trainables.core.export import as_images
+from trainables.data.augment import eval_images
+from trainables.errors import ConfigError
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
+
+
+def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> None:
+    pictures = [Image.fromarray(pixels) for pixels in PIXELS]
+    made = [
+        eval_images(as_images(given, 1.0, 32), torch.arange(3), size=32, mean=(0.5,) * 3,
+                    std=(0.5,) * 3, device=torch.device("cpu"))
+        for given in (PIXELS, pictures)
+    ]  # fmt: skip
+    assert torch.equal(*made)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (PIXELS[0], r"images\[None\]"),
+        ("photo.jpg", "PIL.Image.open"),
+        (PIXELS.astype(np.float32), "uint8"),
+    ],
+)
+def test_one_line_for_what_is_no_batch(given: Any, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        as_images(given, 1.0, 32)
+
+
+def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
+    small, bomb = Image.new("RGB", (40, 40)), Image.new("1", (13_000, 13_000))
+    with pytest.raises(
+        ConfigError, match=r"^images\[1\]: found an image of 13,000 × 13,000 pixels"
+    ):
+        as_images([small, bomb], 1.0, 32)
+
+
+def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
+    Image.new("RGB", (40, 40)).save(tmp_path / "a.eps")
+    with (
+        Image.open(tmp_path / "a.eps") as drawing,
+        pytest.raises(ConfigError, match=r"^images\[0\]: found an EPS drawing"),
+    ):
+        as_images(drawing, 1.0, 32)

@@ -1,0 +1,203 @@
+"""Interrupted anywhere, a trial ends as if it had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainables.core_trials import comparable, config, job, timeless
+from trainables.core import trainer
+from trainables.core.checkpoints import Checkpoints
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
+from trainables.jobs.request import Job
+
+WORKER = """
+import json, sys
+from trainables.jobs.job import run_job
+from trainables.jobs.request import Job
+for event in run_job(Job.from_dict(json.loads(sys.argv[1]))):
+    print(json.dumps(event), flush=True)
+"""
+
+
+def in_another_process(
+    job: Job, kill_at: Callable[[dict[str, Any]], bool] = lambda event: False
+) -> list[dict[str, Any]]:
+    """The job's events; SIGKILL as soon as `kill_at` is true of one."""
+    command = [sys.executable, "-c", WORKER, json.dumps(job.to_dict())]
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    events = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if not line.startswith("{"):
+                continue
+            events.append(json.loads(line))
+            if kill_at(events[-1]):
+                process.send_signal(signal.SIGKILL)
+                break
+        process.wait()
+    return events
+
+
+@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+def test_killed_and_resumed_ends_in_the_same_bytes(
+    mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = config(
+        drawn,
+        backbone={"mode": mode},
+        method={"name": "ddml"},
+        schedule={"warmup_epochs": 1},
+        training={"epochs": 5},
+    )
+    whole = in_another_process(job(trial, shared_cache, tmp_path / "whole"))
+    assert [e["event"] for e in whole] == ["epoch"] * 5 + ["final"]
+
+    interrupted = job(trial, shared_cache, tmp_path / "killed")
+    first = in_another_process(interrupted, lambda e: e.get("epoch") == 3)
+    assert [e["epoch"] for e in first] == [1, 2, 3]
+    rest = in_another_process(interrupted)
+    assert [e["event"] for e in rest][-1] == "final"
+    begun = rest[0]["epoch"]
+    assert begun in (3, 4)  # the third may have been killed before it was saved
+    assert [e["epoch"] for e in rest[:-1]] == list(range(begun, 6))
+    steps = whole[-1]["steps"]
+    assert rest[-1]["provenance"]["steps_this_process"] == steps * (6 - begun) // 5
+    assert rest[-1]["provenance"]["resumed_from_epoch"] == begun - 1
+
+    assert comparable(rest[-1]) == comparable(whole[-1])
+    files = [tmp_path / name / "best.safetensors" for name in ("whole", "killed")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+class Stop(Exception):
+    """Stands for a kill at a chosen step."""
+
+
+def test_resumed_in_mid_epoch(
+    drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = config(drawn, method={"name": "ddml"}, training={"epochs": 3})
+    whole = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
+    expected = [timeless(r.metrics) for r in whole.epochs()]
+
+    monkeypatch.setattr(trainer, "CHECK_EVERY", 1)
+    runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=1e-9)
+    cut = whole.schedule.steps_per_epoch + 2
+    real = Trainer.step
+
+    def stopped(self: Trainer, *args: Any) -> None:
+        if self.steps == cut:
+            raise Stop
+        real(self, *args)
+
+    monkeypatch.setattr(Trainer, "step", stopped)
+    with pytest.raises(Stop):
+        list(Trainer(trial, 0, runtime).epochs())
+    monkeypatch.setattr(Trainer, "step", real)
+
+    resumed = Trainer(trial, 0, runtime)
+    assert (resumed.epoch, resumed.steps) == (1, cut)
+    assert resumed.trace is not None
+    found = [timeless(r.metrics) for r in resumed.epochs()]
+    assert found == expected[1:]
+    assert [timeless(r.metrics) for r in resumed.history] == expected
+    for name, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, resumed.network.state_dict()[name]), name
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Checkpoints:
+    checkpoints = Checkpoints(tmp_path / "checkpoints", "abc", 0)
+    for epoch, best in ((1, 1), (2, 2), (3, 2), (4, 4)):
+        weights = {"w": torch.full((1000,), float(best))}
+        state = {"epoch": epoch, "network": {"w": torch.full((1000,), float(epoch))}}
+        checkpoints.save(10 * epoch, state, {"epoch": best, "value": 0.5, "weights": weights})
+    return checkpoints
+
+
+def names(checkpoints: Checkpoints) -> list[str]:
+    return sorted(path.name for path in checkpoints.folder.iterdir())
+
+
+def test_two_newest_and_their_best_are_kept(saved: Checkpoints) -> None:
+    assert names(saved) == [
+        "best-000002.pt",
+        "best-000004.pt",
+        "steps-0000000030-best-000002.pt",
+        "steps-0000000040-best-000004.pt",
+    ]
+    found = saved.latest()
+    assert found is not None
+    state, best = found
+    assert state["epoch"] == 4
+    assert best is not None
+    assert best["epoch"] == 4
+    assert torch.equal(best["weights"]["w"], torch.full((1000,), 4.0))
+
+
+@pytest.mark.parametrize("damaged", ["steps-0000000040-best-000004.pt", "best-000004.pt"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty", "gone"])
+def test_damage_falls_back_to_the_one_before(
+    damaged: str, how: str, saved: Checkpoints, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = saved.folder / damaged
+    data = bytearray(path.read_bytes())
+    if how == "gone":
+        path.unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        content = {"cut": bytes(data[:-100]), "flipped": bytes(data), "empty": b""}[how]
+        path.write_bytes(content)
+    found = saved.latest()
+    assert found is not None
+    assert found[0]["epoch"] == 3
+    assert found[1] is not None
+    assert found[1]["epoch"] == 2
+    told = "falling back" in caplog.text
+    assert told or (how == "gone" and damaged.startswith("steps"))
+
+
+def test_nothing_whole_is_nothing(saved: Checkpoints) -> None:
+    for path in saved.folder.iterdir():
+        path.write_bytes(b"x")
+    assert saved.latest() is None
+
+
+def test_another_trials_checkpoint_is_refused(saved: Checkpoints) -> None:
+    for other in (Checkpoints(saved.folder, "abd", 0), Checkpoints(saved.folder, "abc", 1)):
+        with pytest.raises(ConfigError, match="a checkpoint of"):
+            other.latest()
+
+
+def test_a_damaged_checkpoint_of_a_real_trial(
+    drawn: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = config(drawn)
+    runtime = Runtime("cpu", 1, shared_cache, tmp_path, checkpoint_seconds=0)
+    whole = Trainer(trial, 0, runtime)
+    list(whole.epochs())
+    newest = sorted((tmp_path / "checkpoints").glob("steps-*"))[-1]
+    newest.write_bytes(newest.read_bytes()[:1000])
+    again = Trainer(trial, 0, runtime)
+    assert again.epoch == 3
+    assert [r.epoch for r in again.epochs()] == [4]
+    for name, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, again.network.state_dict()[name]), name
+    with pytest.raises(ConfigError, match="a checkpoint of"):
+        Trainer(config(drawn, optimizer={"lr": 2e-3}), 0, runtime)

@@ -1,0 +1,134 @@
+"""The committed list of hashes is that of the source, and its writer refuses what is not proven."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainables import renew_hashes, ten_steps
+from tests.trainables.renew_hashes import Refused, changed, renewed, unproven
+from trainables.core.source import components
+
+RENEW = "run `make hashes`: it proves that the numbers are the same, or refuses"
+RELATIVE = 1e-3  # between processors; 1.2e-5 between AVX-512 and plain instructions
+
+
+@pytest.mark.parametrize("name", ten_steps.every_component())
+def test_the_list_is_of_this_source(name: str) -> None:
+    listed = json.loads(components.PROVEN.read_text())
+    assert name in listed, RENEW
+    found = [components.revision(name), components.component_hash(name)[0]]
+    assert found == [listed[name]["revision"], listed[name]["hashes"][-1]], RENEW
+
+
+def test_nothing_is_listed_that_is_not_there() -> None:
+    assert set(json.loads(components.PROVEN.read_text())) == set(ten_steps.every_component())
+
+
+@pytest.mark.slow
+def test_ten_steps_give_the_stored_numbers(tmp_path: Path) -> None:
+    stored: dict[str, list[float]] = json.loads(ten_steps.NUMBERS.read_text())
+    trials = ten_steps.trials()
+    assert set(stored) == set(trials), RENEW
+    for name, proof in trials.items():
+        found = proof(tmp_path)
+        told = [*found["losses"], found["moved"]]
+        assert told == pytest.approx(stored[name], rel=RELATIVE), name
+
+
+def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    current, _ = components.component_hash("optimizer")
+    path = tmp_path / "hashes.json"
+    monkeypatch.setattr(components, "PROVEN", path)
+
+    def one_code(revision: str, *hashes: str | None) -> set[str]:
+        path.write_text(json.dumps({"optimizer": {"revision": revision, "hashes": hashes}}))
+        components.proven.cache_clear()
+        return components.one_code("optimizer", [("x", "older")])
+
+    try:
+        assert one_code("1", "old", "older", current) == {"old", "older", current, "x"}
+        assert one_code("2", "old", current) == {current}  # of another REVISION
+        assert one_code("1", "old", "older") == {current}  # the list is not of this source
+        path.unlink()  # installed without the file
+        components.proven.cache_clear()
+        assert components.one_code("optimizer") == {current}
+    finally:
+        components.proven.cache_clear()
+
+
+def now(**changes: Any) -> dict[str, Any]:
+    """A measurement of three components, each with one proof."""
+    found: dict[str, Any] = {
+        "components": {"core": ["1", "c"], "loss.a": ["1", "a"], "method.b": ["1", "b"]},
+        "proofs": {"loss.a": {"losses": [1.0]}, "method.b": {"losses": [2.0]},
+                   "finetuned": {"losses": [3.0]}},
+    }  # fmt: skip
+    for path, value in changes.items():
+        kind, _, name = path.partition("__")
+        found[kind][name.replace("_", ".")] = value
+    return found
+
+
+LISTED = renewed({}, now())
+
+
+def test_a_new_component_or_revision_starts_a_list() -> None:
+    assert LISTED["loss.a"] == {"revision": "1", "hashes": ["a"]}
+    raised = now(components__loss_a=["2", "x"])
+    assert changed(LISTED, raised) == []
+    assert renewed(LISTED, raised)["loss.a"] == {"revision": "2", "hashes": ["x"]}
+    all_raised = now(components__core=["2", "x"], components__loss_a=["1", "y"])
+    assert changed(LISTED, all_raised) == []  # every trial has another id
+    assert renewed(LISTED, all_raised)["loss.a"]["hashes"] == ["y"]
+
+
+def test_another_hash_at_the_same_revision_needs_equal_numbers() -> None:
+    other = now(components__loss_a=["1", "x"])
+    assert changed(LISTED, other) == ["loss.a"]
+    assert unproven(now(), other) == []
+    assert renewed(LISTED, other)["loss.a"]["hashes"] == ["a", "x"]
+    wrong = now(components__loss_a=["1", "x"], proofs__loss_a={"losses": [1.0 + 2**-52]})
+    assert unproven(now(), wrong) == ["loss.a"]
+
+
+def test_all_trials_prove_but_those_that_a_revision_tells_apart() -> None:
+    core = now(components__core=["1", "x"], proofs__finetuned={"losses": [4.0]})
+    assert unproven(now(), core) == ["finetuned"]
+    loss = {"proofs__loss_a": {"losses": [9.0]}}
+    assert unproven(now(), now(**loss)) == ["loss.a"]
+    assert unproven(now(), now(**loss, components__loss_a=["2", "y"])) == []
+
+
+def test_the_writer_refuses_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed, numbers = tmp_path / "hashes.json", tmp_path / "ten_steps.json"
+    monkeypatch.setattr(renew_hashes, "LISTED", listed)
+    monkeypatch.setattr(renew_hashes, "NUMBERS", numbers)
+    monkeypatch.setattr(renew_hashes, "unpacked", lambda commit, folder: folder)
+    code = {"now": now(), "before": now()}
+    for proof in ("now", "before"):
+        for each in code[proof]["proofs"].values():
+            each["moved"] = 1.0
+    monkeypatch.setattr(
+        renew_hashes, "measured",
+        lambda root: code["now" if root == renew_hashes.ROOT else "before"],
+    )  # fmt: skip
+    assert "3 listed" in renew_hashes.renew("HEAD")
+    text = listed.read_text()
+    code["now"]["components"]["loss.a"] = ["1", "x"]
+    code["now"]["proofs"]["loss.a"]["losses"] = [1.5]
+    with pytest.raises(Refused, match=r"source of loss\.a differs .*numbers of loss\.a\. Raise"):
+        renew_hashes.renew("HEAD")
+    assert listed.read_text() == text
+    code["now"]["proofs"]["loss.a"]["losses"] = [1.0]
+    code["before"]["components"]["loss.a"] = ["1", "x"]  # the change is in HEAD already
+    with pytest.raises(Refused, match="--before"):
+        renew_hashes.renew("HEAD")
+    code["before"]["components"]["loss.a"] = ["1", "a"]
+    assert "1 proven equal (loss.a)" in renew_hashes.renew("HEAD")
+    assert json.loads(listed.read_text())["loss.a"]["hashes"] == ["a", "x"]

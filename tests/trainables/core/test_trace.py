@@ -1,0 +1,77 @@
+"""The record of an epoch's terms."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from trainables.core.trace import Trace
+from trainables.errors import ConfigError, TrialFailure
+from trainables.methods.base import Term
+
+
+def number(value: float) -> torch.Tensor:
+    return torch.tensor(value, requires_grad=True)
+
+
+def test_sum_and_means() -> None:
+    trace = Trace(1, 0)
+    a, b = number(3.0), number(5.0)
+    total = trace.add({"a": Term(a), "b": Term(b, 0.5)})
+    total.backward()
+    assert (total.item(), a.grad, b.grad) == (5.5, torch.tensor(1.0), torch.tensor(0.5))
+    trace.add({"a": Term(number(1.0)), "b": Term(number(1.0), torch.tensor(2.0))})
+    trace.check()
+    assert trace.means() == {
+        "term/a/value": 2.0,
+        "term/a/weight": 1.0,
+        "term/b/value": 3.0,
+        "term/b/weight": 1.25,
+        "train/loss": (5.5 + 3.0) / 2,
+    }
+
+
+def test_weight_zero_is_seen_and_has_no_gradient() -> None:
+    trace = Trace(1, 0)
+    a, b = number(3.0), number(5.0)
+    trace.add({"a": Term(a), "b": Term(b, 0.0)}).backward()
+    assert b.grad is None
+    assert trace.means()["term/b/value"] == 5.0
+    assert trace.means()["train/loss"] == 3.0
+    with pytest.raises(ConfigError, match="weight of 0 for every term"):
+        Trace(1, 0).add({"b": Term(b, 0.0)})
+
+
+def test_the_first_bad_step_is_named_over_saves_and_checks() -> None:
+    trace = Trace(3, 100)
+    for step in range(4):
+        trace.add({"a": Term(number(1.0)), "b": Term(number(2.0))})
+        trace.check()
+        trace = Trace.from_state(trace.state(), torch.device("cpu"))
+        assert trace.length == step + 1
+    trace.add({"a": Term(number(1.0)), "b": Term(number(float("inf")))})
+    trace.add({"a": Term(number(float("nan"))), "b": Term(number(float("nan")))})
+    with pytest.raises(TrialFailure, match=r"term 'b' is inf at step 104 \(epoch 3, its step 4\)"):
+        trace.check()
+
+
+def test_terms_may_come_and_go() -> None:
+    trace = Trace(1, 0)
+    trace.add({"a": Term(number(1.0))})
+    trace.add({"a": Term(number(1.0)), "late": Term(number(7.0), 2.0)})
+    trace.check()
+    assert trace.means()["term/late/value"] == 7.0
+    assert trace.means()["train/loss"] == (1 + 15) / 2
+
+
+def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
+    trace = Trace(1, 0)
+    for value in (1.0, 3.0, math.inf):
+        trace.add({"metric": Term(torch.tensor(1.0))})
+        trace.observe({"norm": torch.tensor(value)})
+    again = Trace.from_state(trace.state(), torch.device("cpu"))
+    for found in (trace.means(), again.means()):
+        assert found["observed/norm"] == 2
+        assert found["observed/norm/nonfinite"] == pytest.approx(1 / 3)

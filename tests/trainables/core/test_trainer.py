@@ -1,0 +1,211 @@
+"""The loop: what it reports, that it repeats itself, and what its options do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainables.core_trials import config, timeless
+from trainables.core.runtime import EpochReport, FinalReport, Runtime
+from trainables.core.train import train
+from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError, TrialFailure
+from trainables.losses.proxy_anchor import ProxyAnchor
+from trainables.methods.ddml import DDML
+
+FINETUNE = {"backbone": {"mode": "finetune"}}
+
+
+@pytest.fixture
+def runtime(shared_cache: Path) -> Runtime:
+    return Runtime(device="cpu", threads=1, cache_dir=shared_cache)
+
+
+def run(trial: Any, runtime: Runtime, seed: int = 0) -> tuple[list[EpochReport], FinalReport]:
+    reports: list[EpochReport] = []
+    return reports, train(trial, seed, runtime, reports.append, ("val", "test"))
+
+
+def test_reports(drawn: Path, runtime: Runtime) -> None:
+    trial = config(drawn, method={"name": "ddml", "gamma": 0.0}, selection={"every": 2})
+    reports, final = run(trial, runtime)
+    assert [r.epoch for r in reports] == [1, 2, 3, 4]
+    steps = reports[0].steps
+    assert [r.steps for r in reports] == [steps, 2 * steps, 3 * steps, 4 * steps]
+    first, second = reports[0].metrics, reports[1].metrics
+    assert {"lr/head", "lr/proxies", "lr/auxiliary", "time/epoch_s"} <= set(first)
+    assert first["term/split/weight"] == 0.0
+    assert first["term/split/value"] > 0
+    names = ("metric", "agnostic", "specific", "split")
+    total = sum(first[f"term/{n}/value"] * first[f"term/{n}/weight"] for n in names)
+    assert first["train/loss"] == pytest.approx(total)
+    assert "val/map_at_r" not in first
+    assert "best/val/map_at_r" not in first
+    assert {"val/recall_at_1", "val/recall_at_8", "val/r_precision"} <= set(second)
+    best = max(reports[1:], key=lambda r: r.metrics.get("val/map_at_r", -1.0))
+    assert final.best_epoch == best.epoch
+    assert reports[-1].metrics["best/val/map_at_r"] == best.metrics["val/map_at_r"]
+    assert final.evaluations["val"]["map_at_r"] == best.metrics["val/map_at_r"]
+    assert set(final.evaluations["test"]) >= {"recall_at_1", "map_at_r", "nmi"}
+    assert final.export is None
+    assert final.history == reports
+    assert final.provenance["steps_this_process"] == final.steps == reports[-1].steps
+
+
+def test_paper_protocol_selects_on_test(drawn: Path, runtime: Runtime) -> None:
+    trial = config(drawn, data={"split": {"protocol": "paper"}}, training={"epochs": 1})
+    reports: list[EpochReport] = []
+    train(trial, 0, runtime, reports.append, ("test",))
+    assert "best/test/map_at_r" in reports[0].metrics
+    assert not any(name.startswith(("val/", "best/val")) for name in reports[0].metrics)
+
+
+@pytest.mark.parametrize("changes", [{}, FINETUNE], ids=["frozen", "finetune"])
+def test_two_runs_give_the_same_bytes(
+    changes: Any, drawn: Path, runtime: Runtime, tmp_path: Path
+) -> None:
+    trial = config(drawn, method={"name": "ddml"}, **changes, training={"epochs": 2})
+    found = []
+    for name in ("one", "two"):
+        torch.manual_seed(len(found))  # the global generator must not matter
+        torch.rand(7)
+        place = Runtime("cpu", 1, runtime.cache_dir, tmp_path / name)
+        reports, final = run(trial, place)
+        export = (tmp_path / name / "best.safetensors").read_bytes()
+        found.append(([timeless(r.metrics) for r in reports], final.evaluations, export))
+    assert found[0] == found[1]
+    other, _ = run(trial, runtime, seed=1)
+    assert timeless(other[0].metrics) != found[0][0][0]
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])
+@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+def test_neutral_ddml_trains_as_plain_bit_for_bit(
+    loss: str, mode: str, drawn: Path, runtime: Runtime
+) -> None:
+    """The whole trajectory, also under norm clipping, which looks at all gradients at once."""
+    weights = []
+    metrics = []
+    for method in ({"name": "plain"}, {"name": "ddml", **DDML.NEUTRAL}):
+        trial = config(
+            drawn,
+            loss={"name": loss},
+            method=method,
+            backbone={"mode": mode},
+            training={"epochs": 3, "clip_norm": 0.5},
+        )
+        trainer = Trainer(trial, 0, runtime)
+        metrics.append([r.metrics for r in trainer.epochs()])
+        weights.append(trainer.network.state_dict())
+    for plain, neutral in zip(*metrics, strict=True):
+        for name, value in timeless(plain).items():
+            assert neutral[name] == value, name
+    assert set(weights[0]) < set(weights[1])
+    for name, tensor in weights[0].items():
+        assert torch.equal(tensor, weights[1][name]), name
+
+
+def test_warmup_holds_the_backbone_and_frozen_bn_its_statistics(
+    drawn: Path, runtime: Runtime
+) -> None:
+    trial = config(drawn, **FINETUNE, schedule={"warmup_epochs": 1}, training={"epochs": 2})
+    trainer = Trainer(trial, 0, runtime)
+
+    def snapshot() -> dict[str, torch.Tensor]:
+        return {k: v.clone() for k, v in trainer.network.state_dict().items()}
+
+    states = [snapshot(), *(snapshot() for _ in trainer.epochs())]
+
+    def changed(old: Any, new: Any) -> set[str]:
+        return {name for name in old if not torch.equal(old[name], new[name])}
+
+    assert not any(name.startswith("backbone") for name in changed(states[0], states[1]))
+    assert "method.head.weight" in changed(states[0], states[1])
+    after = changed(states[1], states[2])
+    assert any("bn" in name and name.endswith("weight") for name in after)
+    assert not any("running" in name for name in after)
+
+
+def test_running_statistics_move_where_bn_is_not_frozen(drawn: Path, runtime: Runtime) -> None:
+    changes = {"backbone": {"mode": "finetune", "freeze_bn": False}}
+    trainer = Trainer(config(drawn, **changes, training={"epochs": 1}), 0, runtime)
+    before = {k: v.clone() for k, v in trainer.network.state_dict().items() if "running_mean" in k}
+    list(trainer.epochs())
+    after = trainer.network.state_dict()
+    assert all(not torch.equal(value, after[name]) for name, value in before.items())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": {"name": "sgd", "lr": 1e-2}},
+        {"optimizer": {"name": "adam"}, "schedule": {"name": "step", "step_epochs": 1}},
+        {"schedule": {"name": "cosine"}, "embedding": {"init": "pca"}},
+        {"schedule": {"name": "linear"}, "embedding": {"init": "orthogonal"}},
+        {**FINETUNE, "training": {"precision": "bf16", "channels_last": False}},
+        {
+            **FINETUNE,
+            "training": {"clip_value": None, "per_class": 1},
+            "embedding": {"init": "pca"},
+        },
+        {"schedule": {"name": "constant"}, "training": {"clip_norm": 0.1}},
+    ],
+)
+def test_options_train(changes: Any, drawn: Path, runtime: Runtime) -> None:
+    changes = {**changes, "training": {"epochs": 2, **changes.get("training", {})}}
+    trial = config(drawn, **changes)
+    trainer = Trainer(trial, 0, runtime)
+    before = trainer.network.method.head.weight.clone()
+    reports = list(trainer.epochs())
+    assert all(torch.isfinite(torch.tensor(list(r.metrics.values()))).all() for r in reports)
+    assert not torch.equal(before, trainer.network.method.head.weight)
+
+
+def test_multipliers_scale_the_rates(drawn: Path, runtime: Runtime) -> None:
+    multipliers = {"head": 2.0, "proxies": 50.0, "backbone": 0.0}
+    trial = config(
+        drawn,
+        **FINETUNE,
+        optimizer={"lr": 1e-3, "multipliers": multipliers},
+        schedule={"name": "constant"},
+        training={"epochs": 1},
+    )
+    trainer = Trainer(trial, 0, runtime)
+    stem = trainer.network.state_dict()["backbone.model.conv_stem.weight"].clone()
+    (report,) = trainer.epochs()
+    rates = {k: v for k, v in report.metrics.items() if k.startswith("lr/")}
+    assert rates == {"lr/backbone": 0.0, "lr/head": 2e-3, "lr/proxies": 5e-2}
+    assert torch.equal(stem, trainer.network.state_dict()["backbone.model.conv_stem.weight"])
+
+
+@pytest.mark.parametrize("bad_step", [0, 5])
+def test_a_loss_that_is_not_finite_ends_the_trial_naming_term_and_step(
+    bad_step: int, drawn: Path, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    real = ProxyAnchor.forward
+
+    def poisoned(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        calls.append(1)
+        value = real(self, *args, **kwargs)
+        return value * float("nan") if len(calls) - 1 == bad_step else value
+
+    monkeypatch.setattr(ProxyAnchor, "forward", poisoned)
+    trainer = Trainer(config(drawn, method={"name": "ddml"}), 0, runtime)
+    epoch = bad_step // trainer.schedule.steps_per_epoch + 1
+    with pytest.raises(TrialFailure, match=rf"'metric' is nan at step {bad_step} \(epoch {epoch},"):
+        list(trainer.epochs())
+
+
+def test_no_such_device(drawn: Path, shared_cache: Path) -> None:
+    for name in ("cuda:99", "warp", "mps"):
+        with pytest.raises(ConfigError, match="device: found"):
+            Trainer(config(drawn), 0, Runtime(device=name, cache_dir=shared_cache))
+
+
+def test_finish_before_training_is_an_error(drawn: Path, runtime: Runtime) -> None:
+    with pytest.raises(RuntimeError, match="finish"):
+        Trainer(config(drawn), 0, runtime).finish()

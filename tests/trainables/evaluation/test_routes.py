@@ -1,0 +1,198 @@
+"""The three ways to places of positives against naive loops, and against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.oracles import retrieval
+from tests.trainables.evaluation.cases import CASES, quarters
+from trainables.errors import TrialFailure
+from trainables.evaluation import routes, symmetric
+from trainables.evaluation.metrics import evaluate
+from trainables.evaluation.neighbours import neighbours
+from trainables.evaluation.places import FAR, Places
+from trainables.evaluation.rowwise import counted_places
+from trainables.evaluation.scores import PLAIN, Score
+from trainables.evaluation.symmetric import symmetric_places
+
+DOT = PLAIN["dot"]
+NAMES = {
+    "recall_at_1": lambda s, y: retrieval.recall_at(s, y, 1),
+    "recall_at_7": lambda s, y: retrieval.recall_at(s, y, 7),
+    "recall_at_1000": lambda s, y: retrieval.recall_at(s, y, 1000),
+    "r_precision": retrieval.r_precision,
+    "map_at_r": retrieval.map_at_r,
+    "map_at_1000": lambda s, y: retrieval.map_at(s, y, 1000, with_query=True),
+    "map_at_1000_of_found": lambda s, y: retrieval.map_at(s, y, 1000, with_query=False),
+}
+
+
+def similarity(x: torch.Tensor, kind: str) -> np.ndarray:
+    x = x.double()
+    found = x @ x.T if kind == "dot" else -(x[:, None] - x[None]).square().sum(-1)
+    return found.numpy()
+
+
+@pytest.fixture(params=["sorting", "counting rows", "counting half"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The way that `evaluate` takes; tiles so small that all their borders are met."""
+    if request.param != "sorting":
+        monkeypatch.setattr(routes, "SMALL", 0)
+    if request.param == "counting rows":
+        monkeypatch.setattr(routes, "fits", lambda labels: False)
+    monkeypatch.setattr(symmetric, "GROUP", 64)
+    monkeypatch.setattr(symmetric, "WIDTH", 7)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", ["dot", "euclidean"])
+def test_equals_naive_loops(way: str, case: str, kind: str) -> None:
+    x, y = CASES[case](torch.Generator().manual_seed(7))
+    found = evaluate(x, y, score=kind, metrics=tuple(NAMES), block=17)
+    told = similarity(x, kind)
+    expected = {name: oracle(told, y.numpy()) for name, oracle in NAMES.items()}
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_tiles_of_several_classes_and_wide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    # More than 32 columns at once, and groups of many classes: the vectorised comparison.
+    g = torch.Generator().manual_seed(0)
+    x, y = quarters(700, 6, g), torch.randint(90, (700,), generator=g)
+    monkeypatch.setattr(symmetric, "GROUP", 100)
+    monkeypatch.setattr(symmetric, "WIDTH", 256)
+    sorted_way = evaluate(x, y, score="dot", metrics=tuple(NAMES))
+    monkeypatch.setattr(routes, "SMALL", 0)
+    assert evaluate(x, y, score="dot", metrics=tuple(NAMES)) == pytest.approx(sorted_way, abs=1e-12)
+    assert evaluate(x, y, score=lambda q, r: q @ r.T, metrics=tuple(NAMES)) == pytest.approx(
+        sorted_way, abs=1e-12
+    )
+
+
+@pytest.mark.parametrize("score", ["dot", lambda q, r: q @ r.T])
+def test_threads_share_the_queries_and_change_nothing(
+    score: Score | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    g = torch.Generator().manual_seed(0)
+    x, y = quarters(1500, 4, g), torch.randint(300, (1500,), generator=g)
+    sorted_way = evaluate(x, y, score=score, metrics=tuple(NAMES))
+    monkeypatch.setattr(routes, "SMALL", 0)
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found = evaluate(x, y, score=score, metrics=tuple(NAMES))
+            assert found == pytest.approx(sorted_way, abs=1e-12)
+    finally:
+        torch.set_num_threads(before)
+
+
+def exact_places(s: np.ndarray, y: np.ndarray, q: int) -> list[int]:
+    near = [item for item in np.lexsort((np.arange(len(y)), -s[q])) if item != q]
+    return (np.flatnonzero(y[near] == y[q]) + 1).tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(2, 60), st.integers(1, 9))
+def test_places_up_to_the_limit_are_exact(seed: int, limit: int, n: int, classes: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    x, y = quarters(n, 3, g, 5), torch.randint(classes, (n,), generator=g)
+    s = similarity(x, "dot")
+
+    def bound(positives: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(positives, limit)
+
+    order = y.argsort(stable=True).tolist()
+    of_half = collect(symmetric_places(x, y, DOT, bound), order)
+    itself = torch.arange(n)
+    rows = counted_places(x, y, x, y, score=DOT, limit=bound, self_index=itself, block=9)
+    of_rows = collect(rows, range(n))
+    of_sorting = collect(
+        neighbours(x, y, x, y, score=DOT, depth=limit, self_index=itself, block=9), range(n)
+    )
+    for q in range(n):
+        expected = [place for place in exact_places(s, y.numpy(), q) if place <= limit]
+        assert of_half[q] == of_rows[q] == of_sorting[q] == expected
+
+
+def collect(blocks: Iterator[Places], queries: object) -> dict[int, list[int]]:
+    rows = [[p for p in row if p != FAR] for block in blocks for row in block.places.tolist()]
+    return dict(zip(queries, rows, strict=True))  # type: ignore[call-overload]
+
+
+def test_query_and_gallery(way: str) -> None:
+    g = torch.Generator().manual_seed(2)
+    q, r = quarters(40, 5, g), quarters(70, 5, g)
+    ql, rl = torch.randint(9, (40,), generator=g), torch.randint(8, (70,), generator=g)
+    ql[0] = 8  # no item of this class in the gallery
+    found = evaluate(
+        q, ql, score="dot", metrics=("recall_at_3", "map_at_r", "map_at_1000"), gallery=(r, rl)
+    )
+    s, hits, maps, of_all = (q.double() @ r.double().T).numpy(), [], [], []
+    for i in range(40):
+        relevant = (rl == ql[i]).numpy()[np.lexsort((np.arange(70), -s[i]))]
+        hits.append(relevant[:3].any())
+        if (size := relevant.sum()) > 0:
+            precision = np.cumsum(relevant) / np.arange(1, 71)
+            maps.append((precision * relevant)[:size].sum() / size)
+            of_all.append((precision * relevant).sum() / (size + 1))
+    expected = {"recall_at_3": np.mean(hits), "map_at_r": np.mean(maps)}
+    assert found == pytest.approx(expected | {"map_at_1000": np.mean(of_all)}, abs=1e-12)
+
+
+def test_a_methods_own_score_need_not_be_symmetric(way: str) -> None:
+    g = torch.Generator().manual_seed(1)
+    x, y = quarters(60, 4, g), torch.randint(7, (60,), generator=g)
+
+    def own(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        # IDML's test score weakens a product by the reference's own uncertainty.
+        return q[:, :3] @ r[:, :3].T - r[None, :, 3].abs()
+
+    s = own(x.double(), x.double()).numpy()
+    found = evaluate(x, y, score=own, metrics=tuple(NAMES))
+    expected = {name: oracle(s, y.numpy()) for name, oracle in NAMES.items()}
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_scores_that_are_not_numbers_are_an_error(way: str) -> None:
+    x, y = CASES["random"](torch.Generator().manual_seed(0))
+
+    def broken(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+        return torch.where(torch.arange(len(r)) == 59, torch.nan, q @ r.T)
+
+    with pytest.raises(TrialFailure, match="not a number"):
+        evaluate(x, y, score=broken, metrics=("recall_at_1",))
+    if way == "counting half":
+        with pytest.raises(TrialFailure, match="overflow"):
+            evaluate(x * 1e30, y, score="dot", metrics=("recall_at_1",))
+
+
+@pytest.mark.parametrize("dims", [64, 512])
+def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
+    # Not exact products: copies must still score alike wherever they stand in a tile.
+    g = torch.Generator().manual_seed(3)
+    base = torch.nn.functional.normalize(torch.randn(500, dims, generator=g), dim=1)
+    x = base.repeat(6, 1)
+    y = torch.arange(500).repeat(6)
+    y[500:1000] = torch.arange(500).flip(0)  # a copy of another class, before those of its own
+    found = evaluate(x, y, score="cosine", metrics=("recall_at_1", "map_at_r"))
+    exact = (x.double() @ x.double().T).numpy()
+    # Copies of one vector get one score each: that of their first copy.
+    first = np.tile(np.arange(500), 6)
+    exact = exact[first][:, first]
+    labels = y.numpy()
+    hits = [1 in exact_places(exact, labels, q) for q in range(0, 3000, 7)]
+    sampled = evaluate_places(x, y)
+    assert [1 in sampled[q] for q in range(0, 3000, 7)] == hits
+    assert 0 < found["recall_at_1"] < 1
+
+
+def evaluate_places(x: torch.Tensor, y: torch.Tensor) -> dict[int, list[int]]:
+    blocks = symmetric_places(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
+    return collect(blocks, y.argsort(stable=True).tolist())

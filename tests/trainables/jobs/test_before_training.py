@@ -1,0 +1,76 @@
+"""What cannot work is said before the first step, and a start from data before it too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainables.core_trials import config
+from trainables.core.export import as_images
+from trainables.core.identity import config_hash
+from trainables.core.runtime import Runtime
+from trainables.core.train import train
+from trainables.core.trainer import Trainer
+from trainables.data.images import Images
+from trainables.data.splits import Splits, Subset
+from trainables.errors import ConfigError
+from trainables.jobs.job import run_job
+from trainables.jobs.request import Job
+from trainables.trial import TrialConfig
+
+
+def paper(drawn: Path) -> TrialConfig:
+    return config(drawn, data={"split": {"protocol": "paper"}}, training={"epochs": 1})
+
+
+def test_a_split_that_is_not_there(
+    drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was taken"))
+    runtime = Runtime("cpu", 1, shared_cache)
+    with pytest.raises(ConfigError, match="evaluate: found 'val'"):
+        train(paper(drawn), 0, runtime, evaluate=("val",))
+    job = Job("t", paper(drawn).model_dump(mode="json"), 0, runtime, ("test", "val"))
+    with pytest.raises(ConfigError, match="evaluate: found 'val'"):
+        list(run_job(job))
+
+
+def test_a_split_in_which_nothing_can_be_found() -> None:
+    images = Images.same_size(torch.zeros(5, 2, 2, dtype=torch.uint8))
+
+    def subset(*labels: int) -> Subset:
+        found = torch.tensor(labels)
+        return Subset(images, torch.arange(len(labels)), found, tuple("abcde"[: len(set(labels))]))
+
+    splits = Splits(subset(0, 0), subset(0, 1, 2), subset(0, 0, 1), "fingerprint")
+    splits.require(("train", "test"))
+    with pytest.raises(ConfigError, match="split val: found 3 classes of one image each"):
+        splits.require(("test", "val"))
+
+
+def test_pca_holds_also_without_checkpoints_to_resume(drawn: Path, shared_cache: Path) -> None:
+    trial = config(drawn, embedding={"init": "pca"}, training={"epochs": 1})
+    reports = []
+    for resume in (True, False):
+        trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache), resume=resume)
+        reports.append(next(trainer.epochs()).metrics["term/metric/value"])
+    assert reports[0] == reports[1]
+
+
+def test_where_a_weights_file_lies_is_no_part_of_the_trial() -> None:
+    one, two = (
+        TrialConfig(backbone={"name": "resnet18", "weights": path, "weights_sha256": "0" * 64})
+        for path in ("/a/weights.pt", "/b/weights.pt")
+    )
+    assert config_hash(one, "data") == config_hash(two, "data")
+    other = TrialConfig(
+        backbone={"name": "resnet18", "weights": "/a/weights.pt", "weights_sha256": "1" * 64}
+    )
+    assert config_hash(one, "data") != config_hash(other, "data")
+
+
+def test_embedding_no_images_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="images: found none"):
+        as_images([], 1.0, 32)

@@ -1,0 +1,174 @@
+"""`run_job`: events, files, repetition, failure; and the export it leaves."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pydantic import ValidationError
+
+import trainables
+from tests.trainables import core_trials
+from tests.trainables.core_trials import comparable, job
+from trainables.core import export
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.data.splits import load_splits
+from trainables.errors import ConfigError, TrialFailure
+from trainables.jobs import job as jobs
+from trainables.jobs.job import run_job
+from trainables.jobs.request import Job
+from trainables.losses.proxy_anchor import ProxyAnchor
+
+
+def run(given: Job) -> list[dict[str, Any]]:
+    events = list(run_job(given))
+    assert json.loads(json.dumps(events, allow_nan=False)) == events
+    return events
+
+
+def test_a_job_and_the_same_job_again(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
+    given = job(core_trials.config(drawn), shared_cache, tmp_path, evaluate=("val",))
+    events = run(given)
+    assert [e["event"] for e in events] == ["epoch"] * 4 + ["final"]
+    assert set(events[0]) == {"event", "epoch", "steps", "seconds", "metrics"}
+    final = events[-1]
+    assert set(final["evaluations"]) == {"val"}
+    assert final["export"] == "best.safetensors"
+    assert final["history"] == events[:-1]
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert saved == {"config": given.config, "seed": 3}
+    log = (tmp_path / "trial.log").read_text()
+    assert "epoch 4/4" in log
+    assert "selected epoch" in log
+    assert not logging.getLogger("trainables").handlers
+
+    again = run(given)
+    assert again == [final]
+
+    (tmp_path / "final.json").write_text("{")
+    repaired = run(given)[-1]
+    assert comparable(repaired) == comparable(final)
+    assert "final.json is damaged" in (tmp_path / "trial.log").read_text()
+
+
+def test_a_finished_job_evaluates_what_was_not_asked_before(
+    drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = core_trials.config(drawn, backbone={"mode": "finetune"}, training={"epochs": 2})
+    both = run(job(trial, shared_cache, tmp_path / "both"))[-1]
+    run(job(trial, shared_cache, tmp_path / "one", evaluate=("val",)))
+    monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
+    for mode in ("train", "evaluate"):
+        (final,) = run(job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode=mode))
+        assert comparable(final) == comparable(both)
+    monkeypatch.setattr(jobs, "EVALUATOR", "another-evaluator")
+    given = job(trial, shared_cache, tmp_path / "one", evaluate=("test",), mode="evaluate")
+    (final,) = run(given)
+    assert final["evaluator"] == "another-evaluator"
+    assert set(final["evaluations"]) == {"test"}
+
+
+def test_nothing_to_evaluate(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
+    with pytest.raises(TrialFailure, match="nothing to evaluate"):
+        run(job(core_trials.config(drawn), shared_cache, tmp_path, mode="evaluate"))
+
+
+def test_another_trials_folder_is_refused(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
+    trial = core_trials.config(drawn, training={"epochs": 1})
+    run(job(trial, shared_cache, tmp_path))
+    for other in (
+        job(trial, shared_cache, tmp_path, seed=4),
+        job(core_trials.config(drawn, training={"epochs": 2}), shared_cache, tmp_path),
+    ):
+        with pytest.raises(ConfigError, match=r"final\.json: found the result of"):
+            run(other)
+
+
+def test_failure_leaves_its_traceback_in_the_log(
+    drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        raise IndexError("a bug in a loss")
+
+    monkeypatch.setattr(ProxyAnchor, "forward", broken)
+    with pytest.raises(IndexError):
+        run(job(core_trials.config(drawn), shared_cache, tmp_path))
+    log = (tmp_path / "trial.log").read_text()
+    assert "Traceback" in log
+    assert "IndexError: a bug in a loss" in log
+    assert not logging.getLogger("trainables").handlers
+
+
+def test_a_bad_configuration(shared_cache: Path, drawn: Path, tmp_path: Path) -> None:
+    given = job(core_trials.config(drawn), shared_cache, tmp_path)
+    given.config["loss"]["alpah"] = 3
+    with pytest.raises(ValidationError, match="alpah"):
+        run(given)
+
+
+@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+def test_the_export_embeds_as_the_trial_did(
+    mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = core_trials.config(drawn, backbone={"mode": mode}, training={"epochs": 2})
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    list(trainer.epochs())
+    trainer.finish(())
+    test = load_splits(trial.data, shared_cache).test
+    with torch.no_grad():
+        expected = torch.cat([trainer.network.embed(b) for b in trainer.inputs.blocks(test)])
+
+    model = trainables.load(tmp_path / "best.safetensors", device="cpu")
+    assert model.config == trial
+    assert len(model.classes) == trainer.network.method.classes
+    arrays = np.stack([test.images[int(row)].numpy() for row in test.index])
+    pictures = [Image.fromarray(array) for array in arrays]
+    for images in (arrays, torch.from_numpy(arrays), pictures):
+        found = model.embed(images, batch_size=7)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert model.score(expected[:3], expected).argmax(1).tolist() == [0, 1, 2]
+    grey = model.embed(arrays[..., 0])
+    assert grey.shape == expected.shape
+    assert grey.isfinite().all()
+
+
+def test_large_pictures_are_shrunk_as_a_data_folders_are(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (90, 120, 3)).astype(np.uint8)
+    images = export.as_images([Image.fromarray(pixels)], 224 / 256, 32)
+    assert (int(images.heights[0]), int(images.widths[0])) == (37, 49)
+
+
+def test_what_is_no_image_or_no_export(drawn: Path, tmp_path: Path) -> None:
+    for wrong in (np.zeros((2, 4, 4, 3)), np.zeros((2, 4, 4, 5), np.uint8), np.zeros(3, np.uint8)):
+        with pytest.raises(ConfigError, match="images: found"):
+            export.as_images(wrong, 1.0, 32)
+    with pytest.raises(ConfigError, match="no such file"):
+        export.load(tmp_path / "nothing.safetensors")
+    (tmp_path / "text").write_text("no tensors")
+    with pytest.raises(ConfigError, match="no safetensors file"):
+        export.load(tmp_path / "text")
+
+
+def test_a_job_that_pauses_goes_on_as_if_it_had_not(
+    drawn: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = core_trials.config(drawn)
+    whole = run(job(trial, shared_cache, tmp_path / "whole", evaluate=("val",)))
+    given = job(trial, shared_cache, tmp_path / "legs", evaluate=("val",))
+    first = run(replace(given, until=1))
+    assert [event["event"] for event in first] == ["epoch", "paused"]
+    assert first[-1] == {"event": "paused", "epoch": 1, "history": first[:-1]}
+    assert run(replace(given, until=1)) == first[-1:], "it is there already"
+    second = run(replace(given, until=3))
+    assert [event["event"] for event in second] == ["epoch", "epoch", "paused"]
+    last = run(replace(given, until=4))
+    assert [event["event"] for event in last] == ["epoch", "final"]
+    assert comparable(last[-1]) == comparable(whole[-1])

@@ -1,0 +1,68 @@
+"""Small batches and losses for the tests of DDML and of what builds on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.config.registry import ComponentConfig
+from trainables.config.sections import EmbeddingConfig
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.methods.base import METHODS, Progress, Term
+
+B, FEATURES, D, C = 6, 7, 4, 5
+LABELS = [0, 0, 1, 3, 3, 2]
+
+
+class PairLoss(Loss):
+    """A loss without references, as HypViT's is."""
+
+    geometry = Geometry("cosine")
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score * (pairs.neg - pairs.pos)).mean()
+
+
+class TwoCentres(Loss):
+    """Two references per class."""
+
+    def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.centres = torch.nn.Parameter(torch.randn(2 * classes, dim))
+
+    def references(self) -> References:
+        return References(self.centres, torch.arange(self.classes).repeat_interleave(2), 2)
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (score * (pairs.neg - pairs.pos)).mean()
+
+
+def loss_of(name: str) -> Loss:
+    with streams.seeded(0, "init", "loss"):
+        if name == "pair":
+            return PairLoss(ComponentConfig(), classes=C, dim=D)
+        if name == "centres":
+            return TwoCentres(ComponentConfig(), classes=C, dim=D)
+        return LOSSES[name](LOSSES[name].Config(), classes=C, dim=D)
+
+
+def built(method: str = "ddml", loss: str = "normsoftmax", **options: Any) -> Any:
+    base = loss_of(loss)
+    with streams.seeded(0, "init", "method"):
+        return METHODS[method](
+            METHODS[method].Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=base,
+            classes=C,
+        ).double()
+
+
+def step(method: Any) -> tuple[Any, dict[str, Term]]:
+    x = torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    labels = torch.tensor(LABELS)[:, None]
+    state = method(3 * x, labels, Progress(), streams.generator(0, "method"))
+    return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))

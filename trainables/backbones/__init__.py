@@ -1,0 +1,1 @@
+"""Any timm model: from images to features, with its weights and frozen norms."""

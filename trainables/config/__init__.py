@@ -1,0 +1,1 @@
+"""Sections of a trial's configuration, and the registries of its components."""

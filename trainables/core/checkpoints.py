@@ -1,0 +1,116 @@
+"""A trial's state on disk: atomic, checked, refused if it is another trial's.
+
+A file is the SHA-256 of its content and then the content, a `torch.save` of tensors, numbers
+and strings, read with `weights_only=True`. Kept are the two newest states and the best weights
+they name. The best weights change seldom and lie in a file of their own, written first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainables.errors import ConfigError
+from trainables.machine.files import write_atomically
+
+LOG = logging.getLogger(__name__)
+KEPT = 2
+FORMAT = 1
+STATE = re.compile(r"steps-\d{10}-best-\d{6}\.pt")
+
+
+class Damaged(Exception):
+    """A file that is truncated, altered or gone."""
+
+
+class Checkpoints:
+    """The folder of one trial.
+
+    Args:
+        folder: made on the first save.
+        config_hash, seed: of the trial; a state of another is refused.
+    """
+
+    def __init__(self, folder: Path, config_hash: str, seed: int) -> None:
+        self.folder = folder
+        self.identity = {"format": FORMAT, "config_hash": config_hash, "seed": seed}
+
+    def save(self, steps: int, state: dict[str, Any], best: dict[str, Any] | None) -> None:
+        """Write the state after `steps` optimiser steps, then drop what is no longer kept.
+
+        Args:
+            best: {"epoch": int, "value": float, "weights": state dict}, or None before any.
+        """
+        best_epoch = 0 if best is None else int(best["epoch"])
+        if best is not None and not self._best(best_epoch).exists():
+            self._write(self._best(best_epoch), best)
+        content = {**self.identity, "best": best_epoch, "state": state}
+        self._write(self.folder / f"steps-{steps:010d}-best-{best_epoch:06d}.pt", content)
+        self._prune()
+
+    def latest(self) -> tuple[dict[str, Any], dict[str, Any] | None] | None:
+        """(state, best) of the newest whole checkpoint, or None if there is none.
+
+        Raises:
+            ConfigError: it belongs to another configuration or seed.
+        """
+        for path in reversed(self._states()):
+            try:
+                content = _read(path)
+                self._check(path, content)
+                best = _read(self._best(content["best"])) if content["best"] else None
+            except Damaged as damage:
+                LOG.warning("%s; falling back to the checkpoint before", damage)
+                continue
+            return content["state"], best
+        return None
+
+    def _check(self, path: Path, content: dict[str, Any]) -> None:
+        found = {key: content.get(key) for key in self.identity}
+        if found != self.identity:
+            raise ConfigError(
+                str(path),
+                f"a checkpoint of {found}",
+                f"one of {self.identity}",
+                "Take another output folder, or remove this one",
+            )
+
+    def _states(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("steps-*.pt") if STATE.fullmatch(path.name))
+
+    def _best(self, epoch: int) -> Path:
+        return self.folder / f"best-{epoch:06d}.pt"
+
+    def _write(self, path: Path, content: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        torch.save(content, buffer)
+        payload = buffer.getvalue()
+        write_atomically(path, hashlib.sha256(payload).digest() + payload)
+
+    def _prune(self) -> None:
+        states = self._states()
+        for path in states[:-KEPT]:
+            path.unlink(missing_ok=True)
+        named = {f"best-{path.stem.rpartition('-')[2]}.pt" for path in states[-KEPT:]}
+        for path in self.folder.glob("best-*.pt"):
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Raises Damaged for a file whose digest does not match, or that cannot be opened."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise Damaged(f"{path} is gone") from error
+    digest, payload = data[:32], data[32:]
+    if hashlib.sha256(payload).digest() != digest:
+        raise Damaged(f"{path} is truncated or altered ({len(data)} bytes)")
+    content: dict[str, Any] = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    return content

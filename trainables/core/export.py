@@ -1,0 +1,245 @@
+"""The trained model as one safetensors file, and the two lines that use it.
+
+    from trainables import load
+    model = load("runs/trials/<trial_id>/best.safetensors")
+    embeddings = model.embed(images)
+
+The file's metadata holds the trial's configuration, and a digest of it and of every tensor: a file
+in which one byte is another is refused. A fine-tuned trial's file is complete; that of a trial on
+frozen features holds head, method and loss, and names the backbone and its weights, from which it
+is built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from trainables.backbones.backbone import Backbone, build_backbone, frozen_backbone
+from trainables.core.network import Network, build_method
+from trainables.data.augment import eval_images
+from trainables.data.decode import check_size, rgb
+from trainables.data.images import Images
+from trainables.data.splits import Subset
+from trainables.errors import ConfigError
+from trainables.machine.devices import resolve_device
+from trainables.machine.files import write_atomically
+from trainables.trial import TrialConfig
+
+EXPORT = "best.safetensors"  # in a trial's folder
+FORMAT = "ablate-2"
+UNDIGESTED = "ablate-1"  # before there were digests
+KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order
+
+
+def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
+    """Write `network` as it stands; the same weights give the same bytes."""
+    about = {
+        "format": FORMAT,
+        "config": config.model_dump(mode="json"),
+        "features": network.width,
+        "classes": list(train.classes),
+        "frame": train.images.frame,
+    }
+    tensors = {
+        name: tensor.detach().to("cpu").contiguous()
+        for name, tensor in network.state_dict().items()
+    }
+    text = _canonical(about | {"sha256": _digest(about, tensors)})
+    write_atomically(path, save(tensors, metadata={KEY: text}))
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of an export, on the CPU."""
+    return _read(path)[1]
+
+
+class Model:
+    """A trained network that embeds images.
+
+    config: the trial's. classes: names of the training classes.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        backbone: Backbone,
+        config: TrialConfig,
+        *,
+        classes: list[str],
+        frame: float,
+        device: torch.device,
+    ) -> None:
+        self.network, self.config, self.classes = network, config, classes
+        self._backbone, self._frame, self._device = backbone, frame, device
+
+    @torch.inference_mode()
+    def embed(self, images: Any, batch_size: int = 128) -> Tensor:
+        """Embeddings [N, E], float32, on the CPU.
+
+        Args:
+            images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
+                sizes. They are cropped and resized as in the trial's evaluation.
+        """
+        pictures = as_images(images, self._frame, self.config.data.image_size)
+        found = []
+        for rows in torch.split(torch.arange(len(pictures)), batch_size):
+            made = eval_images(
+                pictures,
+                rows,
+                size=self.config.data.image_size,
+                mean=self._backbone.mean,
+                std=self._backbone.std,
+                device=self._device,
+            )
+            inputs = self._backbone(made) if self.network.backbone is None else made
+            found.append(self.network.embed(inputs).cpu())
+        return torch.cat(found)
+
+    @torch.inference_mode()
+    def score(self, query: Tensor, reference: Tensor) -> Tensor:
+        """[B, E] × [R, E] → [B, R], larger is closer: the score the trial was evaluated with."""
+        return self.network.score(query.to(self._device), reference.to(self._device)).cpu()
+
+
+def load(path: str | Path, device: str = "auto") -> Model:
+    """Read an export.
+
+    Raises:
+        ConfigError: no such file, not an export of this program, or one that was altered.
+    """
+    about, weights = _read(Path(path))
+    config = TrialConfig.model_validate(about["config"])
+    where = resolve_device(device)
+    frozen = config.backbone.mode == "frozen"
+    # A fine-tuned file holds all weights of the backbone; what it was started from is not needed.
+    backbone = (
+        frozen_backbone(config.backbone, config.data.image_size)
+        if frozen
+        else build_backbone(
+            config.backbone.model_copy(update={"weights": "none", "weights_sha256": None}),
+            config.data.image_size,
+            channels_last=config.training.channels_last,
+        )
+    )
+    method = build_method(config, features=about["features"], classes=len(about["classes"]), seed=0)
+    network = Network(config, None if frozen else backbone, method, about["features"])
+    network.load_state_dict(weights)
+    network.to(where).eval()
+    backbone.to(where).eval()
+    return Model(
+        network, backbone, config, classes=about["classes"], frame=about["frame"], device=where
+    )
+
+
+def as_images(images: Any, frame: float, size: int) -> Images:
+    """uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
+
+    Of a trial on a data folder, PIL images larger than the crop of `size` needs are shrunk first,
+    as that folder's were; of one on an embedded data set they are taken as arrays are.
+
+    Raises:
+        ConfigError: another shape or type, for pixels are never rescaled silently; a PIL image
+            beyond the limits of files (`decode`), or of a format that another program decodes.
+    """
+    if isinstance(images, Image.Image):
+        images = [images]
+    if len(images) == 0:
+        raise ConfigError("images", "none", "at least one image")
+    if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
+        plain = [_plain(image, f"images[{place}]") for place, image in enumerate(images)]
+        if frame < 1:
+            plain = [_shrunk(image, round(size / frame)) for image in plain]
+        return _ragged([np.asarray(image) for image in plain], frame)
+    try:
+        pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            "images", type(images).__name__,
+            "a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images",
+            "Open files with PIL.Image.open",
+        ) from None  # fmt: skip
+    if pixels.dim() == 3 and pixels.shape[-1] in (3, 4):
+        raise ConfigError(
+            "images", f"shape {tuple(pixels.shape)}, which is one colour image or many narrow ones",
+            "uint8 [N, H, W, 3]", "For one image give images[None]",
+        )  # fmt: skip
+    coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
+    if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or coloured):
+        raise ConfigError(
+            "images",
+            f"{pixels.dtype} of shape {tuple(pixels.shape)}",
+            "uint8 [N, H, W, 3] or [N, H, W], or a list of PIL images",
+        )
+    return Images.same_size(pixels.cpu(), frame)
+
+
+def _plain(image: Image.Image, where: str) -> Image.Image:
+    """8-bit RGB. Opened images are decoded here, and EPS by starting Ghostscript."""
+    if image.format == "EPS":
+        raise ConfigError(where, "an EPS drawing", "an image of pixels", "Convert it first")
+    check_size(image.size, where)
+    return rgb(image)
+
+
+def _shrunk(image: Image.Image, short: int) -> Image.Image:
+    scale = short / min(image.size)
+    if scale >= 1:
+        return image
+    width, height = (max(short, int(side * scale)) for side in image.size)
+    return image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _ragged(arrays: list[np.ndarray], frame: float) -> Images:
+    sizes = torch.tensor([array.size for array in arrays])
+    return Images(
+        flat=torch.cat([torch.from_numpy(array.copy()).reshape(-1) for array in arrays]),
+        offsets=torch.cumsum(sizes, 0) - sizes,
+        heights=torch.tensor([array.shape[0] for array in arrays]),
+        widths=torch.tensor([array.shape[1] for array in arrays]),
+        channels=3,
+        frame=frame,
+    )
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise ConfigError(str(path), "no such file", "an export, best.safetensors") from error
+    except (SafetensorError, ValueError) as error:  # ValueError: text that is no JSON
+        raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
+    if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
+        found = about.get("format") if isinstance(about, dict) else about
+        raise ConfigError(str(path), f"format {found!r}", f"an export of format {FORMAT!r}")
+    digest = about.pop("sha256", None)
+    if (digest or about["format"] == FORMAT) and digest != _digest(about, weights):
+        raise ConfigError(
+            str(path), "bytes that were not written so", "the file as the trial left it",
+            "It is damaged: copy it anew, or train the trial again (--force)",
+        )  # fmt: skip
+    return about, weights
+
+
+def _canonical(about: dict[str, Any]) -> str:
+    return json.dumps(about, sort_keys=True, separators=(",", ":"))
+
+
+def _digest(about: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of what is said about the tensors, and of their names, types, shapes and bytes."""
+    digest = hashlib.sha256(_canonical(about).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"\x1e{name}\x1f{tensor.dtype} {tuple(tensor.shape)}\x1f".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

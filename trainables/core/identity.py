@@ -1,0 +1,95 @@
+"""What makes two trials the same trial: a hash of everything that decides the numbers.
+
+    config_hash = SHA-256(canonical JSON of {config, data fingerprint, revisions})
+    trial_id    = first 16 hex digits of it, and the seed
+
+Canonical JSON: keys sorted, no spaces, ASCII. A REVISION is an integer in a component's source,
+raised by hand when a change to it alters numbers; it makes old results another trial's, so
+that nothing stale is reused. Device, threads and the processor's kernels are provenance, not
+identity: on another processor a trial agrees within rounding and what it grows to, not to the bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from trainables.backbones import backbone, frozen_norms
+from trainables.data import features
+from trainables.data.dataset import DATASETS
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+from trainables.trial import TrialConfig
+
+# Of the loop with optimiser and schedule, splits, sampling and augmentation.
+CORE_REVISION = 1
+
+
+def identity_dump(config: BaseModel) -> dict[str, Any]:
+    """JSON-able dump of `config` at any depth, without fields marked `identity=False` or None.
+
+    None always means that a thing is absent, so that an option that comes later and is off by
+    default leaves the trials of before what they were.
+    """
+    dump: dict[str, Any] = config.model_dump(mode="json")
+    for name, field in type(config).model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and extra.get("identity") is False:
+            del dump[name]
+            continue
+        value = getattr(config, name)
+        if value is None:
+            del dump[name]
+        elif isinstance(value, BaseModel):
+            dump[name] = identity_dump(value)
+    return dump
+
+
+def component_revisions(config: TrialConfig) -> dict[str, int]:
+    """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
+    loss, method = _name(config.loss), _name(config.method)
+    found = {
+        f"loss.{loss}": LOSSES[loss].REVISION,
+        f"method.{method}": METHODS[method].REVISION,
+        f"data.{config.data.name}": DATASETS[config.data.name].REVISION,
+        "backbones": backbone.REVISION,
+        "features": features.REVISION,
+        "core": CORE_REVISION,
+    }
+    if backbone.folds(config.backbone):
+        found["folding"] = frozen_norms.REVISION
+    return found
+
+
+def config_hash(config: TrialConfig, fingerprint: str) -> str:
+    """SHA-256, in hex, of what decides a trial's numbers apart from the seed.
+
+    Args:
+        fingerprint: that of the data set, from `trainables.data.dataset.fingerprint`.
+    """
+    dump = identity_dump(config)
+    if config.backbone.weights not in ("packaged", "timm", "none"):
+        # Where the file lies is no part of the trial; its hash, which stands beside, is.
+        dump["backbone"]["weights"] = "file"
+    content = {
+        "config": dump,
+        "data": fingerprint,
+        "revisions": component_revisions(config),
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def trial_id(config_hash: str, seed: int) -> str:
+    """`0123456789abcdef-s0`: sixteen hex digits of the hash, and the seed."""
+    return f"{config_hash[:16]}-s{seed}"
+
+
+def _name(component: BaseModel) -> str:
+    name = getattr(component, "name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"{type(component).__qualname__} has no `name`; every component needs one")
+    return name

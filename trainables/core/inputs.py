@@ -1,0 +1,94 @@
+"""Where a trial's network gets its inputs: cached features or augmented images.
+
+Both answer the same two questions: the inputs of a training batch, and those of a whole split
+in blocks for evaluation. Shape legend: B batch · F features · S image side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from trainables.backbones.backbone import Backbone
+from trainables.data.augment import eval_images, train_images
+from trainables.data.features import cached_features
+from trainables.data.splits import Splits, Subset
+from trainables.trial import TrialConfig
+
+FEATURE_BLOCK = 4096  # rows of cached features embedded at once
+IMAGE_BLOCK = 128  # images embedded at once
+
+
+class Inputs(Protocol):
+    """width: F, of the pooled features behind these inputs."""
+
+    width: int
+
+    def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        """Inputs of the training images at `positions` ([B], on the CPU), on the device."""
+
+    def blocks(self, subset: Subset) -> Iterator[Tensor]:
+        """All inputs of a split, in order, without augmentation."""
+
+
+class Features:
+    """Cached features; the training split stays on the device, others are fetched in blocks."""
+
+    def __init__(
+        self, config: TrialConfig, splits: Splits, cache: Path, device: torch.device
+    ) -> None:
+        self.all = cached_features(config, cache, device)
+        self.device = device
+        self.width = int(self.all.shape[1])
+        self.resident = self._rows(splits.train.index)
+
+    def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        return self.resident[positions.to(self.device, non_blocking=True)]
+
+    def blocks(self, subset: Subset) -> Iterator[Tensor]:
+        for rows in torch.split(subset.index, FEATURE_BLOCK):
+            yield self._rows(rows)
+
+    def _rows(self, rows: Tensor) -> Tensor:
+        return torch.from_numpy(self.all[rows.numpy()]).to(self.device)
+
+
+class Pictures:
+    """Images, resident on the device where they fit, augmented there."""
+
+    def __init__(
+        self, config: TrialConfig, splits: Splits, backbone: Backbone, device: torch.device
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.width = backbone.features
+        self.mean, self.std = backbone.mean, backbone.std
+        self.images = splits.train.images.to(device)
+        self.rows = splits.train.index
+
+    def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        return train_images(
+            self.images,
+            self.rows[positions],
+            config=self.config.data.augment,
+            size=self.config.data.image_size,
+            mean=self.mean,
+            std=self.std,
+            generator=generator,
+            device=self.device,
+        )
+
+    def blocks(self, subset: Subset) -> Iterator[Tensor]:
+        for rows in torch.split(subset.index, IMAGE_BLOCK):
+            yield eval_images(
+                self.images,
+                rows,
+                size=self.config.data.image_size,
+                mean=self.mean,
+                std=self.std,
+                device=self.device,
+            )

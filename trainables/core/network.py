@@ -1,0 +1,96 @@
+"""Backbone, method and loss as one network, and how each part starts.
+
+Shape legend: N images · F pooled features · E layout of an embedding.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from trainables import streams
+from trainables.backbones.backbone import Backbone, build_backbone
+from trainables.evaluation.scores import Kind, PlainScore, Score
+from trainables.losses.base import LOSSES, ParamGroup
+from trainables.methods.base import METHODS, Method
+from trainables.trial import TrialConfig
+
+PLAIN_KIND: dict[str, Kind] = {
+    "cosine": "dot", "dot": "dot", "l2": "euclidean", "l2sq": "euclidean",
+}  # fmt: skip
+
+
+class Network(nn.Module):
+    """What trains.
+
+    backbone: None where features are cached; `inputs` are then [N, F] features, and else
+        [N, 3, S, S] images. It alone runs in bfloat16 if the trial says so; the head, the method
+        and the loss get float32.
+    width: F.
+    """
+
+    def __init__(
+        self, config: TrialConfig, backbone: Backbone | None, method: Method, width: int
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.method = method
+        self.width = width
+        # Taken down now: warm-up turns their gradients off, which held ones never have on.
+        self.tuned = [] if backbone is None else backbone.trainable_parameters()
+        self.bf16 = config.training.precision == "bf16"
+
+    def features(self, inputs: Tensor) -> Tensor:
+        if self.backbone is None:
+            return inputs
+        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
+            pooled: Tensor = self.backbone(inputs)
+        return pooled.float()
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """[N, E] float32: what retrieval compares; call in evaluation mode."""
+        return self.method.embed(self.features(inputs))
+
+    def score(self, query: Tensor, reference: Tensor) -> Tensor:
+        """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
+        return self.method.retrieval_score(query, reference, self.method.loss.retrieval)
+
+    def retrieval_score(self) -> Score:
+        """`score`; as a plain one, of which half suffices, where the method does not have its
+        own and the loss's geometry is one."""
+        geometry = self.method.loss.retrieval
+        unit = geometry.normalize or geometry.kind == "cosine"
+        if not self.method.plain_retrieval or geometry.kind not in PLAIN_KIND:
+            return self.score
+        return PlainScore(PLAIN_KIND[geometry.kind], normalize=unit)
+
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        """All that trains in `phase`; in "warmup" the backbone is held."""
+        groups = self.method.param_groups(phase)
+        if self.backbone is None or phase == "warmup":
+            return groups
+        return [ParamGroup("backbone", self.tuned), *groups]
+
+
+def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:
+    """Loss and method on the CPU, each drawn from its own stream."""
+    loss_class = LOSSES[config.loss.name]
+    method_class = METHODS[config.method.name]
+    with streams.seeded(seed, "init", "loss"):
+        loss = loss_class(config.loss, classes=classes, dim=config.embedding.dim)
+    with streams.seeded(seed, "init", "method"):
+        return method_class(
+            config.method,
+            features=features,
+            embedding=config.embedding,
+            loss=loss,
+            classes=classes,
+        )
+
+
+def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
+    """The configured backbone on the CPU; without weights, drawn from its own stream."""
+    with streams.seeded(seed, "init", "backbone"):
+        return build_backbone(
+            config.backbone, config.data.image_size, channels_last=config.training.channels_last
+        )

@@ -1,0 +1,118 @@
+"""The optimiser by parameter role, and the learning rate at each step.
+
+The schedule is a function of the step, not an object with a state: a resumed trial needs
+nothing of it, and step 1,234 has the rate it would have had.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainables.config.sections import OptimizerConfig, ScheduleConfig
+from trainables.errors import ConfigError
+from trainables.losses.base import ParamGroup, Role
+
+ONE_CYCLE_RISE = 0.3  # share of the steps; as the next two, OneCycleLR's own defaults
+ONE_CYCLE_START = 1 / 25
+ONE_CYCLE_END = 1 / 25e4
+
+
+def build_optimizer(
+    config: OptimizerConfig, groups: list[ParamGroup], device: torch.device
+) -> torch.optim.Optimizer:
+    """One torch group per role, with `role` and `base_lr` = lr · multiplier beside torch's keys.
+
+    The fused kernels of Adam, AdamW and SGD, which CPU and CUDA have, update a tensor in one
+    pass; elsewhere torch chooses.
+
+    Raises:
+        ConfigError: betas outside [0, 1).
+    """
+    if not all(0 <= beta < 1 for beta in config.betas):
+        raise ConfigError("optimizer.betas", str(list(config.betas)), "two numbers in [0, 1)")
+    by_role: dict[Role, list[nn.Parameter]] = {}
+    for group in groups:
+        by_role.setdefault(group.role, []).extend(group.params)
+    torch_groups: list[dict[str, Any]] = []
+    for role, params in by_role.items():
+        base = config.lr * float(getattr(config.multipliers, role))
+        torch_groups.append({"params": params, "role": role, "base_lr": base, "lr": base})
+    fused = True if device.type in ("cpu", "cuda") else None
+    if config.name == "sgd":
+        return torch.optim.SGD(
+            torch_groups,
+            lr=config.lr,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            fused=fused,
+        )
+    kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
+    return kind(
+        torch_groups,
+        lr=config.lr,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+        fused=fused,
+    )
+
+
+def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Every group's rate becomes its base rate · factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["base_lr"] * factor
+
+
+@dataclass(frozen=True)
+class RateSchedule:
+    """Factor of the base rates at a step, from 0.
+
+    Over n = steps after the warm-up, with i counted from its end:
+
+        constant   1
+        step       gamma^⌊epoch / step_epochs⌋, epochs counted from the end of the warm-up
+        cosine     (1 + cos(π i / n)) / 2
+        linear     1 − i / n
+        one_cycle  torch's OneCycleLR with its defaults, momentum left alone: cosine from 1/25
+                   up to 1 over 30 % of the steps, then down to 1/250,000
+
+    In the warm-up the factor is that of i = 0.
+    """
+
+    config: ScheduleConfig
+    epochs: int
+    steps_per_epoch: int
+
+    def factor(self, step: int) -> float:
+        warmup = self.config.warmup_epochs * self.steps_per_epoch
+        n = self.epochs * self.steps_per_epoch - warmup
+        i = max(0, step - warmup)
+        match self.config.name:
+            case "constant":
+                return 1.0
+            case "step":
+                turns = i // self.steps_per_epoch // self.config.step_epochs
+                return float(self.config.gamma**turns)
+            case "cosine":
+                return (1 + math.cos(math.pi * i / n)) / 2
+            case "linear":
+                return 1 - i / n
+            case "one_cycle":
+                return _one_cycle(i, n)
+
+
+def _one_cycle(i: int, n: int) -> float:
+    top = ONE_CYCLE_RISE * n - 1
+    if i <= top:
+        return _cosine(ONE_CYCLE_START, 1.0, i / top)
+    # A run too short for a rise (top ≤ 0) starts at its peak.
+    top = max(top, 0.0)
+    return _cosine(1.0, ONE_CYCLE_END, (i - top) / max(n - 1 - top, 1.0))
+
+
+def _cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * share))

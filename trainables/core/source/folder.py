@@ -1,0 +1,92 @@
+"""Which code made what lies in a trial's folder: `source.json`, a hash per component.
+
+A job says what the driver found (`Code`). A worker runs it only with the same code. What other
+code left in the folder is not gone on from, unless its hash is one of those that are the same.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainables.core.source import components
+from trainables.core.source.components import EVALUATOR
+from trainables.machine.files import write_json
+
+LOG = logging.getLogger(__name__)
+SOURCE = "source.json"
+RESULTS = ("final.json", "checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a driver has of the components of a trial, each by its name.
+
+    hashes: of its source; None where it has none that can be read. revisions: its REVISION.
+    same: the hashes that are known to be one code with it.
+    """
+
+    hashes: Mapping[str, str | None]
+    revisions: Mapping[str, str]
+    same: Mapping[str, tuple[str, ...]]
+
+
+class OtherSource(OSError):
+    """This worker has other code than the driver: the machine's fault, not the trial's."""
+
+
+def same_as_driver(source: Code) -> None:
+    """Raises OtherSource where a component's source or REVISION here is not the driver's."""
+    differs = [
+        name
+        for name, value in source.hashes.items()
+        if components.component_hash(name)[0] != value
+        or components.revision(name) != source.revisions[name]
+    ]
+    if differs:
+        raise OtherSource(
+            f"{socket.gethostname()}: found other source of {', '.join(differs)} than the driver "
+            "has; expected the same. Put the same code on every machine; if it was edited while "
+            "the sweep ran, start again"
+        )
+
+
+def left_by_others(folder: Path, source: Code) -> set[str]:
+    """The components whose source is not that which wrote into a folder; none where nobody said."""
+    same, recorded = source.same, _recorded(folder)
+    return {name for name, value in recorded.items() if name in same and value not in same[name]}
+
+
+def _recorded(folder: Path) -> dict[str, str | None]:
+    try:
+        found: dict[str, str | None] = json.loads((folder / SOURCE).read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found
+
+
+def take_over(folder: Path, source: Code, *, trains: bool) -> bool:
+    """Make a folder this job's: note its code, and if it trains drop what other code left.
+
+    Returns:
+        Whether evaluations that lie there were made by this evaluator, or nobody said.
+    """
+    foreign = left_by_others(folder, source)
+    if trains and foreign - {EVALUATOR}:
+        LOG.warning("%s: begun by other %s; begins anew", folder, ", ".join(sorted(foreign)))
+        for name in RESULTS:
+            path = folder / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    before, hashes = _recorded(folder), dict(source.hashes)
+    after = hashes if trains else before | {EVALUATOR: hashes[EVALUATOR]}
+    if after != before:
+        write_json(folder / SOURCE, after)
+    return EVALUATOR not in foreign

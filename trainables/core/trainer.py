@@ -1,0 +1,300 @@
+"""One exact trial: the loop, read from top to bottom.
+
+    trainer = Trainer(config, seed, runtime)     builds all, resumes from its checkpoints
+    for report in trainer.epochs(): ...
+    final = trainer.finish(evaluate=("val", "test"))
+
+Numbers depend on (config, data, seed) alone: every draw has a named stream per step, the
+schedule is a function of the step, and a checkpoint holds the rest. On the CPU of one machine, at a
+fixed number of threads, two runs end in the same bytes, interrupted or not; another processor's
+kernels round elsewhere. No Ray, MLflow or Optuna in here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables import streams
+from trainables.core.assembly import assemble
+from trainables.core.checkpoints import Checkpoints
+from trainables.core.export import EXPORT, write_export
+from trainables.core.identity import config_hash
+from trainables.core.measures import measured
+from trainables.core.optimizer import RateSchedule, set_rates
+from trainables.core.runtime import EpochReport, FinalReport, Runtime
+from trainables.core.trace import Trace
+from trainables.data.sampler import epoch_batches
+from trainables.data.splits import load_splits
+from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH, evaluate
+from trainables.machine.devices import describe, resolve_device
+from trainables.machine.memory import keep_freed_memory
+from trainables.methods.base import Batch, Progress
+from trainables.trial import TrialConfig
+
+LOG = logging.getLogger(__name__)
+CHECK_EVERY = 256  # steps between looks at the loss within an epoch; each waits for the device
+
+
+class Trainer:
+    """A trial under way.
+
+    Args:
+        resume: continue from the newest whole checkpoint in `runtime.trial_dir`, if any.
+
+    Raises:
+        ConfigError: bad data, device or option; a checkpoint of another trial.
+        TrialFailure: from `epochs`, when a term of the loss is not finite.
+    """
+
+    def __init__(
+        self, config: TrialConfig, seed: int, runtime: Runtime, *, resume: bool = True
+    ) -> None:
+        self.config, self.seed, self.runtime = config, seed, runtime
+        self.device = resolve_device(runtime.device)
+        if runtime.threads is not None:
+            torch.set_num_threads(runtime.threads)
+        if self.device.type == "cpu":
+            keep_freed_memory()
+        self.splits = load_splits(config.data, runtime.cache_dir)
+        self.selection = self.splits.selection
+        self.splits.require((self.selection,))
+        self.hash = config_hash(config, self.splits.fingerprint)
+        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device)
+        self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer
+        self.parameters, self.generators = parts.parameters, parts.generators
+        self.labels = self.splits.train.labels.to(self.device)
+        per_epoch = len(self.batches(0))
+        self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
+        self.total_steps = config.training.epochs * per_epoch
+
+        self.epoch = 0  # whole epochs done
+        self.steps = 0  # optimiser steps done
+        self.seconds = 0.0
+        self.history: list[EpochReport] = []
+        self.best: dict[str, Any] | None = None
+        self.trace: Trace | None = None
+        self.steps_here = 0
+        self.resumed_from: int | None = None
+        self._clock = time.monotonic()
+        self._saved = time.monotonic()
+        folder = runtime.trial_dir
+        self.checkpoints = (
+            None if folder is None else Checkpoints(folder / "checkpoints", self.hash, seed)
+        )
+        found = self.checkpoints.latest() if resume and self.checkpoints else None
+        if found is not None:
+            self._restore(*found)
+
+    # --- the loop ------------------------------------------------------------------------------
+
+    def epochs(self) -> Iterator[EpochReport]:
+        """Train the epochs that are left, one report each.
+
+        An epoch is saved after its report was taken, so that no report is lost: one that was
+        taken and not saved is trained, and reported, again.
+        """
+        self._clock = time.monotonic()
+        if self.steps == 0 and self.config.embedding.init == "pca":
+            self._fit()
+        while self.epoch < self.config.training.epochs:
+            yield self._one_epoch()
+            self._clock = time.monotonic()  # what the reader did with it is not training time
+            self._save_if_due(epoch_end=True)
+
+    @torch.no_grad()
+    def _fit(self) -> None:
+        """Let the method start from the training features."""
+        self.network.eval()
+        blocks = self.inputs.blocks(self.splits.train)
+        self.network.method.fit(torch.cat([self.network.features(block) for block in blocks]))
+
+    def _one_epoch(self) -> EpochReport:
+        training, begun = self.config.training, self.seconds
+        batches = self.batches(self.epoch)
+        phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
+        self.enter(phase)
+        if self.trace is None:
+            self.trace = Trace(self.epoch + 1, self.steps)
+        while self.trace.length < len(batches):
+            self.step(batches[self.trace.length], phase)
+            if self.trace.length % CHECK_EVERY == 0:
+                self.trace.check()
+                self._save_if_due(epoch_end=False)
+        self.trace.check()
+        metrics = self.trace.means()
+        self.trace = None
+        for group in self.optimizer.param_groups:
+            metrics[f"lr/{group['role']}"] = float(group["lr"])
+        self.epoch += 1
+        if self.epoch % self.config.selection.every == 0 or self.epoch == training.epochs:
+            metrics |= self._select()
+        if self.best is not None:
+            metrics[f"best/{self.selection}/{self.config.selection.metric}"] = self.best["value"]
+        self._tick()
+        metrics["time/epoch_s"] = self.seconds - begun
+        report = EpochReport(self.epoch, self.steps, self.seconds, metrics)
+        self.history.append(report)
+        return report
+
+    def step(self, positions: Tensor, phase: str) -> None:
+        """One optimiser step on the training images at `positions`; its terms go to `trace`."""
+        assert self.trace is not None
+        for name, generator in self.generators.items():
+            generator.manual_seed(streams.derive(self.seed, name, self.steps))
+        if self.network.backbone is not None:
+            # Dropout and stochastic depth of a backbone draw from torch's global generator.
+            torch.manual_seed(streams.derive(self.seed, "backbone", self.steps))
+        set_rates(self.optimizer, self.schedule.factor(self.steps))
+        progress = Progress(phase, self.epoch, self.steps, self.steps / self.total_steps)
+        method, generators = self.network.method, self.generators
+
+        inputs = self.inputs.train(positions, generators["augment"])
+        batch = Batch(inputs, self.labels[positions.to(self.device)][:, None])
+        batch = method.prepare(batch, generators["prepare"])
+        features = self.network.features(batch.inputs)
+        state = method(features, batch.labels, progress, generators["method"])
+        terms = method.terms(state, batch.labels, progress, generators["loss"])
+        self.optimizer.zero_grad(set_to_none=True)
+        self.trace.add(terms).backward()  # type: ignore[no-untyped-call]
+        self.trace.observe(method.observed())
+
+        training = self.config.training
+        if training.clip_value is not None:
+            nn.utils.clip_grad_value_(self.parameters, training.clip_value)
+        if training.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
+        self.optimizer.step()
+        self.steps += 1
+        self.steps_here += 1
+
+    def enter(self, phase: str) -> None:
+        """Let gradients flow to what trains in this phase, and to nothing else."""
+        active = {id(p) for group in self.network.param_groups(phase) for p in group.params}
+        for parameter in self.parameters:
+            parameter.requires_grad_(id(parameter) in active)
+        self.network.train()
+
+    def batches(self, epoch: int) -> Tensor:
+        """Positions of an epoch's training images, [steps, B]."""
+        training, needs = self.config.training, self.network.method.loss.batch
+        labels, size = self.splits.train.labels, training.batch_size
+        return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
+
+    # --- evaluation and selection --------------------------------------------------------------
+
+    def evaluate(self, split: str, metrics: tuple[str, ...] = METRICS) -> dict[str, float]:
+        """Metrics of the network as it stands on one split, and what its method measures there.
+
+        Raises:
+            TrialFailure: an embedding is not finite.
+        """
+        found = self._metrics(split, metrics)
+        return found | measured(self.network, self.inputs, self.splits[split])
+
+    @torch.inference_mode()
+    def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
+        self.network.eval()
+        subset = self.splits[split]
+        z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
+        return evaluate(z, subset.labels, score=self.network.retrieval_score(), metrics=metrics)
+
+    def _select(self) -> dict[str, float]:
+        found = self._metrics(self.selection, PER_EPOCH)
+        value = found[self.config.selection.metric]
+        if self.best is None or value > self.best["value"]:
+            weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
+            self.best = {"epoch": self.epoch, "value": value, "weights": weights}
+        return {f"{self.selection}/{name}": number for name, number in found.items()}
+
+    def finish(
+        self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()
+    ) -> FinalReport:
+        """Restore the selected epoch, evaluate the asked splits and export it.
+
+        Args:
+            metrics: read of each split besides `METRICS`.
+        """
+        if self.best is None:
+            raise RuntimeError("finish() before the first selected epoch; run epochs() first")
+        self.network.load_state_dict(self.best["weights"])
+        wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
+        evaluations = {split: self.evaluate(split, wanted) for split in evaluate}
+        folder = self.runtime.trial_dir
+        if folder is not None:
+            write_export(folder / EXPORT, self.network, self.config, self.splits.train)
+        return FinalReport(
+            best_epoch=self.best["epoch"],
+            epochs=self.epoch,
+            steps=self.steps,
+            seconds=self.seconds,
+            evaluations=evaluations,
+            evaluator=EVALUATOR,
+            export=EXPORT if folder is not None else None,
+            provenance=self.provenance(),
+            history=self.history,
+        )
+
+    def provenance(self) -> dict[str, Any]:
+        return {
+            "device": describe(self.device),
+            "threads": torch.get_num_threads(),
+            "kernels": torch.backends.cpu.get_cpu_capability(),
+            "torch": torch.__version__,
+            "config_hash": self.hash,
+            "data_fingerprint": self.splits.fingerprint,
+            "resumed_from_epoch": self.resumed_from,
+            "steps_this_process": self.steps_here,
+        }
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Save the epochs done so far, due or not, for a later process to go on from."""
+        self._clock = time.monotonic()
+        self._save()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self.seconds += now - self._clock
+        self._clock = now
+
+    def _save_if_due(self, *, epoch_end: bool) -> None:
+        """After an epoch if the interval has passed; within a long one likewise, if not 0."""
+        interval = self.runtime.checkpoint_seconds
+        if time.monotonic() - self._saved >= interval and (epoch_end or interval > 0):
+            self._save()
+
+    def _save(self) -> None:
+        if self.checkpoints is None:
+            return
+        self._tick()
+        state = {
+            "epoch": self.epoch,
+            "steps": self.steps,
+            "seconds": self.seconds,
+            "trace": None if self.trace is None else self.trace.state(),
+            "history": [dataclasses.asdict(report) for report in self.history],
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+        self.checkpoints.save(self.steps, state, self.best)
+        self._saved = time.monotonic()
+
+    def _restore(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.epoch, self.steps = state["epoch"], state["steps"]
+        self.seconds = state["seconds"]
+        self.history = [EpochReport(**report) for report in state["history"]]
+        if state["trace"] is not None:
+            self.trace = Trace.from_state(state["trace"], self.device)
+        self.best = best
+        self.resumed_from = self.epoch
+        LOG.info("resumed after epoch %d, step %d", self.epoch, self.steps)

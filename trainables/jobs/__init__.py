@@ -1,0 +1,1 @@
+"""What a worker does with the core: jobs, pilots, ensembles, and the Ray trainable."""

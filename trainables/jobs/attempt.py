@@ -1,0 +1,136 @@
+"""One process's attempt at one job: the trial folder's lock, its log, and its events in batches.
+
+No Ray in here: the foreground (`--cell`) and the Ray worker share it. An epoch's event that is
+lost on its way to the driver comes again with the final event, which holds all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from trainables.errors import TrialFailure
+from trainables.jobs.request import Job
+
+Event = dict[str, Any]
+Runner = Callable[[Job], Iterator[Event]]
+
+LOCK_SECONDS = 120.0
+
+
+def load_runner(name: str) -> Runner:
+    """`module:function` → the function."""
+    module, _, function = name.partition(":")
+    runner: Runner = getattr(import_module(module), function)
+    return runner
+
+
+def limit_threads(threads: int | None) -> None:
+    """For libraries that are imported later; torch's own limit is set by the core."""
+    if threads:
+        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[variable] = str(threads)
+
+
+class Attempt:
+    """Runs a job in its trial folder, which no other process can enter meanwhile.
+
+    Args:
+        job: its `runtime` must name a folder.
+        runner: dotted name of the generator function that runs it.
+        clean: delete `checkpoints/` once the final event is on disk.
+        lock_seconds: how long to wait for another process to leave the folder.
+
+    Raises:
+        TimeoutError: the folder stayed locked; another process writes to it.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        runner: str,
+        *,
+        clean: bool,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
+        self.job, self.clean = job, clean
+        if job.runtime.trial_dir is None:
+            raise ValueError(f"job of trial {job.trial_id} without a folder")
+        self.folder = job.runtime.trial_dir
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock = FileLock(self.folder / ".lock")
+        try:
+            self._lock.acquire(timeout=lock_seconds)
+        except Timeout:
+            raise TimeoutError(
+                f"{self.folder}: found the trial's folder locked by another process for "
+                f"{lock_seconds:.0f} s; expected it free. End that process and start again"
+            ) from None
+        self._log = logging.FileHandler(self.folder / "trial.log", encoding="utf-8", delay=True)
+        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self._logger = logging.getLogger("trainables")
+        self._logger.addHandler(self._log)
+        self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
+        self._events: Iterator[Event] | None = None
+        try:
+            self._runner = load_runner(runner)
+        except BaseException:
+            self.close()
+            raise
+
+    def events(self, patience: float) -> list[Event]:
+        """The next events: those of at most `patience` seconds, at least one.
+
+        The last one of a job is "final", "paused" or "failed" (reason, traceback). OSError
+        passes: it is the machine's fault, and the job may be tried again.
+        """
+        found: list[Event] = []
+        end = time.monotonic() + patience
+        try:
+            if self._events is None:
+                self._say("begins (%s), process %d", self.job.mode, os.getpid())
+                self._events = iter(self._runner(self.job))
+            for event in self._events:
+                found.append(event)
+                if event["event"] == "final":
+                    if self.clean:
+                        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+                    return found
+                if event["event"] == "paused":
+                    return found
+                if time.monotonic() >= end:
+                    return found
+            raise TrialFailure("the runner ended without a final event")
+        except OSError as error:
+            self._say("interrupted by the machine: %s", error)
+            raise
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            self._say("failed: %s", reason)
+            trace = traceback.format_exc()
+            return [*found, {"event": "failed", "reason": reason, "traceback": trace}]
+
+    def close(self) -> None:
+        """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""
+        events, self._events = self._events, None
+        try:
+            close = getattr(events, "close", None)
+            if close is not None:
+                close()
+        except Exception:
+            self._logger.exception("the runner's clean-up failed")
+        finally:
+            self._logger.removeHandler(self._log)
+            self._log.close()
+            self._lock.release()
+
+    def _say(self, message: str, *values: object) -> None:
+        self._logger.info("%s " + message, self.job.trial_id, *values)

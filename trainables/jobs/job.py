@@ -1,0 +1,211 @@
+"""A job done: what an engine's worker calls, and nothing else.
+
+Its events are JSON-able dicts, so that they cross any process border; the folder of the trial
+says how far it got, so the same job may be given again after anything that happened.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from trainables.core.export import read_weights
+from trainables.core.identity import config_hash
+from trainables.core.runtime import EpochReport, FinalReport
+from trainables.core.source.folder import same_as_driver, take_over
+from trainables.core.trainer import Trainer
+from trainables.data.cache import of_run
+from trainables.data.dataset import fingerprint
+from trainables.errors import ConfigError, TrialFailure
+from trainables.evaluation.metrics import EVALUATOR, METRICS
+from trainables.jobs.ensemble import Member, evaluate_ensemble
+from trainables.jobs.request import Fold, Job
+from trainables.machine.files import write_json
+from trainables.trial import TrialConfig
+
+LOG = logging.getLogger(__name__)
+FINAL = "final.json"
+DIGEST = "sha256"  # of all else in it
+
+
+def run_job(job: Job) -> Iterator[dict[str, Any]]:
+    """Run or continue a trial; yields an "epoch" event per epoch and one "final" event.
+
+    A resumed trial yields only the epochs after its checkpoint, a finished one only "final".
+    A job with `until`, an epoch before the last, ends there with a "paused" event and its state
+    saved; the same job with a later `until`, or none, goes on from it.
+    "final" and "paused" carry `history`, all epochs' events.
+
+    Raises:
+        ConfigError, TrialFailure: it cannot succeed; not to be retried. The trial's log has the
+            whole traceback.
+        OSError: the machine's fault; may be retried.
+    """
+    of_run(job.runtime.run)
+    with _trial_log(job.runtime.trial_dir):
+        try:
+            config = TrialConfig.model_validate(job.config)
+            LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
+            yield from _events(job, config)
+        except Exception:
+            LOG.exception("trial %s failed", job.trial_id)
+            raise
+
+
+def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
+    seed, wanted, more, runtime = job.seed, job.evaluate, job.metrics, job.runtime
+    folder = runtime.trial_dir
+    key = {
+        "config_hash": config_hash(config, fingerprint(config.data, runtime.cache_dir)),
+        "seed": seed,
+    }
+    final = _known(job, folder, key)
+    if final is None and job.mode != "train":
+        raise TrialFailure(f"{folder}: nothing to evaluate, for the trial has not finished here")
+    if final is None:
+        if folder is not None:
+            _write_config(folder, config, seed)
+        trainer = Trainer(config, seed, runtime)
+        trainer.splits.require(wanted)
+        until = job.until or config.training.epochs
+        if trainer.epoch < until:
+            for report in trainer.epochs():
+                LOG.info("%s", _line(report, config.training.epochs))
+                yield _epoch_event(report)
+                if report.epoch >= until:
+                    break
+        if trainer.epoch < config.training.epochs:
+            trainer.pause()
+            LOG.info("paused after epoch %d", trainer.epoch)
+            history = [_epoch_event(epoch) for epoch in trainer.history]
+            yield {"event": "paused", "epoch": trainer.epoch, "history": history}
+            return
+        final = _final_event(trainer.finish(wanted, more))
+    elif job.mode == "ensemble":
+        known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+        found = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)
+        found = known.get("ensemble", {}) | found
+        final |= {"evaluations": known | {"ensemble": found}, "evaluator": EVALUATOR}
+    else:
+        known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+        missing = {
+            split: tuple(
+                m for m in dict.fromkeys((*METRICS, *more)) if m not in known.get(split, ())
+            )
+            for split in wanted
+        }
+        if any(missing.values()) and folder is not None:
+            trainer = Trainer(config, seed, runtime, resume=False)
+            trainer.network.load_state_dict(read_weights(folder / final["export"]))
+            fresh = {
+                split: known.get(split, {}) | trainer.evaluate(split, names)
+                for split, names in missing.items()
+                if names
+            }
+            final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
+    if folder is not None:
+        write_json(folder / FINAL, _with_digest({**final, **key}))
+    LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
+    yield final
+
+
+def _member(fold: Fold) -> Member:
+    return Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
+
+
+def _known(job: Job, folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
+    """`_finished`, as far as the code that the job is for made it."""
+    if job.source is not None:
+        same_as_driver(job.source)
+    if job.source is None or folder is None:
+        return _finished(folder, key)
+    read_by_us = take_over(folder, job.source, trains=job.mode == "train")
+    final = _finished(folder, key)
+    return final if final is None or read_by_us else {**final, "evaluations": {}}
+
+
+def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
+    """The final event of a trial that ended in this folder with its export still there."""
+    if folder is None or not (folder / FINAL).exists():
+        return None
+    try:
+        final: dict[str, Any] = json.loads((folder / FINAL).read_text())
+        digest = final.pop(DIGEST, None)  # files of before have none
+        if digest is not None and digest != _with_digest(final)[DIGEST]:
+            raise ValueError("its digest is of other content")
+    except ValueError:
+        LOG.warning("%s is damaged; the trial goes on from its checkpoints", folder / FINAL)
+        return None
+    found = {name: final.pop(name, None) for name in key}
+    if found != key:
+        raise ConfigError(
+            str(folder / FINAL),
+            f"the result of {found}",
+            f"that of {key}",
+            "Take another output folder, or remove this one",
+        )
+    return final if (folder / final["export"]).exists() else None
+
+
+def _with_digest(final: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(final, sort_keys=True)
+    return {**final, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
+
+
+def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:
+    path = folder / "config.json"
+    if not path.exists():  # the engine may have written it
+        write_json(path, {"config": config.model_dump(mode="json"), "seed": seed})
+
+
+def _epoch_event(report: EpochReport) -> dict[str, Any]:
+    return {"event": "epoch", **dataclasses.asdict(report)}
+
+
+def _final_event(report: FinalReport) -> dict[str, Any]:
+    history = [_epoch_event(epoch) for epoch in report.history]
+    return {"event": "final", **dataclasses.asdict(report), "history": history}
+
+
+def _line(report: EpochReport, epochs: int) -> str:
+    shown = [
+        f"{name} {value:.4g}"
+        for name, value in report.metrics.items()
+        if name == "train/loss" or name.startswith(("val/", "test/", "best/"))
+    ]
+    return f"epoch {report.epoch}/{epochs} · step {report.steps} · {' · '.join(shown)}"
+
+
+@contextmanager
+def _trial_log(folder: Path | None) -> Iterator[None]:
+    """All of `trainables`' log lines also go to trial.log while the trial runs here."""
+    logger = logging.getLogger("trainables")
+    if folder is None or _logs_to(logger, folder / "trial.log"):
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(folder / "trial.log", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        handler.close()
+
+
+def _logs_to(logger: logging.Logger, path: Path) -> bool:
+    """Whether whoever called, the engine for one, has this trial's log open already."""
+    return any(
+        isinstance(handler, logging.FileHandler) and Path(handler.baseFilename) == path.absolute()
+        for handler in logger.handlers
+    )

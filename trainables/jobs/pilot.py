@@ -1,0 +1,114 @@
+"""A few steps of a trial, timed: what a plan's estimate is made of.
+
+    python -m trainables.jobs.pilot < job.json
+
+takes of a job the configuration, the seed and the runtime. It runs in a process of its own, so
+that its peak memory is that of one trial, and prints one JSON line. Nothing is written but the
+caches that the trial itself would fill. Whatever would end the trial before its first epoch
+(weights that cannot be fetched, an image that cannot be read, sizes that do not fit) ends the
+pilot, with the same message.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+
+import torch
+
+from trainables.core.runtime import Runtime
+from trainables.core.trace import Trace
+from trainables.core.trainer import Trainer
+from trainables.data.cache import of_run
+from trainables.errors import ConfigError, TrialFailure
+from trainables.evaluation.metrics import PER_EPOCH
+from trainables.jobs.request import Job
+from trainables.trial import TrialConfig
+
+STEPS = 6  # timed ones; one before them is not, as it pays for first uses
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Seconds unless said otherwise.
+
+    setup: building everything, decoding and cached features included where they were not there.
+    steps: of each timed optimiser step. steps_per_epoch: a number.
+    evaluate: one evaluation of the selection split, as after each epoch.
+    peak_bytes: of the device's memory on a GPU, else of the process.
+    device_bytes: that the device has; None on a CPU.
+    """
+
+    setup: float
+    steps: tuple[float, ...]
+    steps_per_epoch: int
+    evaluate: float
+    peak_bytes: int
+    device_bytes: int | None
+
+
+def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) -> Pilot:
+    """Time `steps` steps of the main phase, with everything that trains, and one evaluation.
+
+    Raises:
+        ConfigError, TrialFailure: as the trial itself would.
+    """
+    begun = time.perf_counter()
+    trainer = Trainer(config, seed, replace(runtime, trial_dir=None), resume=False)
+    cuda = trainer.device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats(trainer.device)
+    setup = time.perf_counter() - begun
+    batches = trainer.batches(0)
+    trainer.enter("main")
+    trainer.trace = Trace(1, 0)
+    timed = []
+    for number in range(steps + 1):
+        begun = time.perf_counter()
+        trainer.step(batches[number % len(batches)], "main")
+        _wait(trainer.device)
+        timed.append(time.perf_counter() - begun)
+    trainer.trace.check()
+    begun = time.perf_counter()
+    trainer.evaluate(trainer.selection, PER_EPOCH)
+    _wait(trainer.device)
+    evaluate = time.perf_counter() - begun
+    return Pilot(
+        setup=setup,
+        steps=tuple(timed[1:]),
+        steps_per_epoch=len(batches),
+        evaluate=evaluate,
+        peak_bytes=torch.cuda.max_memory_allocated(trainer.device) if cuda else _resident_peak(),
+        device_bytes=torch.cuda.get_device_properties(trainer.device).total_memory
+        if cuda
+        else None,
+    )
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _resident_peak() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def main() -> int:
+    try:
+        job = Job.from_dict(json.loads(sys.stdin.read()))
+        of_run(job.runtime.run)
+        found = pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
+    except (ConfigError, TrialFailure) as error:
+        print(json.dumps({"error": " ".join(str(error).split())}))
+        return 0
+    print(json.dumps(asdict(found)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What depends on the machine: files, processes, devices, memory."""

@@ -1,0 +1,19 @@
+"""Where decoded data and cached features are kept, unless a run says another place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from trainables.machine.texts import user_path
+
+
+def default_cache() -> Path:
+    """$ABLATE_CACHE, or $XDG_CACHE_HOME/ablate, or ~/.cache/ablate."""
+    named = os.environ.get("ABLATE_CACHE")
+    if named:
+        return user_path(named, "ABLATE_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME")
+    if home:
+        return user_path(home, "XDG_CACHE_HOME") / "ablate"
+    return user_path("~/.cache/ablate", "ABLATE_CACHE")
