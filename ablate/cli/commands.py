@@ -203,8 +203,8 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
     """Every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
     from ablate.ledger import queries
-    from ablate.ledger.find_sweep import find_sweep
     from ablate.ledger.ledger import Ledger
+    from ablate.ledger.queries import find_sweep
     from ablate.tracking.replay import rebuild, replay_all
 
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
@@ -258,8 +258,8 @@ def data(args: argparse.Namespace) -> int:
 
 def report(args: argparse.Namespace) -> int:
     from ablate.api import Options, compile_report
-    from ablate.ledger.find_sweep import find_sweep
     from ablate.ledger.ledger import Ledger
+    from ablate.ledger.queries import find_sweep
 
     options = Options(out=args.out, tracking_uri=args.tracking_uri)
     with Ledger(_ledger_path(args.out)) as facts:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.ledger import queries
-from ablate.ledger.find_sweep import find_sweep
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.queries import find_sweep
 from ablate.values.paths import leaves
 from ablate.values.terminal import say
 from reports.pages.csv_cells import guarded

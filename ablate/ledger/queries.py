@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ablate.ledger.records import Records, Row
+from trainables.errors import ConfigError
 
 
 def trials(records: Records) -> list[Row]:
@@ -58,3 +59,18 @@ def sweeps(records: Records) -> list[Row]:
         "SELECT sweep_id, name, (SELECT count(*) FROM cells WHERE "
         "cells.sweep_id=sweeps.sweep_id) AS n FROM sweeps ORDER BY created, rowid"
     )
+
+
+def find_sweep(records: Records, named: str | None, place: str) -> str:
+    """The id of the sweep of this id or name; of several of one name, or without any, the latest.
+
+    Raises:
+        ConfigError: at `place`; there is none.
+    """
+    latest_first = sweeps(records)[::-1]
+    for sweep in latest_first:
+        if named in (None, sweep["sweep_id"], sweep["name"]):
+            return str(sweep["sweep_id"])
+    known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
+    found = repr(named) if named else "no sweep"
+    raise ConfigError(place, found, f"one of: {known}", "`ablate ledger ls` lists them")

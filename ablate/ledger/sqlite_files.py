@@ -75,9 +75,17 @@ def damage(path: Path) -> str | None:
 
 
 def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
-    """Keep a database's journal as a write-ahead log from now on; waits `timeout` s for its lock."""
-    connection = sqlite3.connect(path, timeout=timeout)
-    try:
+    """Keep a journal beside the file from now on, so that readers and the writer do not wait for
+    each other; `timeout`: seconds to wait for the file's lock."""
+    with contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
-    finally:
-        connection.close()
+
+
+def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
+    """Bring the journal into the file, so that the file alone is the database."""
+    # Somebody who is reading it now leaves the journal behind when done: as good.
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection,
+    ):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -17,10 +17,10 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summary
 from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
-from ablate.sweep.claims import Claims
-from ablate.sweep.equal_errors import EqualErrors
-from ablate.sweep.job_queue import JobQueue
-from ablate.sweep.job_settings import JobSettings
+from ablate.sweep.jobs.claims import Claims
+from ablate.sweep.jobs.equal_errors import EqualErrors
+from ablate.sweep.jobs.queue import JobQueue
+from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
 from trainables.errors import ConfigError
 from trainables.jobs.request import Job

@@ -7,16 +7,15 @@ late: it costs seconds.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import re
-import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
+from ablate.ledger.sqlite_files import fold_journal, write_ahead
 from reports.uri import redacted
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
     with FileLock(path.with_name(path.name + ".lock"), timeout=FIRST_USE_TIMEOUT):
         client = MlflowClient(tracking_uri=client_uri(tracking_uri))
         client.search_experiments(max_results=1)  # makes the tables
-        # Readers (a running `mlflow ui`) and the writer then do not wait for each other.
+        # A running `mlflow ui` reads while we write.
         write_ahead(path)
     return client
 
@@ -152,9 +151,4 @@ def settle(tracking_uri: str) -> None:
     """Bring a SQLite store's journal into its file, so that the file alone is the store."""
     path = sqlite_file(tracking_uri)
     if path is not None and path.is_file():
-        # Somebody who is reading it now leaves the journal behind when done: as good.
-        with (
-            contextlib.suppress(sqlite3.OperationalError),
-            contextlib.closing(sqlite3.connect(path, timeout=5)) as connection,
-        ):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        fold_journal(path)

@@ -13,7 +13,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
-from ablate.sweep.job_settings import JobSettings
+from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
 from trainables.jobs.request import Fold, Job, Mode
 
