@@ -21,8 +21,8 @@ from ablate.spec.read import read_spec
 from ablate.tracking.check_store import Store
 from ablate.tracking.store import client_uri
 from trainables.errors import ConfigError
+from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import check_option, check_values
-from trainables.metric_name import MetricName
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -53,7 +53,7 @@ trainables.flows        trainables.losses    trainables.evaluation
 trainables.data
 trainables.backbones
 trainables.config
-trainables.streams      trainables.machine   trainables.metric_name
+trainables.streams      trainables.machine   trainables.evaluation.metric_name
 trainables.errors
 """
 
@@ -241,9 +241,13 @@ def test_long_files_have_a_reason(module: str) -> None:
         assert lines(path) <= LONG, f"{name} has {lines(path)} lines: divide it, or give a reason"
 
 
+# Whether a file is MLflow's is asked before MLflow is imported, and reports know no ablate.
+SQL = ("ablate.ledger", "reports.client")
+
+
 def test_sql_stands_in_the_ledger_alone() -> None:
     for module, path in sources().items():
-        if module.startswith("ablate.ledger"):
+        if module.startswith(SQL):
             continue
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):

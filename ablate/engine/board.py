@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from ablate.sweep.dispatch import Dispatch
+from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import printable
-from trainables.metric_name import MetricName
 
 if TYPE_CHECKING:
     from rich.live import Live

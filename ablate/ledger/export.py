@@ -19,7 +19,7 @@ from ablate.values.paths import leaves
 from ablate.values.terminal import say
 from reports.pages.csv_cells import guarded
 from trainables.errors import ConfigError
-from trainables.metric_name import MetricName
+from trainables.evaluation.metric_name import MetricName
 
 if TYPE_CHECKING:
     import pandas as pd

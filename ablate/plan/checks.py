@@ -21,8 +21,8 @@ from ablate.values.paths import has
 from trainables.backbones.weights import check_weights
 from trainables.config.sections import BackboneConfig
 from trainables.errors import ConfigError
+from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.metrics import PER_EPOCH
-from trainables.metric_name import MetricName
 from trainables.trial import TrialConfig
 
 LOOKED_AT = 500  # cells of a study whose promotion a plan tries out

@@ -29,7 +29,7 @@ from ablate.values.wording import listed
 from trainables.config.sections import DataConfig
 from trainables.core import identity
 from trainables.errors import ConfigError
-from trainables.metric_name import MetricName
+from trainables.evaluation.metric_name import MetricName
 from trainables.trial import TrialConfig
 
 Fingerprint = Callable[[DataConfig, Path], str]

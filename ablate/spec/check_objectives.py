@@ -8,7 +8,7 @@ from ablate.designs.study import Study
 from ablate.values.remedies import nearest_metric
 from ablate.values.wording import listed
 from trainables.errors import ConfigError
-from trainables.metric_name import MetricName
+from trainables.evaluation.metric_name import MetricName
 
 
 def check_objectives(

@@ -10,7 +10,7 @@ from ablate.values.remedies import nearest, nearest_metric
 from ablate.values.wording import listed
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
-from trainables.metric_name import MetricName
+from trainables.evaluation.metric_name import MetricName
 
 
 def check_recipe(

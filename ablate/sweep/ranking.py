@@ -12,7 +12,7 @@ from ablate.designs.promote import as_promoted
 from ablate.plan.cell import Cell
 from ablate.sweep.state import SweepState
 from ablate.values.paths import has, lookup
-from trainables.metric_name import MetricName
+from trainables.evaluation.metric_name import MetricName
 
 
 @dataclass(frozen=True)

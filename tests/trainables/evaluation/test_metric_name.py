@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainables.metric_name import MetricName
+from trainables.evaluation.metric_name import MetricName
 
 
 @pytest.mark.parametrize(
