@@ -2,8 +2,8 @@
 
 A recipe names studies and metrics; it holds no numbers. The sweep's builder checks it together
 with the rest of the YAML (`extra="forbid"`), writes it into the sweep's `sweep.json`, and
-`reports.compile_report` reads it from there. This module imports nothing but pydantic, so that a
-plan stays quick.
+`reports.compile.compile_report` reads it from there. This module imports nothing but pydantic, so
+that a plan stays quick.
 """
 
 from __future__ import annotations

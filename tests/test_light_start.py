@@ -11,16 +11,32 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"torch", "timm", "torchvision", "ray", "mlflow", "optuna", "scipy", "sklearn", "numba",
-         "pandas", "pyarrow", "matplotlib"}  # fmt: skip
+HEAVY = {
+    "torch",
+    "timm",
+    "torchvision",
+    "ray",
+    "mlflow",
+    "optuna",
+    "scipy",
+    "sklearn",
+    "numba",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+}
 
 
 def run(*arguments: str) -> tuple[int, set[str], str]:
     """Exit code, the packages that the command imported, and what it printed."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "ablate.run", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=200, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     told = [line for line in done.stderr.splitlines() if line.startswith("import time:")]
     names = {line.rpartition("|")[2].strip().partition(".")[0] for line in told}
     assert {"ablate", "argparse"} <= names, "nothing is seen"

@@ -175,10 +175,11 @@ def _show(facts: Ledger, name: str | None) -> None:
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
         more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
         raise ConfigError(
-            "TRIAL", repr(name),
+            "TRIAL",
+            repr(name),
             f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}",
             "Give more of its id",
-        )  # fmt: skip
+        )
     trial_id = ids[0]  # of one configuration the first seed
     known = facts.trial(trial_id) or {}
     # Who looks at one trial mostly asks why it has no result: that first, details after it.

@@ -21,9 +21,19 @@ from ablate.tracking.check_store import Store
 from trainables.errors import ConfigError
 
 PACKAGES = (
-    "torch", "torchvision", "timm", "ray", "optuna", "mlflow", "faiss-cpu", "numpy", "pandas",
-    "pydantic", "pyarrow", "matplotlib",
-)  # fmt: skip
+    "torch",
+    "torchvision",
+    "timm",
+    "ray",
+    "optuna",
+    "mlflow",
+    "faiss-cpu",
+    "numpy",
+    "pandas",
+    "pydantic",
+    "pyarrow",
+    "matplotlib",
+)
 OPTIONAL = ("faiss-cpu",)
 FREE_GIB = 2.0
 
@@ -69,8 +79,10 @@ def torch_pair() -> Finding:
     """
     done = subprocess.run(
         [sys.executable, "-c", "import torch, torchvision, timm"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode == 0:
         return Finding(True, "torch, torchvision and timm import together")
     return Finding(False, broken_pair(done.stderr))

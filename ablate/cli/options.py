@@ -46,9 +46,11 @@ def seed_option(text: str) -> int | tuple[int, ...]:
     numbers = tuple(int(number) for number in text.strip(",").split(","))
     if "," not in text and not 1 <= numbers[0] <= MAX_SEEDS:
         raise ConfigError(
-            "--seeds", repr(text), f"{expected}; 1 to {MAX_SEEDS} of them",
+            "--seeds",
+            repr(text),
+            f"{expected}; 1 to {MAX_SEEDS} of them",
             "For the one seed 0 alone, give 0,",
-        )  # fmt: skip
+        )
     if len(numbers) > MAX_SEEDS or max(numbers) > MAX_SEED:
         raise ConfigError("--seeds", repr(text), f"at most {MAX_SEEDS} seeds, each ≤ {MAX_SEED}")
     if len(set(numbers)) != len(numbers):

@@ -29,9 +29,10 @@ def parser() -> argparse.ArgumentParser:
     _spec_options(run)
     run.add_argument("--plan", action="store_true", help="show what would run; run nothing")
     run.add_argument(
-        "--cell", metavar="STUDY/CELL[@SEED]",
+        "--cell",
+        metavar="STUDY/CELL[@SEED]",
         help="run one cell in this process, without Ray, with its full traceback",
-    )  # fmt: skip
+    )
     run.add_argument(
         "--budget", metavar="TIME", help="start no new trial after this time: 2h, 90m, 1h30m"
     )
@@ -39,9 +40,10 @@ def parser() -> argparse.ArgumentParser:
         "--retry-failed", action="store_true", help="run trials again whose failure is recorded"
     )
     run.add_argument(
-        "--force", action="store_true",
+        "--force",
+        action="store_true",
         help="forget what is known of this sweep's trials, and train them all again",
-    )  # fmt: skip
+    )
     run.add_argument(
         "--checkpoint-seconds",
         metavar="TIME",
@@ -53,18 +55,22 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
     ledger = commands.add_parser("ledger", help="what an output folder's ledger knows")
     ledger.add_argument(
-        "action", nargs="?", choices=("ls", "show", "export", "replay"), default="ls",
+        "action",
+        nargs="?",
+        choices=("ls", "show", "export", "replay"),
+        default="ls",
         help="ls: counts, sweeps and failures; show TRIAL; export [SWEEP]: a row per trial and "
         "cell; replay [SWEEP]: write to MLflow what it lacks, when no run is under way",
-    )  # fmt: skip
+    )
     ledger.add_argument(
         "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
     )
     ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep's id or name")
     ledger.add_argument(
-        "--rebuild", action="store_true",
+        "--rebuild",
+        action="store_true",
         help="replay: move a damaged SQLite store aside, and write every sweep into a fresh one",
-    )  # fmt: skip
+    )
     _tracking(ledger)
     _out(ledger)
     data = commands.add_parser("data", help="list the data sets; fill the cache")
@@ -87,10 +93,11 @@ def _out(command: argparse.ArgumentParser) -> None:
 
 def _tracking(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--tracking-uri", metavar="URI",
+        "--tracking-uri",
+        metavar="URI",
         help="MLflow; env:NAME: the URI in this environment variable, where a password is not in "
         "the process list (default: SQLite in --out)",
-    )  # fmt: skip
+    )
 
 
 def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
@@ -102,27 +109,37 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
         "--data-root", metavar="DIR", help="folder of class folders (implies --dataset folder)"
     )
     command.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", dest="settings",
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
         help="override a field of every trial, as optimizer.lr=1e-4; repeatable",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--study", action="append", default=[], metavar="NAME", dest="studies",
+        "--study",
+        action="append",
+        default=[],
+        metavar="NAME",
+        dest="studies",
         help="run only this study and those it is centred on; repeatable",
-    )  # fmt: skip
+    )
     command.add_argument(
         "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
     )
     command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     command.add_argument(
-        "--pilot", action="store_true",
+        "--pilot",
+        action="store_true",
         help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
         "for the estimate of time and memory; it also finds what would end them at once",
-    )  # fmt: skip
+    )
     command.add_argument(
-        "--same-code", action="store_true",
+        "--same-code",
+        action="store_true",
         help="the source of a component has changed and its numbers have not: take what is known "
         "at its REVISION as made by it, from now on",
-    )  # fmt: skip
+    )
     command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
     _tracking(command)
     _out(command)

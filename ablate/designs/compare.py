@@ -71,9 +71,11 @@ class Compare(StudyBase):
             raise ValueError("at least one of variants and cross")
         if VARIANT in self.cross:
             raise ConfigError(
-                f"cross.{VARIANT}", "a factor of that name", "another name",
+                f"cross.{VARIANT}",
+                "a factor of that name",
+                "another name",
                 "List them under `variants`",
-            )  # fmt: skip
+            )
         self._check_exclude()
         total = math.prod(len(levels) for levels in self.factors().values())
         if total > (MAX_COMBINATIONS if self.exclude else MAX_CELLS):
@@ -94,9 +96,11 @@ class Compare(StudyBase):
     def _check_exclude(self) -> None:
         if self.exclude and len(self.factors()) < 2:
             raise ConfigError(
-                "exclude", "rules for one factor", "at least two factors to combine",
+                "exclude",
+                "rules for one factor",
+                "at least two factors to combine",
                 "Remove the level itself",
-            )  # fmt: skip
+            )
         places = {VARIANT: "variants"}
         check_rules(self.exclude, self.factors(), lambda factor: places.get(factor, "cross"))
 
@@ -106,9 +110,11 @@ class Compare(StudyBase):
             for field in re.findall(r"{(.*?)}", around.best_of):
                 if field not in names:
                     raise ConfigError(
-                        f"around.{i}.best_of", f"{{{field}}}, which is no factor",
-                        f"one of {listed(names)}", nearest(field, names),
-                    )  # fmt: skip
+                        f"around.{i}.best_of",
+                        f"{{{field}}}, which is no factor",
+                        f"one of {listed(names)}",
+                        nearest(field, names),
+                    )
 
     def points(self) -> list[Point]:
         factors = self.factors()

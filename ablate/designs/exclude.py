@@ -35,9 +35,11 @@ def check_rules(
             place = f"exclude.{i}.{factor}"
             if factor not in factors:
                 raise ConfigError(
-                    place, f"the unknown factor {factor!r}", f"one of {listed(factors)}",
+                    place,
+                    f"the unknown factor {factor!r}",
+                    f"one of {listed(factors)}",
                     nearest(factor, factors),
-                )  # fmt: skip
+                )
             known = [canonical(level) for level in factors[factor]]
             if not _wanted(wanted, known):
                 raise ConfigError(
@@ -46,10 +48,11 @@ def check_rules(
             for level in _wanted(wanted, known):
                 if canonical(level) not in known:
                     raise ConfigError(
-                        place, shown(level),
+                        place,
+                        shown(level),
                         f"a level of {factor}: {listed(map(shown, factors[factor]))}",
                         f"Name a level as it is written in `{key(factor)}`",
-                    )  # fmt: skip
+                    )
 
 
 def not_excluded(

@@ -50,9 +50,11 @@ class Factorial(StudyBase):
         if self.fraction != "fractional" and (self.generators or self.resolution is not None):
             option = "generators" if self.generators else "resolution"
             raise ConfigError(
-                option, f"{option} of a {self.fraction} factorial", "it with fraction: fractional",
+                option,
+                f"{option} of a {self.fraction} factorial",
+                "it with fraction: fractional",
                 "Change the fraction, or remove it",
-            )  # fmt: skip
+            )
         if self.fraction == "full":
             self._check_full()
         else:
@@ -63,9 +65,11 @@ class Factorial(StudyBase):
         total = math.prod(len(levels) for levels in self.factors.values())
         if total > MAX_COMBINATIONS:
             raise ConfigError(
-                "factors", f"{total} combinations", f"at most {MAX_COMBINATIONS}",
+                "factors",
+                f"{total} combinations",
+                f"at most {MAX_COMBINATIONS}",
                 "Take fewer levels, or a fraction",
-            )  # fmt: skip
+            )
         cells = sum(1 for _ in self._kept()) if self.exclude else total
         if cells == 0:
             raise ConfigError(
@@ -77,16 +81,19 @@ class Factorial(StudyBase):
         for factor, levels in self.factors.items():
             if len(levels) != 2:
                 raise ConfigError(
-                    f"factors.{factor}", f"{len(levels)} levels",
-                    f"2 in a {self.fraction} factorial", "Choose two, or take fraction: full",
-                )  # fmt: skip
+                    f"factors.{factor}",
+                    f"{len(levels)} levels",
+                    f"2 in a {self.fraction} factorial",
+                    "Choose two, or take fraction: full",
+                )
         if self.fraction == "plackett_burman":
             if len(self.factors) > fractions.MAX_SCREENED:
                 raise ConfigError(
-                    "factors", f"{len(self.factors)} of them",
+                    "factors",
+                    f"{len(self.factors)} of them",
                     f"at most {fractions.MAX_SCREENED} in a Plackett–Burman design",
                     "Screen them in two studies",
-                )  # fmt: skip
+                )
         else:
             self._check_generators()
         check_size(len(self.runs()))
@@ -96,19 +103,22 @@ class Factorial(StudyBase):
             if levels is not left:
                 run = cell_name(dict(zip(self.factors, levels, strict=True)))
                 raise ConfigError(
-                    "exclude", f"the run {run} excluded", "fractions that keep all their runs",
+                    "exclude",
+                    f"the run {run} excluded",
+                    "fractions that keep all their runs",
                     "Choose other generators, or fraction: full",
-                )  # fmt: skip
+                )
 
     def _check_generators(self) -> None:
         names = list(self.factors)
         if not self.generators:
             if len(names) > fractions.MAX_FACTORS:
                 raise ConfigError(
-                    "generators", f"none for {len(names)} factors",
+                    "generators",
+                    f"none for {len(names)} factors",
                     f"generators for more than {fractions.MAX_FACTORS} factors",
                     "Name them, or take fraction: plackett_burman",
-                )  # fmt: skip
+                )
             return
         basic = [name for name in names if name not in self.generators]
         for factor, product in self.generators.items():
@@ -116,11 +126,12 @@ class Factorial(StudyBase):
                 known = names if name == factor else basic
                 if name not in known:
                     raise ConfigError(
-                        f"generators.{factor}", repr(name),
-                        f"one of {listed(known)}" + (
-                            "" if name == factor else ", the factors without a generator"
-                        ), nearest(name, known),
-                    )  # fmt: skip
+                        f"generators.{factor}",
+                        repr(name),
+                        f"one of {listed(known)}"
+                        + ("" if name == factor else ", the factors without a generator"),
+                        nearest(name, known),
+                    )
             if len(set(product)) != len(product):
                 raise ConfigError(
                     f"generators.{factor}", shown(product), "each factor once", "Remove one"
@@ -129,9 +140,11 @@ class Factorial(StudyBase):
         least = self.resolution or 3
         if reached < least:
             raise ConfigError(
-                "generators", f"resolution {reached} ({self._relation()})",
-                f"at least {least}", "Change a generator",
-            )  # fmt: skip
+                "generators",
+                f"resolution {reached} ({self._relation()})",
+                f"at least {least}",
+                "Change a generator",
+            )
 
     def _order(self) -> list[str]:
         """Factors with the basic ones first."""

@@ -41,14 +41,18 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     for factor, levels in factors.items():
         if len({canonical(level) for level in levels}) != len(levels):
             raise ConfigError(
-                f"{key}.{factor}", shown(names_of(levels)), f"each value of {factor} once",
+                f"{key}.{factor}",
+                shown(names_of(levels)),
+                f"each value of {factor} once",
                 "Remove one of the two",
-            )  # fmt: skip
+            )
         if len(levels) < least:
             raise ConfigError(
-                f"{key}.{factor}", f"{len(levels)} level", f"at least {least}",
+                f"{key}.{factor}",
+                f"{len(levels)} level",
+                f"at least {least}",
                 "Set what does not vary in the study's `trial`",
-            )  # fmt: skip
+            )
         paths = (
             {p for level in levels.values() for p in level}
             if isinstance(levels, dict)
@@ -57,9 +61,11 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
         for path in paths:
             if path in owners:
                 raise ConfigError(
-                    f"{key}.{factor}", f"{path} in {owners[path]} and {factor}",
-                    f"{path} in one factor", "Make them one factor with named levels",
-                )  # fmt: skip
+                    f"{key}.{factor}",
+                    f"{path} in {owners[path]} and {factor}",
+                    f"{path} in one factor",
+                    "Make them one factor with named levels",
+                )
             owners[path] = factor
 
 

@@ -65,9 +65,11 @@ class Promote(StudyBase):
         if (self.best is None) == (self.share is None):
             found = "neither best nor share" if self.best is None else "both best and share"
             raise ConfigError(
-                "" if self.best is None else "share", found, "one of them",
+                "" if self.best is None else "share",
+                found,
+                "one of them",
                 "Say how many cells are promoted" if self.best is None else "Remove one",
-            )  # fmt: skip
+            )
         return self
 
     def link(self, cells: int) -> None:

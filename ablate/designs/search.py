@@ -81,15 +81,19 @@ class Search(StudyBase):
         SAMPLERS[self.sampler].check(self)
         if self.scheduler is not None and self.objectives:
             raise ConfigError(
-                "scheduler", "one beside objectives of the study", "one or the other: it compares "
-                "cells by the sweep's objective", "Remove one of them",
-            )  # fmt: skip
+                "scheduler",
+                "one beside objectives of the study",
+                "one or the other: it compares cells by the sweep's objective",
+                "Remove one of them",
+            )
         if self.asynchronous and self.scheduler and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
             raise ConfigError(
-                "round", "asynchronous", f"rounds, which {self.scheduler.name} compares within",
+                "round",
+                "asynchronous",
+                f"rounds, which {self.scheduler.name} compares within",
                 f"Take scheduler {others}, or a number",
-            )  # fmt: skip
+            )
         return self
 
     @property

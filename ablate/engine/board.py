@@ -87,10 +87,17 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
         note = state.blocked or ("waits for its centre" if not state.cells else "")
         found.append(
             StudyRow(
-                name, state.size, len(state.cells), done, running, failed,
-                best(means, default=None), 0.0 if left == 0 else eta, "" if left == 0 else note,
+                name,
+                state.size,
+                len(state.cells),
+                done,
+                running,
+                failed,
+                best(means, default=None),
+                0.0 if left == 0 else eta,
+                "" if left == 0 else note,
             )
-        )  # fmt: skip
+        )
     return found
 
 
@@ -193,8 +200,12 @@ class Board:
         table.add_column("")
         for row in self._rows:
             table.add_row(
-                Text(printable(row.study)), f"{row.done}/{row.size}", str(row.running),
-                str(row.failed), "-" if row.best is None else f"{row.best:.4f}", duration(row.eta),
+                Text(printable(row.study)),
+                f"{row.done}/{row.size}",
+                str(row.running),
+                str(row.failed),
+                "-" if row.best is None else f"{row.best:.4f}",
+                duration(row.eta),
                 Text(printable(row.note)),
-            )  # fmt: skip
+            )
         return table

@@ -133,10 +133,11 @@ def _check(
     data, use = alike[0]
     where = f" {data.root}" if data.root else ""
     told = threading.Timer(
-        PATIENCE_SECONDS, say,
+        PATIENCE_SECONDS,
+        say,
         [f"data: bringing {data.name}{where} into the cache ({cache}), once for all trials"],
         {"flush": True},
-    )  # fmt: skip
+    )
     told.daemon = True
     told.start()
     try:

@@ -50,9 +50,14 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         dispatch = Dispatch(
             Progression(plan, settings.facts(ledger), record=True),
-            ledger, owner, plan.sweep_id, settings.jobs(plan),
-            deadline=deadline, retry_failed=settings.retry_failed, force=settings.force,
-        )  # fmt: skip
+            ledger,
+            owner,
+            plan.sweep_id,
+            settings.jobs(plan),
+            deadline=deadline,
+            retry_failed=settings.retry_failed,
+            force=settings.force,
+        )
         same = dispatch.agree(same_code=settings.same_code)
         if settings.reads_data and not dispatch.exhausted:
             if not fresh:
@@ -87,9 +92,12 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
     from ablate.tracking.tracker import Tracker
 
     tracker: Tracking = Tracker(
-        settings.ledger, settings.tracking_uri, plan.sweep_id, plan.spec.name,
+        settings.ledger,
+        settings.tracking_uri,
+        plan.sweep_id,
+        plan.spec.name,
         remedy=settings.replay,
-    )  # fmt: skip
+    )
     tracker.start(wait=False)  # it imports MLflow while Ray starts
     return tracker
 
@@ -110,10 +118,16 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: st
         if fails:
             failed[name] = fails
     return Outcome(
-        plan.sweep_id, dispatch.trained, missing, failed, dict(dispatch.lost), blocked,
+        plan.sweep_id,
+        dispatch.trained,
+        missing,
+        failed,
+        dict(dispatch.lost),
+        blocked,
         interrupted,
-        dispatch.out_of_time and bool(missing), broken=broken,
-    )  # fmt: skip
+        dispatch.out_of_time and bool(missing),
+        broken=broken,
+    )
 
 
 def _fit(

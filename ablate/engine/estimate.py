@@ -30,9 +30,15 @@ if TYPE_CHECKING:
 Kind = str
 PILOTS = 24  # kinds at most that are tried
 KIND = (
-    "data.name", "data.root", "data.image_size", "backbone.name", "backbone.mode",
-    "training.batch_size", "embedding.dim", "loss.name",
-)  # fmt: skip
+    "data.name",
+    "data.root",
+    "data.image_size",
+    "backbone.name",
+    "backbone.mode",
+    "training.batch_size",
+    "embedding.dim",
+    "loss.name",
+)
 
 
 @dataclass(frozen=True)
@@ -145,9 +151,13 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
     threads = str(settings.request.threads)
     limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
     done = subprocess.run(
-        [sys.executable, "-m", "trainables.jobs.pilot"], input=json.dumps(job.to_dict()), text=True,
-        capture_output=True, env={**os.environ, **limits}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "trainables.jobs.pilot"],
+        input=json.dumps(job.to_dict()),
+        text=True,
+        capture_output=True,
+        env={**os.environ, **limits},
+        check=False,
+    )
     if done.returncode != 0 or not done.stdout.strip():
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return f"its pilot ended: {last}"

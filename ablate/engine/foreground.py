@@ -43,28 +43,37 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
     if fold not in folds:
         known = [f"{seed}.{each}" for each in folds if each is not None]
         raise ConfigError(
-            OPTION, f"@{seed}.{fold}", f"one of @{', @'.join(known)}" if known
-            else f"@{seed}: {study} has no folds",
-        )  # fmt: skip
+            OPTION,
+            f"@{seed}.{fold}",
+            f"one of @{', @'.join(known)}" if known else f"@{seed}: {study} has no folds",
+        )
     cells = [
         cell for cell in progression.studies[study].cells if (cell.seed, cell.fold) == (seed, fold)
     ]
     if not cells and seed not in plan.seeds(study):
-        raise ConfigError(OPTION, f"seed {seed}", f"one of {listed(plan.seeds(study))}",
-                          "Give another seed or --seeds")  # fmt: skip
+        raise ConfigError(
+            OPTION,
+            f"seed {seed}",
+            f"one of {listed(plan.seeds(study))}",
+            "Give another seed or --seeds",
+        )
     if not cells:
         raise ConfigError(
-            OPTION, f"{study}, whose centre is not known yet", "finished studies before it",
+            OPTION,
+            f"{study}, whose centre is not known yet",
+            "finished studies before it",
             "Run the sweep first",
-        )  # fmt: skip
+        )
     found = [cell for cell in cells if cell.cell == name] or _by_coords(plan, study, cells, name)
     if len(found) != 1:
         names = [cell.cell for cell in (found or cells)]
         several = f"{len(found)} cells called" if found else "no cell"
         raise ConfigError(
-            OPTION, f"{several} {name!r} in {study}", f"one of {listed(names[:16])}",
+            OPTION,
+            f"{several} {name!r} in {study}",
+            f"one of {listed(names[:16])}",
             "Quote it: names may hold spaces",
-        )  # fmt: skip
+        )
     return found[0]
 
 
@@ -77,14 +86,18 @@ def check_study(plan: Plan, study: str) -> None:
     names = list(plan.spec.studies)
     if study not in names:
         raise ConfigError(
-            OPTION, f"the unknown study {study!r}", f"STUDY/CELL[@SEED], a study being one of "
-            f"{listed(names)}", nearest(study, names),
-        )  # fmt: skip
+            OPTION,
+            f"the unknown study {study!r}",
+            f"STUDY/CELL[@SEED], a study being one of {listed(names)}",
+            nearest(study, names),
+        )
     if study not in plan.order:
         raise ConfigError(
-            OPTION, f"{study}, which --study leaves out", f"one of {listed(plan.order)}",
+            OPTION,
+            f"{study}, which --study leaves out",
+            f"one of {listed(plan.order)}",
             "Give --cell without --study",
-        )  # fmt: skip
+        )
 
 
 def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:

@@ -26,9 +26,11 @@ def output_folder(given: str | Path) -> Path:
         name = str(folder)
         shown = name if len(name) <= 200 else f"{name[:200]}…"
         raise ConfigError(
-            OPTION, f"{shown}: {error.strerror}", "a folder, or where one can be made",
+            OPTION,
+            f"{shown}: {error.strerror}",
+            "a folder, or where one can be made",
             "Name another one",
-        ) from None  # fmt: skip
+        ) from None
     if not stat.S_ISDIR(mode):
         raise ConfigError(OPTION, f"{folder}, which is no folder", "a folder", "Name another one")
     return folder

@@ -11,9 +11,16 @@ from typing import Any
 from ablate.tracking.typed import typed
 
 PACKAGES = (
-    "ablate", "torch", "torchvision", "timm", "pytorch-metric-learning", "ray", "optuna", "mlflow",
+    "ablate",
+    "torch",
+    "torchvision",
+    "timm",
+    "pytorch-metric-learning",
+    "ray",
+    "optuna",
+    "mlflow",
     "numpy",
-)  # fmt: skip
+)
 
 
 def provenance() -> dict[str, Any]:
@@ -39,9 +46,13 @@ def _git(root: Path, *args: str) -> str:
     """Output of a git command; empty where git is missing or refuses."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), *args], capture_output=True, text=True, timeout=10,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"}, check=False,
-        )  # fmt: skip
+            ["git", "-C", str(root), *args],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

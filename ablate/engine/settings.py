@@ -61,9 +61,12 @@ class Settings:
 
     def facts(self, ledger: Ledger) -> Facts:
         return Facts(
-            ledger, self.evaluator, retry_failed=self.retry_failed, force=self.force,
+            ledger,
+            self.evaluator,
+            retry_failed=self.retry_failed,
+            force=self.force,
             sources=Sources(ledger) if self.sources else None,
-        )  # fmt: skip
+        )
 
     def jobs(self, plan: Plan) -> JobSettings:
         return JobSettings(

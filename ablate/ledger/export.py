@@ -25,9 +25,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FACTS = (
-    "trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps",
-    "seconds", "export", "source",
-)  # fmt: skip
+    "trial_id",
+    "config_hash",
+    "seed",
+    "status",
+    "reason",
+    "epochs",
+    "best_epoch",
+    "steps",
+    "seconds",
+    "export",
+    "source",
+)
 WRITERS = (".csv", ".jsonl", ".parquet")
 
 
@@ -103,9 +112,10 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
         else:
             # Parquet wants one type a column, and a configuration's field may hold several.
             mixed = [
-                name for name, column in found.items()
+                name
+                for name, column in found.items()
                 if len({type(value) for value in column.dropna()} - {int, float}) > 1
-            ]  # fmt: skip
+            ]
             found.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
     except OSError as error:
         raise ConfigError(

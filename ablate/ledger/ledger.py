@@ -65,9 +65,18 @@ class Ledger(Claims):
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                [now, now, final["epochs"], final["steps"], final["seconds"],
-                 final["best_epoch"], final["export"], as_json(final["provenance"]), trial_id],
-            )  # fmt: skip
+                [
+                    now,
+                    now,
+                    final["epochs"],
+                    final["steps"],
+                    final["seconds"],
+                    final["best_epoch"],
+                    final["export"],
+                    as_json(final["provenance"]),
+                    trial_id,
+                ],
+            )
 
     # ------------------------------------------------- sweeps, cells, proposals
 
@@ -89,12 +98,19 @@ class Ledger(Claims):
             db.executemany(
                 f"INSERT OR REPLACE INTO cells({', '.join(CELLS)}) VALUES (?,?,?,?,?,?,?,?)",
                 [
-                    (sweep_id, c["study"], c["cell"], c["seed"],
-                     NO_FOLD if c.get("fold") is None else c["fold"],
-                     c["trial_id"], as_json(c["coords"]), c["idx"])
+                    (
+                        sweep_id,
+                        c["study"],
+                        c["cell"],
+                        c["seed"],
+                        NO_FOLD if c.get("fold") is None else c["fold"],
+                        c["trial_id"],
+                        as_json(c["coords"]),
+                        c["idx"],
+                    )
                     for c in cells
                 ],
-            )  # fmt: skip
+            )
 
     def put_proposal(
         self,
@@ -160,11 +176,8 @@ def _put_epochs(
 ) -> None:
     db.executemany(
         "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
-        [
-            (trial_id, e["epoch"], e["steps"], e["seconds"], as_json(e["metrics"]))
-            for e in reports
-        ],
-    )  # fmt: skip
+        [(trial_id, e["epoch"], e["steps"], e["seconds"], as_json(e["metrics"])) for e in reports],
+    )
 
 
 def _put_evaluation(
@@ -178,13 +191,15 @@ def _put_evaluation(
     """made: now, and the hash of the source that evaluated."""
     row = db.execute(
         "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND split=? "
-        "AND evaluator=?", key,
-    ).fetchone()  # fmt: skip
+        "AND evaluator=?",
+        key,
+    ).fetchone()
     told, (recorded, source) = dict(metrics), made
     if row is not None and not trained:
         told, recorded = told | json.loads(row["metrics_json"]), row["recorded"]
         source = source or row["source"]
     db.execute(
         "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, recorded, "
-        "source) VALUES (?,?,?,?,?,?)", (*key, as_json(told), recorded, source),
-    )  # fmt: skip
+        "source) VALUES (?,?,?,?,?,?)",
+        (*key, as_json(told), recorded, source),
+    )

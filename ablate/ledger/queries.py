@@ -39,8 +39,9 @@ def failures(records: Records, sweep_id: str) -> list[Row]:
     return records.rows(
         "SELECT reason, count(*) AS n, min(trial_id) AS trial FROM trials WHERE "
         "status='failed' AND trial_id IN (SELECT trial_id FROM cells WHERE sweep_id=?) "
-        "GROUP BY reason ORDER BY n DESC, reason", [sweep_id],
-    )  # fmt: skip
+        "GROUP BY reason ORDER BY n DESC, reason",
+        [sweep_id],
+    )
 
 
 def finished(records: Records) -> list[Row]:

@@ -89,8 +89,9 @@ class Records:
         """The sources of what evaluated it, each once; None: recorded before they were kept."""
         found = self.rows(
             "SELECT DISTINCT source FROM evaluations WHERE trial_id=? "
-            "AND (? IS NULL OR evaluator=?)", [trial_id, evaluator, evaluator],
-        )  # fmt: skip
+            "AND (? IS NULL OR evaluator=?)",
+            [trial_id, evaluator, evaluator],
+        )
         return [row["source"] for row in found]
 
     def recorded(self, trial_id: str) -> dict[str, float]:
@@ -128,8 +129,9 @@ class Records:
         result when it was made, in an asynchronous search; else ()."""
         found = self.rows(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
-            "WHERE p.study_key=? ORDER BY p.idx", [study_key],
-        )  # fmt: skip
+            "WHERE p.study_key=? ORDER BY p.idx",
+            [study_key],
+        )
         return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in found}
 
     def stops(self, sweep_id: str, study: str) -> dict[str, int]:

@@ -155,9 +155,11 @@ def _look(path: Path) -> None:
         known = head(path)
     except NoDatabase as error:
         raise ConfigError(
-            str(path), str(error), "a ledger",
+            str(path),
+            str(error),
+            "a ledger",
             "Move it away and start again, restore it from a copy, or give another --out",
-        ) from None  # fmt: skip
+        ) from None
     except sqlite3.DatabaseError:
         return  # written just now, or damaged: opening it properly tells which
     if known is None or not known.tables:
@@ -168,10 +170,11 @@ def _look(path: Path) -> None:
 
 def _not_ours(path: Path, version: int) -> ConfigError:
     return ConfigError(
-        str(path), f"a database of version {version} that is no ledger of this ablate",
+        str(path),
+        f"a database of version {version} that is no ledger of this ablate",
         f"a ledger of at most version {VERSION}",
         "It belongs to a newer ablate or to another program; give another --out",
-    )  # fmt: skip
+    )
 
 
 def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:

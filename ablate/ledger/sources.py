@@ -134,11 +134,12 @@ def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     unfinished = sum(found.status != "done" for found in differing.values())
     more = f"; {unfinished} of them unfinished or failed" if unfinished else ""
     return ConfigError(
-        "source", f"other code than made {len(differing)} known trials: {'; '.join(lines)}{more}",
+        "source",
+        f"other code than made {len(differing)} known trials: {'; '.join(lines)}{more}",
         "the code that made them",
         "Where numbers change, raise REVISION of what changed: it is then trained anew. Where they "
         "do not, give --same-code once. --force trains this sweep's trials again",
-    )  # fmt: skip
+    )
 
 
 def summary(differing: Mapping[str, Differing]) -> list[str]:

@@ -100,10 +100,12 @@ class Checks:
                 [rule], default_flow_style=True, width=1000, sort_keys=False
             ).strip()
             raise ConfigError(
-                error.path, error.found, error.expected,
+                error.path,
+                error.found,
+                error.expected,
                 f"{error.remedy or 'Change one of them'}; or leave the combination out, with "
                 f"`exclude: {written}` in studies.{name}",
-            ) from None  # fmt: skip
+            ) from None
 
     def _clash(self, name: str, point: Point, layers: Sequence[Layer]) -> dict[str, str]:
         """The levels of a combination without any one of which its trial could be; none where it
@@ -219,9 +221,11 @@ class Checks:
         split = config.data.split
         if folds is not None and (split.folds, split.fold) != (folds, 0):
             raise ConfigError(
-                "--set data.split", f"fold {split.fold} of {split.folds}",
-                f"neither fold nor folds: {place}.folds, {folds}, sets them", "Change it there",
-            )  # fmt: skip
+                "--set data.split",
+                f"fold {split.fold} of {split.folds}",
+                f"neither fold nor folds: {place}.folds, {folds}, sets them",
+                "Change it there",
+            )
 
     def _objective(self, config: TrialConfig, place: str) -> None:
         paper = config.data.split.protocol == "paper"
@@ -229,16 +233,18 @@ class Checks:
         asked = {f"{place}.objectives.{i}": each.metric for i, each in enumerate(own)}
         for where, metric in asked.items() or [("objective", self.spec.objective)]:
             if paper != (MetricName.parse(metric).split == "test"):
-                split, expected = ("test", "a test metric under") if paper else (
-                    "val", "a val metric unless")  # fmt: skip
+                split, expected = (
+                    ("test", "a test metric under") if paper else ("val", "a val metric unless")
+                )
                 key = "objective" if where == "objective" else "metric"
                 default = key == "objective" and "objective" not in self.spec.model_fields_set
                 given = " (the default)" if default else ""
                 raise ConfigError(
-                    self.locate(where), f"{metric!r}{given} for {place}",
+                    self.locate(where),
+                    f"{metric!r}{given} for {place}",
                     f"{expected} data.split.protocol: paper",
                     f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
-                )  # fmt: skip
+                )
 
     def _read(self, config: TrialConfig, place: str) -> None:
         """Without validation classes nothing is read of them."""
@@ -249,10 +255,12 @@ class Checks:
                 self.locate(f"{place}.evaluate" if listed else "objective"),
                 "'val'" if listed else f"{self.spec.objective!r}, which is read of {place} too",
                 "test alone under data.split.protocol: paper, which trains on the validation "
-                "classes", "Write `evaluate: [test]`, or change the protocol" if listed else
-                f"Write `objective: {MetricName.parse(self.spec.objective).on('test')}`, or change "
-                "the protocol",
-            )  # fmt: skip
+                "classes",
+                "Write `evaluate: [test]`, or change the protocol"
+                if listed
+                else f"Write `objective: {MetricName.parse(self.spec.objective).on('test')}`, "
+                "or change the protocol",
+            )
 
     def _scheduler(self, config: TrialConfig, study: str) -> None:
         """A scheduler compares cells at the end of any epoch, before the last."""
@@ -263,16 +271,20 @@ class Checks:
         locate = self.locate
         if metric not in PER_EPOCH:
             raise ConfigError(
-                locate("objective"), f"{self.spec.objective!r} with a scheduler",
-                f"a metric of every epoch: {', '.join(PER_EPOCH)}", f"Change it, or drop {place}",
-            )  # fmt: skip
+                locate("objective"),
+                f"{self.spec.objective!r} with a scheduler",
+                f"a metric of every epoch: {', '.join(PER_EPOCH)}",
+                f"Change it, or drop {place}",
+            )
         if config.selection.every != 1:
             raise ConfigError(
-                locate(place), f"selection.every: {config.selection.every}",
+                locate(place),
+                f"selection.every: {config.selection.every}",
                 "1 with a scheduler, which compares cells at every epoch",
-            )  # fmt: skip
+            )
         if scheduler.grace >= config.training.epochs:
             raise ConfigError(
-                locate(f"{place}.grace"), str(scheduler.grace),
+                locate(f"{place}.grace"),
+                str(scheduler.grace),
                 f"less than training.epochs ({config.training.epochs}), or nothing is ever stopped",
-            )  # fmt: skip
+            )

@@ -209,11 +209,21 @@ class Plan:
             evaluate = tuple(split for split in evaluate if split != ENSEMBLE)
         return [
             Cell(
-                name, point.cell, point.coords, idx, seed, identity.trial_id(key, seed), key,
-                dump, evaluate, metrics, fold, error,
+                name,
+                point.cell,
+                point.coords,
+                idx,
+                seed,
+                identity.trial_id(key, seed),
+                key,
+                dump,
+                evaluate,
+                metrics,
+                fold,
+                error,
             )
             for seed in self.seeds(name)
-        ]  # fmt: skip
+        ]
 
     def _shared(self, config: dict[str, Any]) -> dict[str, Any]:
         """Equal sections are one object: the cells of a large plan differ in few of them."""

@@ -48,9 +48,11 @@ def order(space: Space) -> list[str]:
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
         raise ConfigError(
-            f"space.{cycle[0]}.when", f"a cycle ({' → '.join(cycle)})",
-            "axes that do not wait for each other", "Remove one `when`",
-        ) from None  # fmt: skip
+            f"space.{cycle[0]}.when",
+            f"a cycle ({' → '.join(cycle)})",
+            "axes that do not wait for each other",
+            "Remove one `when`",
+        ) from None
     return sorted(space, key=lambda path: depth[path])
 
 
@@ -104,26 +106,32 @@ def check(space: Space) -> None:
             others = [other for other in space if other != path]
             if above is None or above == path:
                 raise ConfigError(
-                    place, f"{read!r}, which is no other axis of the space",
-                    f"one of {listed(others)}, or a part of one", nearest(read, others),
-                )  # fmt: skip
+                    place,
+                    f"{read!r}, which is no other axis of the space",
+                    f"one of {listed(others)}, or a part of one",
+                    nearest(read, others),
+                )
             known = [_within(value, above, read) for value in space[above].samples()]
             if space[above].choice is not None:
                 for value in _several(wanted, known):
                     if canonical(value) not in map(canonical, known):
                         raise ConfigError(
-                            place, shown(value), f"one of {listed(map(shown, known))}",
+                            place,
+                            shown(value),
+                            f"one of {listed(map(shown, known))}",
                             f"Name a choice of space.{above}",
-                        )  # fmt: skip
+                        )
     order(space)
     for path in space:
         try:
             example(space, path)
         except StopIteration:
             raise ConfigError(
-                f"space.{path}.when", shown(space[path].when), "conditions that can hold at once",
+                f"space.{path}.when",
+                shown(space[path].when),
+                "conditions that can hold at once",
                 "Remove one of them",
-            ) from None  # fmt: skip
+            ) from None
 
 
 def _several(wanted: Any, known: list[Any]) -> list[Any]:

@@ -104,10 +104,13 @@ class ByOptuna(Sampler):
             state = TrialState.FAIL if several else TrialState.PRUNED
             reports = {} if several else dict(proposal.reports)
         return create_trial(
-            state=state, values=values, intermediate_values=reports, system_attrs=marks,
+            state=state,
+            values=values,
+            intermediate_values=reports,
+            system_attrs=marks,
             params={path: space[path].drawn(value) for path, value in params.items()},
             distributions={path: space[path].distribution() for path in params},
-        )  # fmt: skip
+        )
 
 
 def _suggested(trial: Any, path: str, axis: Axis) -> Any:

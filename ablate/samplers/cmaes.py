@@ -36,9 +36,11 @@ class CmaEs(Sampler):
         super().check(study)
         if len(study.directions) > 1:
             raise ConfigError(
-                "objectives", f"{len(study.directions)} of them", "one with cmaes",
+                "objectives",
+                f"{len(study.directions)} of them",
+                "one with cmaes",
                 "Take nsga2, tpe or gp",
-            )  # fmt: skip
+            )
         if not numeric(study.space):
             raise ConfigError(
                 "sampler", "cmaes in a space of choices only", "a numeric axis", "Take tpe"
@@ -69,9 +71,13 @@ def propose(
     size = population(len(axes), wanted)
     made = generations(size, earlier, lambda each: not each.running)
     state = CMA(
-        mean=np.full(len(axes), 0.5), sigma=SIGMA, bounds=np.array([[0.0, 1.0]] * len(axes)),
-        population_size=size, seed=draw_seed(key, 0), n_max_resampling=10 * len(axes),
-    )  # fmt: skip
+        mean=np.full(len(axes), 0.5),
+        sigma=SIGMA,
+        bounds=np.array([[0.0, 1.0]] * len(axes)),
+        population_size=size,
+        seed=draw_seed(key, 0),
+        n_max_resampling=10 * len(axes),
+    )
     for generation in range(made[-1]):
         members = [
             each
@@ -81,12 +87,14 @@ def propose(
         if len(members) < size:
             break  # a failure that is being retried was counted before
         places = [
-            np.array([
-                space[path].place(each.params[path]) if path in each.params else state.mean[i]
-                for i, path in enumerate(axes)
-            ])
+            np.array(
+                [
+                    space[path].place(each.params[path]) if path in each.params else state.mean[i]
+                    for i, path in enumerate(axes)
+                ]
+            )
             for each in members[:size]
-        ]  # fmt: skip
+        ]
         ranks = [float(rank) for rank in _ranks(members[:size], maximize)]
         state.tell(list(zip(places, ranks, strict=True)))
     state.reseed_rng(draw_seed(key, index))

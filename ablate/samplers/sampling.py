@@ -63,9 +63,11 @@ class Sampler:
         if study.population is not None and not cls.generations:
             those = " or ".join(name for name in SAMPLERS if SAMPLERS[name].generations)
             raise ConfigError(
-                "population", f"a population of {study.sampler}", f"one of {those} only",
+                "population",
+                f"a population of {study.sampler}",
+                f"one of {those} only",
                 "Remove it, or change the sampler",
-            )  # fmt: skip
+            )
 
     def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
         """Values by dotted path of the active axes of proposal number len(earlier).

@@ -79,9 +79,11 @@ class Axis(Strict):
         count = (self.high - self.low) / self.step + 1
         if count > MAX_LEVELS:
             raise ConfigError(
-                "step", f"{self.step!r}, which makes {count:.7g} values from {self.low} to "
-                f"{self.high}", f"at most {MAX_LEVELS}", "Take a larger step, or leave it out",
-            )  # fmt: skip
+                "step",
+                f"{self.step!r}, which makes {count:.7g} values from {self.low} to {self.high}",
+                f"at most {MAX_LEVELS}",
+                "Take a larger step, or leave it out",
+            )
 
     def ends(self) -> list[Any]:
         """The values a plan checks: both ends, or every choice."""

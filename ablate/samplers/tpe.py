@@ -27,6 +27,9 @@ class Tpe(ByOptuna):
         from optuna.samplers import TPESampler
 
         return TPESampler(
-            seed=draw_seed(self.key, index), n_startup_trials=self.study.startup,
-            multivariate=True, constant_liar=True, group=branches.conditional(self.study.space),
-        )  # fmt: skip
+            seed=draw_seed(self.key, index),
+            n_startup_trials=self.study.startup,
+            multivariate=True,
+            constant_liar=True,
+            group=branches.conditional(self.study.space),
+        )

@@ -25,14 +25,17 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
             study.link(cells)
             if study.size > cells:
                 raise ConfigError(
-                    f"studies.{name}.best", str(study.size),
-                    f"at most the {cells} cells of {source.best_of}", "Promote fewer",
-                )  # fmt: skip
+                    f"studies.{name}.best",
+                    str(study.size),
+                    f"at most the {cells} cells of {source.best_of}",
+                    "Promote fewer",
+                )
         for place, around, centres in study.arounds():
             for centre in centres:
                 if around.rank > studies[centre].size:
                     raise ConfigError(
-                        f"studies.{name}.{place}rank", str(around.rank),
+                        f"studies.{name}.{place}rank",
+                        str(around.rank),
                         f"at most the {studies[centre].size} cells of {centre}",
                         "Name a lower rank",
-                    )  # fmt: skip
+                    )

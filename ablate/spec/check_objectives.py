@@ -29,10 +29,11 @@ def check_objectives(
                 known = _comparable(studies[centre], metrics, objective)
                 if around.by not in known:
                     raise ConfigError(
-                        f"studies.{name}.{place}by", repr(around.by),
+                        f"studies.{name}.{place}by",
+                        repr(around.by),
                         f"a metric of {centre}: one of {listed(known)}",
                         nearest_metric(around.by, known),
-                    )  # fmt: skip
+                    )
 
 
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
@@ -48,6 +49,8 @@ def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str,
     if metric not in known:
         remedy = nearest_metric(metric, known)
         raise ConfigError(
-            place, repr(metric), f"one of {listed(known)}",
+            place,
+            repr(metric),
+            f"one of {listed(known)}",
             f"{remedy}; others must be listed in studies.{name}.metrics",
-        )  # fmt: skip
+        )

@@ -27,11 +27,13 @@ def check_recipe(
         place, study = f"report.tables.{i}", studies[table.study]
         if table.kind not in study.tables:
             raise ConfigError(
-                f"{place}.kind", f"{table.kind!r} for {table.study}, a {study.design} study",
+                f"{place}.kind",
+                f"{table.kind!r} for {table.study}, a {study.design} study",
                 " or ".join(map(repr, study.tables)),
                 f"A {study.design} is shown in report.heatmaps too"
-                if study.heatmap else "Name one of them, or another study",
-            )  # fmt: skip
+                if study.heatmap
+                else "Name one of them, or another study",
+            )
         for j, metric in enumerate(table.metrics):
             _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)
             _read(f"{place}.metrics.{j}", metric, table.study, study, objective)
@@ -41,9 +43,11 @@ def check_recipe(
         _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
         if not study.heatmap:
             raise ConfigError(
-                f"{place}.study", f"{heatmap.study}, a {study.design} study", "a grid study",
+                f"{place}.study",
+                f"{heatmap.study}, a {study.design} study",
+                "a grid study",
                 "Show it in report.tables",
-            )  # fmt: skip
+            )
         axes = list(study.paths)
         for side, axis in (("x", heatmap.x), ("y", heatmap.y)):
             if axis not in axes:
@@ -58,16 +62,20 @@ def check_recipe(
             _read(f"{place}.metric", part.metric, name, study, objective)
             if not study.fixed:
                 raise ConfigError(
-                    f"{place}.studies.{j}", f"{name}, a {study.design} study", "one that lists its "
-                    "levels", "A search repeats no level; show it in report.tables",
-                )  # fmt: skip
+                    f"{place}.studies.{j}",
+                    f"{name}, a {study.design} study",
+                    "one that lists its levels",
+                    "A search repeats no level; show it in report.tables",
+                )
             factors = list(dict.fromkeys(key for p in study.listed for key in p.coords))
             for side, factor in (("x", part.x), *(("at", name) for name in part.at)):
                 if factor not in factors:
                     raise ConfigError(
-                        f"{place}.{side}", repr(factor), f"one of {listed(factors)}",
+                        f"{place}.{side}",
+                        repr(factor),
+                        f"one of {listed(factors)}",
                         nearest(factor, factors),
-                    )  # fmt: skip
+                    )
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:
@@ -85,10 +93,11 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
         for i, metric in enumerate(study.metrics):
             if not of_embeddings(metric):
                 raise ConfigError(
-                    f"studies.{name}.metrics.{i}", repr(metric),
+                    f"studies.{name}.metrics.{i}",
+                    repr(metric),
                     f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
                     nearest_metric(metric, names),
-                )  # fmt: skip
+                )
 
 
 def _of_epochs(recipe: Recipe) -> None:
@@ -104,10 +113,11 @@ def _of_epochs(recipe: Recipe) -> None:
         logged = last and (split not in ("val", "test") or last in _measures())
         if curves.metric not in known and not logged:
             raise ConfigError(
-                f"report.curves.{i}.metric", repr(curves.metric),
+                f"report.curves.{i}.metric",
+                repr(curves.metric),
                 f"one of every epoch: {listed(known)}, train/…, observed/…",
                 nearest_metric(curves.metric, known),
-            )  # fmt: skip
+            )
 
 
 def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
@@ -120,10 +130,11 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
         return
     if split in ("val", "test", ENSEMBLE) and of_embeddings(last):
         raise ConfigError(
-            place, f"{metric!r}, which {name} does not read",
+            place,
+            f"{metric!r}, which {name} does not read",
             f"one of {listed(metrics)}, or one of its `metrics`",
             f"Add `metrics: [{last}]` to studies.{name}",
-        )  # fmt: skip
+        )
     raise ConfigError(
         place, repr(metric), f"one of {listed(metrics)}", nearest_metric(metric, metrics)
     )
@@ -144,6 +155,8 @@ def _read(place: str, metric: str, name: str, study: Study, objective: str) -> N
     if split not in (*study.evaluate, MetricName.parse(objective).split):
         splits = listed(("val", "test", *((split,) if split == ENSEMBLE else ())))
         raise ConfigError(
-            place, f"{metric!r}, which {name} does not read", f"one of its splits: "
-            f"{listed(study.evaluate)}", f"Add `evaluate: [{splits}]` to studies.{name}",
-        )  # fmt: skip
+            place,
+            f"{metric!r}, which {name} does not read",
+            f"one of its splits: {listed(study.evaluate)}",
+            f"Add `evaluate: [{splits}]` to studies.{name}",
+        )

@@ -20,9 +20,20 @@ from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
 _NAMES = (
-        "map_at_r", "recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8", "recall_at_10",
-        "recall_at_100", "recall_at_1000", "r_precision", "map_at_1000", "nmi", "ami", "f1",
-)  # fmt: skip
+    "map_at_r",
+    "recall_at_1",
+    "recall_at_2",
+    "recall_at_4",
+    "recall_at_8",
+    "recall_at_10",
+    "recall_at_100",
+    "recall_at_1000",
+    "r_precision",
+    "map_at_1000",
+    "nmi",
+    "ami",
+    "f1",
+)
 METRICS = tuple(f"{split}/{name}" for split in ("val", "test") for name in _NAMES)
 REPORTED = METRICS + tuple(f"{ENSEMBLE}/{name}" for name in _NAMES)
 SMALLEST = 0.01  # share of a core or a GPU: a hundred trials are as many as any machine starts
@@ -76,9 +87,11 @@ class Spec(SpecPart):
         for name in value:
             if not name.strip() or len(name) > 100 or "/" in name or not name.isprintable():
                 raise ConfigError(
-                    name, f"the study name {shown(name)}",
-                    "1 to 100 characters that can be seen, none of them /", "Rename it",
-                )  # fmt: skip
+                    name,
+                    f"the study name {shown(name)}",
+                    "1 to 100 characters that can be seen, none of them /",
+                    "Rename it",
+                )
         return value
 
     @field_validator("objective")

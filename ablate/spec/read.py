@@ -57,22 +57,28 @@ def _extended(
     if where in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(where) :], where))
         raise ConfigError(
-            f"{path}: extends", f"a cycle ({cycle})", "files that do not extend each other",
+            f"{path}: extends",
+            f"a cycle ({cycle})",
+            "files that do not extend each other",
             "Remove one `extends`",
-        )  # fmt: skip
+        )
     count = itertools.count() if count is None else count
     if next(count) >= MAX_FILES:
         raise ConfigError(
-            f"{path}: extends", f"more than {MAX_FILES} files, each as often as it is extended",
-            "fewer", "Extend fewer files, or each once",
-        )  # fmt: skip
+            f"{path}: extends",
+            f"more than {MAX_FILES} files, each as often as it is extended",
+            "fewer",
+            "Extend fewer files, or each once",
+        )
     document = load(path)
     if not isinstance(document.data, dict):
         found = "a list" if isinstance(document.data, list) else shown(document.data)
         raise ConfigError(
-            str(path), found, "a mapping: name, studies, …",
+            str(path),
+            found,
+            "a mapping: name, studies, …",
             "Start from one of search_spaces/",
-        )  # fmt: skip
+        )
     data: dict[str, Any] = {}
     lines: dict[str, tuple[str, int]] = {}
     for base in _bases(document):
@@ -88,9 +94,11 @@ def _bases(document: Document) -> list[str]:
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise ConfigError(
-            f"{document.name}: extends", repr(bases), "a file name or a list of them",
+            f"{document.name}: extends",
+            repr(bases),
+            "a file name or a list of them",
             "Name files relative to this one",
-        )  # fmt: skip
+        )
     return bases
 
 
@@ -155,9 +163,10 @@ def _order(spec: Spec, source: Source) -> tuple[str, ...]:
         place = next(iter(spec.studies[cycle[0]].centres().values()))
         raise ConfigError(
             source.locate(f"studies.{cycle[0]}.{place}"),
-            f"a cycle ({' → '.join(cycle)})", "studies that do not wait for each other",
+            f"a cycle ({' → '.join(cycle)})",
+            "studies that do not wait for each other",
             "Remove one of them",
-        ) from None  # fmt: skip
+        ) from None
     depth: dict[str, int] = {}
     for name in ranked:
         depth[name] = 1 + max((depth[centre] for centre in graph[name]), default=-1)

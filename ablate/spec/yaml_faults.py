@@ -58,9 +58,10 @@ def _fault(report: Report) -> Fault:
         if re.search(pattern, f"{report.context}: {report.problem}"):
             return reader(report)
     return report.fault(
-        f"{cut(report.rest or report.line)} where YAML cannot have it", "`key: value` or `- entry`",
+        f"{cut(report.rest or report.line)} where YAML cannot have it",
+        "`key: value` or `- entry`",
         "Put quotes around text that holds signs",
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------ documents
@@ -86,8 +87,9 @@ def _bracket(report: Report) -> Fault:
     where = "" if report.began == report.at else f" of line {report.began + 1}"
     return report.fault(
         f"{cut(report.rest or report.line)} inside {sign} … {closing}{where}",
-        f"a comma or a {closing}", "Add the one that is missing",
-    )  # fmt: skip
+        f"a comma or a {closing}",
+        "Add the one that is missing",
+    )
 
 
 def _no_value(report: Report) -> Fault:
@@ -112,9 +114,9 @@ def _open_quote(report: Report) -> Fault:
 def _escape(report: Report) -> Fault:
     return report.fault(
         f"{cut(report.line)}, with a backslash before {report.rest[:1]!r} in double quotes",
-        "one of YAML's escapes (\\n, \\t, \\\\, \\u00e9)", "Write \\\\ for a backslash, or use "
-        "single quotes",
-    )  # fmt: skip
+        "one of YAML's escapes (\\n, \\t, \\\\, \\u00e9)",
+        "Write \\\\ for a backslash, or use single quotes",
+    )
 
 
 def _digits(report: Report) -> Fault:
@@ -125,9 +127,10 @@ def _digits(report: Report) -> Fault:
 def _alias(report: Report) -> Fault:
     name = report.problem.removeprefix("found undefined alias ").strip("'")
     return report.fault(
-        f"*{name}, an undefined alias", f"an anchor &{name} above it",
+        f"*{name}, an undefined alias",
+        f"an anchor &{name} above it",
         "Define it, or quote the text if * is meant",
-    )  # fmt: skip
+    )
 
 
 def _anchor_twice(report: Report) -> Fault:
@@ -138,9 +141,10 @@ def _anchor_twice(report: Report) -> Fault:
 def _nameless(report: Report) -> Fault:
     sign = "*" if report.context.endswith("alias") else "&"
     return report.fault(
-        f"a {sign} in {cut(report.line)}", f"a name right after {sign}",
+        f"a {sign} in {cut(report.line)}",
+        f"a name right after {sign}",
         f"Put quotes around the text if {sign} is meant",
-    )  # fmt: skip
+    )
 
 
 def _reserved(report: Report) -> Fault:

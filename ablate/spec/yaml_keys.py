@@ -16,9 +16,10 @@ def second_colon(report: Report) -> Fault:
         key, _, value = line.strip().partition(": ")
         remedy = f'Write {key}: "{value}"' if len(value) < 50 and '"' not in value else "Quote it"
         return report.fault(
-            f"{cut(line)}, with two colons", f"one value after `{key}:`",
+            f"{cut(line)}, with two colons",
+            f"one value after `{key}:`",
             f"{remedy}, or start a new line",
-        )  # fmt: skip
+        )
     while above > 0 and not content(report.lines[above]):
         above -= 1
     held = report.lines[max(above, 0)]
@@ -26,8 +27,9 @@ def second_colon(report: Report) -> Fault:
         return _without_colon(report.lines, max(above, 0))
     return report.fault(
         f"{cut(line)}, indented by {indent_of(line)} below {cut(held)}, which has a value already",
-        f"{spaces(indent_of(held))} before it, as there", "Indent it like the line above",
-    )  # fmt: skip
+        f"{spaces(indent_of(held))} before it, as there",
+        "Indent it like the line above",
+    )
 
 
 def no_colon(report: Report) -> Fault:
@@ -69,9 +71,10 @@ def indentation(report: Report) -> Fault:
     if same and entry != same[0].entry:
         kinds = ("a list entry", "keys") if entry else ("a key", "list entries")
         return report.fault(
-            f"{cut(line)}, {kinds[0]} among {kinds[1]}", f"{kinds[1]} alone, as `{same[0].text}` "
-            f"in line {same[0].line}", "Indent it further, or less",
-        )  # fmt: skip
+            f"{cut(line)}, {kinds[0]} among {kinds[1]}",
+            f"{kinds[1]} alone, as `{same[0].text}` in line {same[0].line}",
+            "Indent it further, or less",
+        )
     if not entry and key_of(line) is None:
         remedy = "Add the colon, or indent it as part of the text above"
         return report.fault(f"{cut(line)}, a line without a colon", "`key: value`", remedy)
@@ -80,9 +83,10 @@ def indentation(report: Report) -> Fault:
         return report.fault(found, "no more text", f"{remedy} (...)")
     wanted = [f"{level.indent} (as `{level.text}` in line {level.line})" for level in known[:3]]
     return report.fault(
-        f"{cut(line)}, indented by {spaces(indent)}", _either(wanted) or "no indentation",
+        f"{cut(line)}, indented by {spaces(indent)}",
+        _either(wanted) or "no indentation",
         "Align it with the one it belongs to",
-    )  # fmt: skip
+    )
 
 
 def _either(words: Sequence[str]) -> str:
@@ -91,6 +95,7 @@ def _either(words: Sequence[str]) -> str:
 
 def entry_beside_key(report: Report) -> Fault:
     return report.fault(
-        f"{cut(report.line)}, a list entry on the line of its key", "entries on the lines below",
+        f"{cut(report.line)}, a list entry on the line of its key",
+        "entries on the lines below",
         "Write `- …` on lines of their own, or [a, b]",
-    )  # fmt: skip
+    )

@@ -98,9 +98,11 @@ def load(path: str | Path) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
-            name, f"a byte that is not UTF-8 at offset {error.start}", "a YAML text file",
+            name,
+            f"a byte that is not UTF-8 at offset {error.start}",
+            "a YAML text file",
             "Save it as UTF-8; a binary file is no spec",
-        ) from None  # fmt: skip
+        ) from None
     document = load_text(text, name)
     if document.data is None:
         raise ConfigError(name, "an empty file", "a sweep: name, studies, …", "Fill it in")
@@ -140,9 +142,11 @@ class _Build:
         self.count += 1
         if self.count > MAX_NODES:
             raise self.fault(
-                node, f"more than {MAX_NODES} values once anchors are expanded",
-                "fewer", "Write less, or repeat anchors less often",
-            )  # fmt: skip
+                node,
+                f"more than {MAX_NODES} values once anchors are expanded",
+                "fewer",
+                "Write less, or repeat anchors less often",
+            )
         if depth > MAX_DEPTH:
             raise self.fault(node, "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it")
         if isinstance(node, ScalarNode):

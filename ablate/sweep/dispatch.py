@@ -56,9 +56,12 @@ class Dispatch:
         self._cells: dict[str, list[Cell]] = {}
         self._queue = JobQueue()
         self._claims = Claims(
-            self.progression, self.ledger, self.owner,
-            retry_failed=self.retry_failed, force=self.force,
-        )  # fmt: skip
+            self.progression,
+            self.ledger,
+            self.owner,
+            retry_failed=self.retry_failed,
+            force=self.force,
+        )
         self._errors = EqualErrors(self.progression)
         self._began: dict[str, float] = {}
         self.unfold()
@@ -126,9 +129,11 @@ class Dispatch:
         job = self._claim(trial_id)
         if job is None and self._queue.is_waiting(trial_id):
             raise ConfigError(
-                trial_id, "a trial that another process is running", "a free one",
+                trial_id,
+                "a trial that another process is running",
+                "a free one",
                 "Wait for it, or end that process",
-            )  # fmt: skip
+            )
         return job
 
     # ---------------------------------------------------------------- recording
@@ -146,9 +151,12 @@ class Dispatch:
             trained = self.running[trial_id].mode == "train"
             sources = self.progression.facts.sources
             self.ledger.record_final(
-                trial_id, last, epochs if trained else (), trained=trained,
+                trial_id,
+                last,
+                epochs if trained else (),
+                trained=trained,
                 evaluator=None if sources is None else sources.evaluator,
-            )  # fmt: skip
+            )
             self.trained += trained
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)

@@ -49,9 +49,12 @@ class Ensembles:
     def firsts(self, cells: Iterable[Cell]) -> list[Cell]:
         """The cells whose ensembles these belong to."""
         return [
-            each for cell in cells if cell.fold is not None
-            for each in self.group(cell) if SPLIT in each.evaluate
-        ]  # fmt: skip
+            each
+            for cell in cells
+            if cell.fold is not None
+            for each in self.group(cell)
+            if SPLIT in each.evaluate
+        ]
 
     def members(self, cells: Iterable[Cell], trials: Path) -> tuple[Fold, ...] | None:
         """The parts of a trial's ensemble as a job names them; None while one is missing."""

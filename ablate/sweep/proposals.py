@@ -86,9 +86,12 @@ class Proposer:
         return self._key
 
     def _proposed(
-        self, idx: int, params: dict[str, Any] | None, earlier: list[Earlier] | None = None,
+        self,
+        idx: int,
+        params: dict[str, Any] | None,
+        earlier: list[Earlier] | None = None,
         beside: tuple[int, ...] | None = None,
-    ) -> list[Cell]:  # fmt: skip
+    ) -> list[Cell]:
         """The cells of proposal `idx`; one without params is made, and becomes a fact."""
         plan, taken, new = self._sweep.plan, self._taken() or [], params is None
         if params is None:

@@ -64,11 +64,15 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
                 point = point or Point(cell.cell, cell.coords, cell.coords, "space")
                 data, training, backbone = sections
                 yield _use(
-                    later, _read(cell.evaluate), name, point, cell.fold,
+                    later,
+                    _read(cell.evaluate),
+                    name,
+                    point,
+                    cell.fold,
                     data=DataConfig.model_validate(data),
                     training=TrainingConfig.model_validate(training),
                     backbone=BackboneConfig.model_validate(backbone),
-                )  # fmt: skip
+                )
 
 
 def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
@@ -80,22 +84,38 @@ def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
         for fold in plan.folds(name):
             config = plan.resolved(name, point, plan.example(name), fold)
             yield _use(
-                later, _read(plan.evaluate(name)), name, point, fold,
-                data=config.data, training=config.training, backbone=config.backbone,
-            )  # fmt: skip
+                later,
+                _read(plan.evaluate(name)),
+                name,
+                point,
+                fold,
+                data=config.data,
+                training=config.training,
+                backbone=config.backbone,
+            )
 
 
 def _use(
-    later: set[str], splits: frozenset[str], study: str, point: Point | None, fold: int | None,
-    *, data: DataConfig, training: TrainingConfig, backbone: BackboneConfig,
-) -> Use:  # fmt: skip
+    later: set[str],
+    splits: frozenset[str],
+    study: str,
+    point: Point | None,
+    fold: int | None,
+    *,
+    data: DataConfig,
+    training: TrainingConfig,
+    backbone: BackboneConfig,
+) -> Use:
     """Without the parts that are decided later."""
     return Use(
         None if any(map(_of_data, later)) else data,
         None if any(map(of_batch, later)) else (training.batch_size, training.per_class),
         None if any(map(_of_backbone, later)) else backbone,
-        splits, study, point, fold,
-    )  # fmt: skip
+        splits,
+        study,
+        point,
+        fold,
+    )
 
 
 def _unknown(study: Study, listed: set[int]) -> list[Point | None]:

@@ -27,8 +27,17 @@ from trainables.trial import TrialConfig
 C, D, B = 6, 8, 12  # classes, dimensions, images
 MANY = 11_318  # training classes of Stanford Online Products
 CASES = (
-    "bf16", "equal", "opposite", "zero", "one zero", "tiny", "huge", "one class", "two", "pairs",
-)  # fmt: skip
+    "bf16",
+    "equal",
+    "opposite",
+    "zero",
+    "one zero",
+    "tiny",
+    "huge",
+    "one class",
+    "two",
+    "pairs",
+)
 
 
 def check(loss: Component) -> None:

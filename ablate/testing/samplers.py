@@ -60,9 +60,15 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
 
 def search(sampler: str, space: Mapping[str, Any]) -> Search:
     return Search.model_validate(
-        {"design": "search", "sampler": sampler, "trials": 1000, "round": 3, "startup": 4,
-         "space": space}
-    )  # fmt: skip
+        {
+            "design": "search",
+            "sampler": sampler,
+            "trials": 1000,
+            "round": 3,
+            "startup": 4,
+            "space": space,
+        }
+    )
 
 
 def fitting(sampler: str) -> dict[str, Any]:

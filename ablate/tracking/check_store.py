@@ -58,9 +58,11 @@ class Store:
         found = os.environ.get(name, "")
         if not found:
             raise ConfigError(
-                OPTION, f"{self.given!r}, an environment variable that is not set",
-                "an MLflow URI in it", f"export {name or 'NAME'}=URI, or name the store itself",
-            )  # fmt: skip
+                OPTION,
+                f"{self.given!r}, an environment variable that is not set",
+                "an MLflow URI in it",
+                f"export {name or 'NAME'}=URI, or name the store itself",
+            )
         return found
 
     @property
@@ -117,16 +119,22 @@ class Store:
             where, this = OPTION, f"{path}, "
         if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
-                where, f"{self.shown!r}, which names no file", "sqlite:///FILE, a file's path",
+                where,
+                f"{self.shown!r}, which names no file",
+                "sqlite:///FILE, a file's path",
                 "Three slashes before a relative path, four before an absolute one",
-            )  # fmt: skip
+            )
         if self.given is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
         expected = "an MLflow store, or a file that is not there yet"
         there = next(parent for parent in path.absolute().parents if parent.exists())
         if not (there.is_dir() and os.access(there, os.W_OK)):
-            raise ConfigError(where, f"{this}a file below {there}, which cannot be written",
-                              "a writable folder", "Give another")  # fmt: skip
+            raise ConfigError(
+                where,
+                f"{this}a file below {there}, which cannot be written",
+                "a writable folder",
+                "Give another",
+            )
         if path.exists() and not os.access(path, os.W_OK):
             raise ConfigError(
                 where, f"{this}a file that cannot be written", expected, "Give another"
@@ -137,21 +145,27 @@ class Store:
             found = tables(path)
         except sqlite3.OperationalError as error:
             raise ConfigError(
-                where, f"{this}a database that cannot be read now ({error})", expected,
+                where,
+                f"{this}a database that cannot be read now ({error})",
+                expected,
                 "Find out which program holds it",
-            ) from error  # fmt: skip
+            ) from error
         except (NoDatabase, sqlite3.DatabaseError) as error:
             raise DamagedStore(
-                where, f"{this}a damaged database ({error})", expected,
+                where,
+                f"{this}a damaged database ({error})",
+                expected,
                 f"Move it away, as {self.command('ledger replay --rebuild')} does, which writes "
                 "it anew from the ledger",
-            ) from error  # fmt: skip
+            ) from error
         if found and not found & OWN:
             some = ", ".join(sorted(found)[:3])
             raise ConfigError(
-                where, f"{this}another program's database (tables {some})", expected,
+                where,
+                f"{this}another program's database (tables {some})",
+                expected,
                 "Give another: this one was only looked at",
-            )  # fmt: skip
+            )
 
     def _check_server(self, parts: SplitResult, port: int) -> None:
         host = parts.hostname or ""
@@ -161,11 +175,12 @@ class Store:
             socket.create_connection((host, port), SECONDS).close()
         except OSError as error:
             raise ConfigError(
-                OPTION, f"no answer from {host}:{port} ({error.strerror or error})",
+                OPTION,
+                f"no answer from {host}:{port} ({error.strerror or error})",
                 "an MLflow server" if parts.scheme.startswith("http") else "a database server",
                 f"Start it, or leave the option out: {self.command('ledger replay')} writes a "
                 "finished sweep to it later",
-            ) from None  # fmt: skip
+            ) from None
 
 
 def tables(path: Path) -> frozenset[str]:
@@ -183,9 +198,11 @@ def _check_folder(uri: str) -> None:
     if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() in ("true", "1"):
         return
     raise ConfigError(
-        OPTION, f"{uri!r}, a folder, in which MLflow keeps no runs any more",
-        "sqlite:///FILE or a server", LEAVE,
-    )  # fmt: skip
+        OPTION,
+        f"{uri!r}, a folder, in which MLflow keeps no runs any more",
+        "sqlite:///FILE or a server",
+        LEAVE,
+    )
 
 
 def _check_driver(uri: str) -> None:
@@ -198,10 +215,12 @@ def _check_driver(uri: str) -> None:
     except ImportError as error:
         name = str(getattr(error, "name", None) or error)
         raise ConfigError(
-            OPTION, f"{redacted(uri)}, whose driver {name} is not installed", "a driver of it",
+            OPTION,
+            f"{redacted(uri)}, whose driver {name} is not installed",
+            "a driver of it",
             f"pip install {_PACKAGES.get(name, name)}, or name another: "
             "postgresql+psycopg://…, mysql+pymysql://…",
-        ) from None  # fmt: skip
+        ) from None
     except SQLAlchemyError as error:
         reason = " ".join(scrubbed(str(error), uri).split()).partition("(Background")[0].strip()
         raise ConfigError(OPTION, f"{redacted(uri)} ({reason})", EXPECTED, LEAVE) from None

@@ -96,10 +96,17 @@ def main() -> int:
     log.propagate = False
     quiet_environment()
     replica = Replica(
-        Path(asked["ledger"]), uri, asked["sweep_id"], asked["experiment"],
-        Inbox(0), Owner.parse(asked["driver"]), asked["live_seconds"], asked["drain_seconds"],
-        asked["remedy"], opened=lambda: tell(out, {"ready": True}),
-    )  # fmt: skip
+        Path(asked["ledger"]),
+        uri,
+        asked["sweep_id"],
+        asked["experiment"],
+        Inbox(0),
+        Owner.parse(asked["driver"]),
+        asked["live_seconds"],
+        asked["drain_seconds"],
+        asked["remedy"],
+        opened=lambda: tell(out, {"ready": True}),
+    )
     try:
         complete = replica.run()
         if not replica.damaged:

@@ -35,9 +35,11 @@ def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str
                 raise
             reason = scrubbed(first_line(error), store.uri)
             raise ConfigError(
-                store.shown, f"no answer ({reason})", "a store that can be written",
+                store.shown,
+                f"no answer ({reason})",
+                "a store that can be written",
                 f"When it can: {store.remedy()}",
-            ) from error  # fmt: skip
+            ) from error
         refused |= done.refused
         say(f"sweep {sweep_id}: {done.trials} trials are in {store.shown}")
     return refused
@@ -54,9 +56,11 @@ def rebuild(facts: Ledger, store: Store) -> Path | None:
     path = sqlite_file(store.uri)
     if path is None:
         raise ConfigError(
-            OPTION, store.shown, "with --rebuild a SQLite store",
+            OPTION,
+            store.shown,
+            "with --rebuild a SQLite store",
             "A server's store is mended where the server is",
-        )  # fmt: skip
+        )
     for row in queries.owners(facts):
         if Owner.parse(row["owner"]).alive(row["heartbeat"]):
             raise ConfigError(

@@ -146,16 +146,19 @@ class Replica:
                     log.warning(
                         "MLflow store %s is damaged (%s); the sweep goes on, and the ledger has "
                         "everything: %s moves the store aside and writes it anew",
-                        self.shown, self._said(error), again,
-                    )  # fmt: skip
+                        self.shown,
+                        self._said(error),
+                        again,
+                    )
                     return
                 self._tell_away(error)
                 if closing is not None and time.monotonic() + delay > deadline:
                     log.warning(
                         "MLflow store %s is still away; the ledger has everything: "
                         "%s writes it when the store is back",
-                        self.shown, self.remedy,
-                    )  # fmt: skip
+                        self.shown,
+                        self.remedy,
+                    )
                     return
                 time.sleep(min(delay, 1.0)) if closing else self.inbox.wait(delay)
                 delay = min(2 * delay, LAST_RETRY)
@@ -184,13 +187,15 @@ class Replica:
         if isinstance(error, Timeout):
             log.warning(
                 "another process is writing this sweep's MLflow runs (%s is locked); the sweep "
-                "goes on and will be written when that is done", error.lock_file,
-            )  # fmt: skip
+                "goes on and will be written when that is done",
+                error.lock_file,
+            )
             return
         log.warning(
             "MLflow store %s is away (%s); the sweep goes on and will be written when it is back",
-            self.shown, self._said(error),
-        )  # fmt: skip
+            self.shown,
+            self._said(error),
+        )
 
     @property
     def shown(self) -> str:

@@ -119,11 +119,17 @@ class Runs:
                 db.executemany(
                     "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
                     [
-                        (self.store, self.sweep_id, row["trial_id"], row["run_id"],
-                         row["logged_epoch"], row["logged_final"])
+                        (
+                            self.store,
+                            self.sweep_id,
+                            row["trial_id"],
+                            row["run_id"],
+                            row["logged_epoch"],
+                            row["logged_final"],
+                        )
                         for row in rows
                     ],
-                )  # fmt: skip
+                )
 
     # ------------------------------------------------------------- finding runs
 

@@ -121,9 +121,12 @@ def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any
     token: str | None = None
     while True:
         page = client.search_runs(
-            [experiment], condition, max_results=PAGE,
-            order_by=["attributes.start_time ASC"], page_token=token,
-        )  # fmt: skip
+            [experiment],
+            condition,
+            max_results=PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
         runs += page
         token = page.token
         if not token:

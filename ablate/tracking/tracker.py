@@ -67,10 +67,15 @@ class Tracker:
         self.log_path = self.ledger_path.parent / "logs" / f"mlflow-{sweep_id}.log"
         self._sweep_id = sweep_id
         self._asked = {
-            "ledger": str(self.ledger_path), "uri": tracking_uri, "sweep_id": sweep_id,
-            "experiment": experiment, "driver": str(Owner.me()), "live_seconds": live_seconds,
-            "drain_seconds": drain_seconds, "remedy": remedy,
-        }  # fmt: skip
+            "ledger": str(self.ledger_path),
+            "uri": tracking_uri,
+            "sweep_id": sweep_id,
+            "experiment": experiment,
+            "driver": str(Owner.me()),
+            "live_seconds": live_seconds,
+            "drain_seconds": drain_seconds,
+            "remedy": remedy,
+        }
         self._first_try = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
         self._listener: threading.Thread | None = None
@@ -93,10 +98,12 @@ class Tracker:
         with self.log_path.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "ablate.tracking.process", self._sweep_id],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 start_new_session=True,  # Ctrl-C goes to the terminal's whole group
-            )  # fmt: skip
+            )
         assert self._process.stdin is not None and self._process.stdout is not None
         self._pipe = self._process.stdin.fileno()
         with contextlib.suppress(BrokenPipeError):  # it is dead already, as `close` will find

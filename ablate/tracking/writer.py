@@ -124,9 +124,13 @@ class Writer(Runs):
             else:
                 assert new.row is not None
                 rows.append(
-                    {**new.row, "trial_id": new.trial_id, "logged_epoch": epoch,
-                     "logged_final": new.mark}
-                )  # fmt: skip
+                    {
+                        **new.row,
+                        "trial_id": new.trial_id,
+                        "logged_epoch": epoch,
+                        "logged_final": new.mark,
+                    }
+                )
                 return None
             self.forget(new.trial_id)
             new.row = None

@@ -10,9 +10,17 @@ from ablate.values.validation import fields_at
 from trainables.trial import TrialConfig
 
 OF_A_SPEC = (
-    "name", "title", "extends", "seeds", "objective", "resources", "checkpoints", "datasets",
-    "studies", "report",
-)  # fmt: skip
+    "name",
+    "title",
+    "extends",
+    "seeds",
+    "objective",
+    "resources",
+    "checkpoints",
+    "datasets",
+    "studies",
+    "report",
+)
 CALLED = {"learning_rate": "lr", "wd": "weight_decay", "bs": "batch_size", "temp": "temperature"}
 
 

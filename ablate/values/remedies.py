@@ -34,13 +34,20 @@ _PATTERNS = {
 _MAPPING = "Write `key: value` on lines below it, indented"
 _LIST = "Write [a, b], or entries that begin with `- ` on lines of their own"
 _REMEDIES = {
-    "dict_type": _MAPPING, "mapping_type": _MAPPING, "model_type": _MAPPING,
-    "model_attributes_type": _MAPPING, "list_type": _LIST, "tuple_type": _LIST,
-    "bool_type": "Write the word without quotes", "bool_parsing": "Write the word without quotes",
-    "int_parsing_size": "Write fewer digits", "finite_number": "Write one in digits",
-    "too_short": "Add what is missing", "too_long": "Remove some",
+    "dict_type": _MAPPING,
+    "mapping_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "bool_type": "Write the word without quotes",
+    "bool_parsing": "Write the word without quotes",
+    "int_parsing_size": "Write fewer digits",
+    "finite_number": "Write one in digits",
+    "too_short": "Add what is missing",
+    "too_long": "Remove some",
     "string_too_long": "Shorten it",
-}  # fmt: skip
+}
 _BOUNDS = {
     "greater_than": ("gt", "Give more than"),
     "greater_than_equal": ("ge", "Give at least"),

@@ -190,9 +190,11 @@ def _untold(
         wanted = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
         if close:
             return ConfigError(
-                f"{dotted}.{close[0]}", f"the unknown key {close[0]!r}", wanted,
+                f"{dotted}.{close[0]}",
+                f"the unknown key {close[0]!r}",
+                wanted,
                 f"Did you mean {tag!r}?",
-            )  # fmt: skip
+            )
         return ConfigError(dotted, f"no {tag}", wanted, f"Say which {path[-1]} is meant")
     known = [part.strip(" '") for part in str(context["expected_tags"]).split(",")]
     name = str(context["tag"])

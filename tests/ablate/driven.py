@@ -26,8 +26,12 @@ def dispatch(plan: Plan, folder: Path, **more: Any) -> Dispatch:
     ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), {})
     return Dispatch(
         Progression(plan, Facts(ledger, None, retry_failed=retry, force=force), record=True),
-        ledger, Owner.me(), plan.sweep_id, settings, **more,
-    )  # fmt: skip
+        ledger,
+        Owner.me(),
+        plan.sweep_id,
+        settings,
+        **more,
+    )
 
 
 def drain(made: Dispatch, at_once: int = 1, choose: Choose = min) -> list[str]:

@@ -20,8 +20,14 @@ SPEC: dict[str, Any] = {
     "seeds": 2,
     "trial": {"training": {"epochs": 3}, "method": {"name": "ddml"}},
     "studies": {
-        "tune": {"design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 1,
-                 "space": SPACE},
+        "tune": {
+            "design": "search",
+            "trials": 6,
+            "round": 3,
+            "startup": 3,
+            "seeds": 1,
+            "space": SPACE,
+        },
         "parts": {
             "design": "components",
             "around": {"best_of": "tune"},
@@ -40,7 +46,7 @@ SPEC: dict[str, Any] = {
             },
         },
     },
-}  # fmt: skip
+}
 
 
 def spec(**changes: Any) -> dict[str, Any]:

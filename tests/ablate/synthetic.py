@@ -46,9 +46,12 @@ def score(config: Mapping[str, Any], seed: int) -> float:
 def report(epoch: int, epochs: int, best: float) -> dict[str, Any]:
     metrics = {"val/map_at_r": best * epoch / epochs, "train/loss": 1 / epoch}
     return {
-        "event": "epoch", "epoch": epoch, "steps": 10 * epoch, "seconds": 0.01,
+        "event": "epoch",
+        "epoch": epoch,
+        "steps": 10 * epoch,
+        "seconds": 0.01,
         "metrics": metrics,
-    }  # fmt: skip
+    }
 
 
 def run_job(job: Job) -> Iterator[dict[str, Any]]:

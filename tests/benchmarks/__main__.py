@@ -25,8 +25,10 @@ def main(names: list[str]) -> int:
         print(f"— {name}", flush=True)
         results += importlib.import_module(f"tests.benchmarks.{name}").measure_all()
     print(f"\n{table(results)}")
-    print(f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}, "
-          f"{os.cpu_count()} cores")  # fmt: skip
+    print(
+        f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}, "
+        f"{os.cpu_count()} cores"
+    )
     return 0 if all(result.met for result in results) else 1
 
 

@@ -25,9 +25,14 @@ from tests.benchmarks.results import Result, table
 THREADS, DIM = 2, 512
 GIB = 2**30
 RANKS = (
-    "recall_at_1", "recall_at_10", "recall_at_100", "recall_at_1000", "r_precision", "map_at_r",
+    "recall_at_1",
+    "recall_at_10",
+    "recall_at_100",
+    "recall_at_1000",
+    "r_precision",
+    "map_at_r",
     "map_at_1000",
-)  # fmt: skip
+)
 Run = tuple[float, float, float]  # seconds, GiB above the embeddings, a value
 
 
@@ -102,9 +107,13 @@ def faiss_kmeans(x: Tensor, y: Tensor) -> float:
     faiss.omp_set_num_threads(THREADS)
     k = int(y.max()) + 1
     made = faiss.Kmeans(
-        DIM, k, niter=ITERATIONS, seed=0, min_points_per_centroid=1,
+        DIM,
+        k,
+        niter=ITERATIONS,
+        seed=0,
+        min_points_per_centroid=1,
         max_points_per_centroid=len(x),
-    )  # fmt: skip
+    )
     made.train(x.numpy())
     return objective(x, torch.from_numpy(made.index.search(x.numpy(), 1)[1][:, 0]), k)
 

@@ -111,8 +111,11 @@ def measure(methods: list[str], rounds: int, device: str) -> list[Result]:
         own, plain = times[method, loss], times["plain", loss]
         ratios = sorted(a / b for a, b in zip(own, plain, strict=True))
         ratio, base = median(ratios), 1e3 * median(plain)
-        print(f"  {method} on {loss}: ×{ratio:.3f} (rounds ×{ratios[0]:.3f} to ×{ratios[-1]:.3f}), "
-              f"plain {base:.4g} ms a step, {where}", flush=True)  # fmt: skip
+        print(
+            f"  {method} on {loss}: ×{ratio:.3f} (rounds ×{ratios[0]:.3f} to ×{ratios[-1]:.3f}), "
+            f"plain {base:.4g} ms a step, {where}",
+            flush=True,
+        )
         found.append(
             Result(f"step of {method}", ratio * base, f"plain on {loss}", base, None, "ms")
         )

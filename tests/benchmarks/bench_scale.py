@@ -109,9 +109,12 @@ def ours(trials: int, folder: Path) -> dict[str, float]:
 
     Dispatch.reread = counted  # type: ignore[method-assign]
     options = Options(
-        out=folder, track=True, report=False, runner="tests.ablate.synthetic:run_job",
+        out=folder,
+        track=True,
+        report=False,
+        runner="tests.ablate.synthetic:run_job",
         fingerprint="tests.ablate.synthetic:fingerprint",
-    )  # fmt: skip
+    )
     plan, settings = prepare(spec(trials, 0.0), options)
     outcome = run_plan(plan, settings)
     found = meter.per_trial()
@@ -125,8 +128,10 @@ def apart(side: str, trials: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "tests.benchmarks.bench_scale", side, str(trials), folder],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode != 0:
         raise RuntimeError(f"{side} ended with {done.returncode}:\n{done.stderr[-2000:]}")
     found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -139,14 +144,22 @@ def measure_all(trials: int = TRIALS) -> list[Result]:
     plain, full = apart("bare", trials), apart("ours", trials)
     return [
         Result(
-            f"{trials} no-op trials", 1e3 * full["seconds"], "bare Ray Tune",
-            1e3 * plain["seconds"], 1e3 * (FACTOR * plain["seconds"] + EXTRA), "ms",
+            f"{trials} no-op trials",
+            1e3 * full["seconds"],
+            "bare Ray Tune",
+            1e3 * plain["seconds"],
+            1e3 * (FACTOR * plain["seconds"] + EXTRA),
+            "ms",
         ),
         Result(
-            "memory of the driver per trial", full["bytes"] / 1e3, "bare Ray Tune",
-            plain["bytes"] / 1e3, FACTOR * plain["bytes"] / 1e3, "kB",
+            "memory of the driver per trial",
+            full["bytes"] / 1e3,
+            "bare Ray Tune",
+            plain["bytes"] / 1e3,
+            FACTOR * plain["bytes"] / 1e3,
+            "kB",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def main(arguments: list[str]) -> int:

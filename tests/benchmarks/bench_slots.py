@@ -31,9 +31,11 @@ def measure_all() -> list[Result]:
     begun = time.time()
     with tempfile.TemporaryDirectory() as name:
         options = Options(
-            out=Path(name), report=False, runner="tests.ablate.synthetic:run_job",
+            out=Path(name),
+            report=False,
+            runner="tests.ablate.synthetic:run_job",
             fingerprint="tests.ablate.synthetic:fingerprint",
-        )  # fmt: skip
+        )
         plan, settings = prepare(given, options)
         outcome = run_plan(plan, settings)
         if outcome.trained != TRIALS or outcome.missing:

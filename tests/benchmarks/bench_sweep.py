@@ -42,9 +42,12 @@ def spec(trials: int, offset: float) -> dict[str, Any]:
 
 def ours(trials: int, folder: Path, offset: float, track: bool) -> float:
     options = Options(
-        out=folder, track=track, report=False, runner="tests.ablate.synthetic:run_job",
+        out=folder,
+        track=track,
+        report=False,
+        runner="tests.ablate.synthetic:run_job",
         fingerprint="tests.ablate.synthetic:fingerprint",
-    )  # fmt: skip
+    )
     plan, settings = prepare(spec(trials, offset), options)
     outcome = run_plan(plan, settings)
     ended = time.time()

@@ -40,10 +40,12 @@ class Result:
             else (f"{sign} {self.bound:.4g} {self.unit}", "met" if self.met else "MISSED")
         )
         return (
-            self.name, f"{self.ours:.4g} {self.unit}",
-            f"{self.base_name} {self.base:.4g} {self.unit}", f"×{self.ratio:.2f}",
+            self.name,
+            f"{self.ours:.4g} {self.unit}",
+            f"{self.base_name} {self.base:.4g} {self.unit}",
+            f"×{self.ratio:.2f}",
             *kept,
-        )  # fmt: skip
+        )
 
 
 def table(results: Sequence[Result]) -> str:

@@ -97,9 +97,12 @@ class Run:
         command = [sys.executable, "-m", "ablate.run", str(path), "--out", str(self.folder / "out")]
         return subprocess.Popen(
             [*command, "--checkpoint-seconds", "0", "--device", "cpu"],
-            cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )  # fmt: skip
+        )
 
     def finish(self, spec: dict[str, Any]) -> str:
         process = self.start(spec)

@@ -32,11 +32,19 @@ class Sweep:
         first = [] if terminal is None else [sys.executable, "-c", IN_TERMINAL]
         driver = [sys.executable, "-m", "tests.faults.driver", str(self.out)]
         process = subprocess.Popen(
-            [*first, *driver, json.dumps(more or {})], cwd=ROOT, text=True,
-            stdout=subprocess.PIPE if terminal is None else terminal, stderr=subprocess.STDOUT,
-            env={**os.environ, "SYN_STARTS": str(self.starts), "OMP_NUM_THREADS": "1",
-                 "SYN_EPOCHS": str(self.epochs_file), **environment},
-        )  # fmt: skip
+            [*first, *driver, json.dumps(more or {})],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE if terminal is None else terminal,
+            stderr=subprocess.STDOUT,
+            env={
+                **os.environ,
+                "SYN_STARTS": str(self.starts),
+                "OMP_NUM_THREADS": "1",
+                "SYN_EPOCHS": str(self.epochs_file),
+                **environment,
+            },
+        )
         self.processes.append(process)
         return process
 

@@ -25,10 +25,14 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     # A node's workers have its environment, not the driver's.
-    for name, value in {"SYN_STARTS": sweep.starts, "SYN_EPOCHS": sweep.epochs_file,
-                        "SYN_SLEEP": "0.8", "OMP_NUM_THREADS": "1",
-                        "RAY_health_check_initial_delay_ms": "0",
-                        "RAY_health_check_period_ms": "1000"}.items():  # fmt: skip
+    for name, value in {
+        "SYN_STARTS": sweep.starts,
+        "SYN_EPOCHS": sweep.epochs_file,
+        "SYN_SLEEP": "0.8",
+        "OMP_NUM_THREADS": "1",
+        "RAY_health_check_initial_delay_ms": "0",
+        "RAY_health_check_period_ms": "1000",
+    }.items():
         monkeypatch.setenv(name, str(value))
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     try:

@@ -37,11 +37,15 @@ def test_four_sweeps_at_once_on_fresh_files(tmp_path: Path) -> None:
     environment = {**os.environ, "SYN_STARTS": str(starts), "OMP_NUM_THREADS": "1"}
     drivers = [
         subprocess.Popen(
-            [*command, json.dumps(given(number))], cwd=ROOT, text=True, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [*command, json.dumps(given(number))],
+            cwd=ROOT,
+            text=True,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
         )
         for number in range(SWEEPS)
-    ]  # fmt: skip
+    ]
     texts = [driver.communicate(timeout=500)[0] for driver in drivers]
     assert [driver.returncode for driver in drivers] == [0] * SWEEPS, texts
     assert not any("Traceback" in text for text in texts), texts

@@ -79,17 +79,40 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     trial = core_trials.config(core_trials.draw(tmp_path / "images"), training={"epochs": 1})
     rates = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
     spec.write_text(
-        json.dumps({"name": "secret", "seeds": 1, "trial": trial.model_dump(mode="json"),
-                    "studies": {"rates": rates}})
-    )  # fmt: skip
+        json.dumps(
+            {
+                "name": "secret",
+                "seeds": 1,
+                "trial": trial.model_dump(mode="json"),
+                "studies": {"rates": rates},
+            }
+        )
+    )
     out = tmp_path / "out"
     process = subprocess.Popen(
-        [sys.executable, "-m", "ablate.run", str(spec), "--out", str(out), "--device", "cpu",
-         "--tracking-uri", server],
-        cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={**os.environ, "RAY_TMPDIR": str(ray_folder), "OMP_NUM_THREADS": "1",
-             "ABLATE_CACHE": str(tmp_path / "cache")},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "ablate.run",
+            str(spec),
+            "--out",
+            str(out),
+            "--device",
+            "cpu",
+            "--tracking-uri",
+            server,
+        ],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={
+            **os.environ,
+            "RAY_TMPDIR": str(ray_folder),
+            "OMP_NUM_THREADS": "1",
+            "ABLATE_CACHE": str(tmp_path / "cache"),
+        },
+    )
     seen: set[str] = set()
     while process.poll() is None:
         if (out / "ledger.sqlite").exists():  # it has begun, under a command line of its own

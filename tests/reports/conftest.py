@@ -122,19 +122,23 @@ class Sweep:
         order: list[str] = []
         with Ledger(self.ledger_path) as ledger:
             spec = {
-                "name": "ddml", "title": "A made-up sweep", "objective": "val/map_at_r",
+                "name": "ddml",
+                "title": "A made-up sweep",
+                "objective": "val/map_at_r",
                 "studies": {
                     "tune": {"design": "search", "sampler": "tpe", "trials": 6, "space": {}},
-                    "table4": {"design": "components"}, "tuned": {"design": "compare"},
+                    "table4": {"design": "components"},
+                    "tuned": {"design": "compare"},
                     "grid": {"design": "grid"},
                 },
                 "report": REPORT if report is None else report,
-            }  # fmt: skip
+            }
             provenance = {
-                "git_commit": "c0ffee" * 6 + "c0ff", "git_dirty": False,
+                "git_commit": "c0ffee" * 6 + "c0ff",
+                "git_dirty": False,
                 "versions": {"torch": "2.15.0", "ray": "2.60.0", "ablate": "0.1.0"},
                 "study_order": ["tune", "table4", "tuned", "grid"],
-            }  # fmt: skip
+            }
             ledger.put_sweep(self.sweep_id, "ddml", spec, provenance)
             rows = []
             for cell in cells(seeds):
@@ -164,14 +168,22 @@ class Sweep:
                 for epoch in range(1, epochs + 1):
                     value = level * (1 - 0.5**epoch) + 0.004 * noise.standard_normal()
                     metrics = {
-                        "val/map_at_r": value, "train/loss": 3 * 0.7**epoch,
-                        "best/val/map_at_r": value, "term/metric/value": 2.0,
-                        "term/metric/weight": 1.0, "lr/head": 1e-3, "time/epoch_s": 0.1,
-                    }  # fmt: skip
+                        "val/map_at_r": value,
+                        "train/loss": 3 * 0.7**epoch,
+                        "best/val/map_at_r": value,
+                        "term/metric/value": 2.0,
+                        "term/metric/weight": 1.0,
+                        "lr/head": 1e-3,
+                        "time/epoch_s": 0.1,
+                    }
                     events.append(
-                        {"epoch": epoch, "steps": 10 * epoch, "seconds": 0.1 * epoch,
-                         "metrics": metrics}
-                    )  # fmt: skip
+                        {
+                            "epoch": epoch,
+                            "steps": 10 * epoch,
+                            "seconds": 0.1 * epoch,
+                            "metrics": metrics,
+                        }
+                    )
                 ledger.record_epochs(trial_id, events)
                 if final:
                     ledger.record_final(trial_id, final_event(level, value, epochs, noise))
@@ -204,8 +216,12 @@ def quality(made: dict[str, Any]) -> float:
     """A made-up level of MAP@R for a config."""
     m = made["method"]
     gain = 0.02 * min(m.get("alpha", 0), 1) + 0.05 * m.get("beta", 0)
-    return float(0.6 + gain - 0.01 * abs(np.log10(made["optimizer"]["lr"]) + 3)
-                 - 0.004 * abs(np.log10(max(m.get("gamma", 1e-5), 1e-9)) + 5))  # fmt: skip
+    return float(
+        0.6
+        + gain
+        - 0.01 * abs(np.log10(made["optimizer"]["lr"]) + 3)
+        - 0.004 * abs(np.log10(max(m.get("gamma", 1e-5), 1e-9)) + 5)
+    )
 
 
 def final_event(level: float, value: float, epochs: int, noise: Any) -> dict[str, Any]:
@@ -214,13 +230,22 @@ def final_event(level: float, value: float, epochs: int, noise: Any) -> dict[str
         return {"map_at_r": value + shift, "recall_at_1": recall, "nmi": 0.9 + shift}
 
     return {
-        "epochs": epochs, "steps": 10 * epochs, "seconds": 0.1 * epochs, "best_epoch": epochs,
+        "epochs": epochs,
+        "steps": 10 * epochs,
+        "seconds": 0.1 * epochs,
+        "best_epoch": epochs,
         "evaluations": {"val": {**split(0.0), "map_at_r": value}, "test": split(-0.05)},
-        "evaluator": "retrieval-1", "export": "best.safetensors",
-        "provenance": {"device": "cpu", "threads": 1, "torch": "2.15.0",
-                       "data_fingerprint": "feedbeef" * 4, "resumed_from_epoch": None,
-                       "steps_this_process": 10 * epochs},
-    }  # fmt: skip
+        "evaluator": "retrieval-1",
+        "export": "best.safetensors",
+        "provenance": {
+            "device": "cpu",
+            "threads": 1,
+            "torch": "2.15.0",
+            "data_fingerprint": "feedbeef" * 4,
+            "resumed_from_epoch": None,
+            "steps_this_process": 10 * epochs,
+        },
+    }
 
 
 @pytest.fixture(scope="session")

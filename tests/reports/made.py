@@ -30,21 +30,39 @@ def frame(
     for idx, at in enumerate(coords):
         for seed in range(seeds):
             name = names[idx] if names else ",".join(f"{k}={v}" for k, v in at.items()) or "centre"
-            cell = {"study": "s", "cell": name, "coords": at, "idx": idx, "seed": seed,
-                    "trial_id": f"t{idx}-{seed}"}  # fmt: skip
+            cell = {
+                "study": "s",
+                "cell": name,
+                "coords": at,
+                "idx": idx,
+                "seed": seed,
+                "trial_id": f"t{idx}-{seed}",
+            }
             cells.append(cell)
             found = value(at, seed)
             told = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
-            trials.append({
-                "trial_id": cell["trial_id"], "run_id": f"run{idx}-{seed}", "parent_run_id": "p",
-                "seed": seed, "status": "done" if found is not None else "failed",
-                "reason": "" if found is not None else "not finite", "params": params(at),
-                "tags": {"ablate.cells": json.dumps([told])}, metric: found,
-            })  # fmt: skip
+            trials.append(
+                {
+                    "trial_id": cell["trial_id"],
+                    "run_id": f"run{idx}-{seed}",
+                    "parent_run_id": "p",
+                    "seed": seed,
+                    "status": "done" if found is not None else "failed",
+                    "reason": "" if found is not None else "not finite",
+                    "params": params(at),
+                    "tags": {"ablate.cells": json.dumps([told])},
+                    metric: found,
+                }
+            )
     document = {
-        "sweep_id": "0" * 12, "name": "made", "cells": cells, "study_order": ["s"],
-        "studies": {"s": {"design": design, **(study or {})}}, "created": 0.0,
-        "spec": {"tuning": {"s": tuning} if tuning else {}}, "report": {},
-    }  # fmt: skip
+        "sweep_id": "0" * 12,
+        "name": "made",
+        "cells": cells,
+        "study_order": ["s"],
+        "studies": {"s": {"design": design, **(study or {})}},
+        "created": 0.0,
+        "spec": {"tuning": {"s": tuning} if tuning else {}},
+        "report": {},
+    }
     parent = Parent("p", "1", "FINISHED", {}, document)
     return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, metric]))

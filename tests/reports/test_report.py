@@ -52,9 +52,10 @@ def test_frame_has_every_cell_of_the_ledger(finished: Any, report: Report) -> No
         assert len(cells) == len(planned)
         for row in planned:
             mine = cells[
-                (cells["study"] == row["study"]) & (cells["cell"] == row["cell"])
+                (cells["study"] == row["study"])
+                & (cells["cell"] == row["cell"])
                 & (cells["seed"] == row["seed"])
-            ].iloc[0]  # fmt: skip
+            ].iloc[0]
             trial = ledger.trial(row["trial_id"])
             assert mine["status"] == (trial["status"] if trial else "missing")
             assert mine["coords"] == row["coords"]
@@ -71,11 +72,25 @@ def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report)
     table = build(report.frame, recipe)
     assert table.headers == ("agnostic", "specific", "split")
     assert ["".join(row.labels) for row in table.rows] == [
-        "–––", "✓––", "–✓–", "––✓", "✓✓–", "✓–✓", "–✓✓", "✓✓✓",
-    ]  # fmt: skip
+        "–––",
+        "✓––",
+        "–✓–",
+        "––✓",
+        "✓✓–",
+        "✓–✓",
+        "–✓✓",
+        "✓✓✓",
+    ]
     assert [row.measured["test/recall_at_1"].printed.value for row in table.rows] == [  # type: ignore[union-attr]
-        64.7, 64.9, 64.8, 64.5, 65.1, 64.7, 65.0, 66.2,
-    ]  # fmt: skip
+        64.7,
+        64.9,
+        64.8,
+        64.5,
+        65.1,
+        64.7,
+        65.0,
+        66.2,
+    ]
     base = facts(finished, "table4", table.rows[0].cell, "test", "recall_at_1")
     for row in table.rows:
         values = facts(finished, "table4", row.cell, "test", "recall_at_1")
@@ -170,8 +185,12 @@ def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any)
 
 
 def test_page_escapes_what_users_write(sweep: Any, tmp_path: Path) -> None:
-    trials = sweep.plan(seeds=1, report={"tables": [{
-        "kind": "search", "study": "tune", "title": "<img src=x onerror=alert(1)>"}]})  # fmt: skip
+    trials = sweep.plan(
+        seeds=1,
+        report={
+            "tables": [{"kind": "search", "study": "tune", "title": "<img src=x onerror=alert(1)>"}]
+        },
+    )
     sweep.fail(trials[0], "</td><script>alert(1)</script>")
     sweep.track()
     page = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False).html
@@ -235,8 +254,10 @@ def test_best_configuration_is_the_best_trial_s(finished: Any, report: Report) -
         trial = ledger.trial(best["trial_id"])
     assert trial is not None and spec["trial"] == trial["config"]
     assert nested({"a.b": "1e-05", "a.c": "x", "d": "[1, 2]", "e": "null"}) == {
-        "a": {"b": 1e-5, "c": "x"}, "d": [1, 2], "e": None,
-    }  # fmt: skip
+        "a": {"b": 1e-5, "c": "x"},
+        "d": [1, 2],
+        "e": None,
+    }
 
 
 def test_the_same_runs_give_the_same_bytes(report: Report, finished: Any, tmp_path: Path) -> None:
@@ -312,12 +333,32 @@ def test_two_machines_on_one_server_make_one_table(
     [
         (Table(kind="compare", study="tunde"), "tuned"),
         (Table(kind="compare", study="tuned", baseline="Softmax"), "NormSoftmax"),
-        (Table(kind="compare", study="tuned", published={  # type: ignore[arg-type]
-            "table": "ddml/table1", "column": "CUB", "rows": {"NormSoftmax": "NS"}}), "CUB/R@1"),
-        (Table(kind="compare", study="tuned", published={  # type: ignore[arg-type]
-            "table": "ddml/table1", "column": "CUB/R@1", "rows": {"NormSoftmax": "N"}}), "NS"),
+        (
+            Table(
+                kind="compare",
+                study="tuned",
+                published={  # type: ignore[arg-type]
+                    "table": "ddml/table1",
+                    "column": "CUB",
+                    "rows": {"NormSoftmax": "NS"},
+                },
+            ),
+            "CUB/R@1",
+        ),
+        (
+            Table(
+                kind="compare",
+                study="tuned",
+                published={  # type: ignore[arg-type]
+                    "table": "ddml/table1",
+                    "column": "CUB/R@1",
+                    "rows": {"NormSoftmax": "N"},
+                },
+            ),
+            "NS",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_recipe_is_answered_in_one_line(report: Report, recipe: Table, words: str) -> None:
     with pytest.raises(ReportError, match=re.escape(words)) as error:
         build(report.frame, recipe)
@@ -352,9 +393,11 @@ def test_recipe_refuses(bad: dict[str, Any]) -> None:
 
 
 def test_recipe_reads_yaml_s_on_and_off_as_levels() -> None:
-    recipe = Recipe.model_validate(yaml.safe_load(
-        "tables: [{kind: components, study: t, baseline: {agnostic: off, split: on}}]"
-    ))  # fmt: skip
+    recipe = Recipe.model_validate(
+        yaml.safe_load(
+            "tables: [{kind: components, study: t, baseline: {agnostic: off, split: on}}]"
+        )
+    )
     assert recipe.tables[0].baseline == {"agnostic": "off", "split": "on"}
     assert recipe.studies() == {"t": "report.tables.0.study"}
 
@@ -370,8 +413,14 @@ compile_report(
 names = {{name.split(".")[0] for name in sys.modules}}
 assert not names & {{"torch", "ray", "ablate", "trainables"}}, names
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                            cwd=Path(__file__).parents[2], timeout=120, check=False)  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        timeout=120,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr[-2000:]
     assert result.stdout == ""
 
@@ -393,11 +442,16 @@ def test_one_study_may_stand_in_several_tables_and_figures(sweep: Any, tmp_path:
     table = {"kind": "compare", "study": "tuned"}
     heatmap = {"study": "grid", "x": "method.alpha", "y": "method.gamma"}
     turned = {"study": "grid", "x": "method.gamma", "y": "method.alpha"}
-    sweep.finish(sweep.plan(seeds=1, report={"tables": [table, table],
-                                             "heatmaps": [heatmap, turned]}))  # fmt: skip
+    sweep.finish(
+        sweep.plan(seeds=1, report={"tables": [table, table], "heatmaps": [heatmap, turned]})
+    )
     sweep.track()
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
-    assert {"table_tuned.csv", "table_tuned_2.csv", "heatmap_grid_val_map_at_r.png",
-            "heatmap_grid_val_map_at_r_2.png"} <= set(report.paths)  # fmt: skip
+    assert {
+        "table_tuned.csv",
+        "table_tuned_2.csv",
+        "heatmap_grid_val_map_at_r.png",
+        "heatmap_grid_val_map_at_r_2.png",
+    } <= set(report.paths)
     ids = re.findall(r' id="([^"]+)"', report.html.read_text())
     assert len(ids) == len(set(ids))

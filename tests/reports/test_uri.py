@@ -11,8 +11,10 @@ from reports.uri import clean, has_secret, link, redacted, scrubbed
     ("uri", "shown"),
     [
         ("postgresql://me:word@host/db", "postgresql://me:***@host/db"),
-        ("postgresql+psycopg://me:w%40rd@h:5/db?sslpassword=x&sslmode=on",
-         "postgresql+psycopg://me:***@h:5/db?sslpassword=***&sslmode=on"),
+        (
+            "postgresql+psycopg://me:w%40rd@h:5/db?sslpassword=x&sslmode=on",
+            "postgresql+psycopg://me:***@h:5/db?sslpassword=***&sslmode=on",
+        ),
         ("mysql://h/db?user=a@b&password=word", "mysql://h/db?user=a@b&password=***"),
         ("mssql+pyodbc:///?odbc_connect=PWD%3Dword", "mssql+pyodbc:///?odbc_connect=***"),
         ("http://me:word@127.0.0.1:9/", "http://me:***@127.0.0.1:9/"),
@@ -24,7 +26,7 @@ from reports.uri import clean, has_secret, link, redacted, scrubbed
         ("postgresql://me:word@h:port/", "postgresql://me:***@h:port/"),
         ("me:word@host/db", "me:***@host/db"),
     ],
-)  # fmt: skip
+)
 def test_secrets_are_hidden(uri: str, shown: str) -> None:
     assert redacted(uri) == shown and has_secret(uri)
     assert redacted(shown) == shown
@@ -32,9 +34,16 @@ def test_secrets_are_hidden(uri: str, shown: str) -> None:
 
 @pytest.mark.parametrize(
     "uri",
-    ["sqlite:////home/me:x@work/m.db", "http://host:80/p@x", "postgresql://me@host/db",
-     "databricks://profile", "some/folder", "env:NAME", ""],
-)  # fmt: skip
+    [
+        "sqlite:////home/me:x@work/m.db",
+        "http://host:80/p@x",
+        "postgresql://me@host/db",
+        "databricks://profile",
+        "some/folder",
+        "env:NAME",
+        "",
+    ],
+)
 def test_what_is_no_secret_stays(uri: str) -> None:
     assert redacted(uri) == uri and not has_secret(uri)
 

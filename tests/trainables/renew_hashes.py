@@ -43,10 +43,13 @@ def measured(root: Path) -> Measured:
     """All proofs and hashes of the code in a folder."""
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.trainables.ten_steps"], cwd=root, text=True,
-            capture_output=True, check=False,
+            [sys.executable, "-m", "tests.trainables.ten_steps"],
+            cwd=root,
+            text=True,
+            capture_output=True,
+            check=False,
             env={**os.environ, "PYTHONPATH": str(root), "ABLATE_CACHE": cache},
-        )  # fmt: skip
+        )
     if done.returncode:
         raise Refused(f"{root}: the proofs cannot be computed:\n{done.stderr}")
     found: Measured = json.loads(done.stdout.splitlines()[-1])
@@ -67,9 +70,10 @@ def unpacked(commit: str, folder: Path) -> Path:
 def changed(listed: Listed, now: Measured) -> list[str]:
     """Components whose source differs from what is listed at their REVISION: these need a proof."""
     raised = [
-        name for name in EVERYWHERE
+        name
+        for name in EVERYWHERE
         if name in listed and listed[name]["revision"] != now["components"][name][0]
-    ]  # fmt: skip
+    ]
     return [
         name
         for name, (revision, value) in now["components"].items()
@@ -128,8 +132,9 @@ def renew(commit: str) -> str:
     if names:
         with tempfile.TemporaryDirectory() as folder:
             before = measured(unpacked(commit, Path(folder)))
-        other = [n for n in names if before["components"].get(n, [0, 0])[1]
-                 != listed[n]["hashes"][-1]]  # fmt: skip
+        other = [
+            n for n in names if before["components"].get(n, [0, 0])[1] != listed[n]["hashes"][-1]
+        ]
         if other:
             raise Refused(
                 f"{commit} has other source of {', '.join(other)} than the newest listed; give "

@@ -86,9 +86,12 @@ def of_component(kind: str, name: str, folder: Path) -> Proof:
 def finetuned(folder: Path) -> Proof:
     """Through pixels, augmentation, a folded backbone and the start from data."""
     return trial(
-        folder, backbone={"mode": "finetune"}, embedding={"dim": 8, "init": "pca"},
-        optimizer={"name": "adam"}, schedule={"name": "cosine", "warmup_epochs": 1},
-    )  # fmt: skip
+        folder,
+        backbone={"mode": "finetune"},
+        embedding={"dim": 8, "init": "pca"},
+        optimizer={"name": "adam"},
+        schedule={"name": "cosine", "warmup_epochs": 1},
+    )
 
 
 def evaluation(folder: Path) -> Proof:
@@ -146,8 +149,11 @@ def every_component() -> list[str]:
 
 def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        made = {name: proof(Path(folder)) for name, proof in proofs().items()
-                if not names or name in names}  # fmt: skip
+        made = {
+            name: proof(Path(folder))
+            for name, proof in proofs().items()
+            if not names or name in names
+        }
     hashes = {
         name: [components.revision(name), components.component_hash(name)[0]]
         for name in every_component()

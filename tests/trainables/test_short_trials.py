@@ -69,8 +69,11 @@ def test_another_instruction_set_changes_rounding_alone(drawn: Path, shared_cach
     other = plain.native() if plain.is_plain() else plain.plain()
     done = subprocess.run(
         [sys.executable, "-m", __spec__.name, str(drawn), str(shared_cache)],
-        env={**other, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env={**other, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     there = json.loads(done.stdout)
     for method in METHODS:
@@ -79,9 +82,10 @@ def test_another_instruction_set_changes_rounding_alone(drawn: Path, shared_cach
         for name, value in here.items():
             if name.endswith("/value") or name.endswith("train/loss"):
                 expected = pytest.approx(
-                    there[method][name], rel=TOLERANCE,
+                    there[method][name],
+                    rel=TOLERANCE,
                     abs=SUMMED_NEAR_ZERO.get(name.partition(" ")[2], 0.0),
-                )  # fmt: skip
+                )
                 assert value == expected, (method, name)
 
 

@@ -164,15 +164,18 @@ def as_images(images: Any, frame: float, size: int) -> Images:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
         raise ConfigError(
-            "images", type(images).__name__,
+            "images",
+            type(images).__name__,
             "a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images",
             "Open files with PIL.Image.open",
-        ) from None  # fmt: skip
+        ) from None
     if pixels.dim() == 3 and pixels.shape[-1] in (3, 4):
         raise ConfigError(
-            "images", f"shape {tuple(pixels.shape)}, which is one colour image or many narrow ones",
-            "uint8 [N, H, W, 3]", "For one image give images[None]",
-        )  # fmt: skip
+            "images",
+            f"shape {tuple(pixels.shape)}, which is one colour image or many narrow ones",
+            "uint8 [N, H, W, 3]",
+            "For one image give images[None]",
+        )
     coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
     if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or coloured):
         raise ConfigError(
@@ -226,9 +229,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     digest = about.pop("sha256", None)
     if (digest or about["format"] == FORMAT) and digest != _digest(about, weights):
         raise ConfigError(
-            str(path), "bytes that were not written so", "the file as the trial left it",
+            str(path),
+            "bytes that were not written so",
+            "the file as the trial left it",
             "It is damaged: copy it anew, or train the trial again (--force)",
-        )  # fmt: skip
+        )
     return about, weights
 
 

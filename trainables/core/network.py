@@ -16,8 +16,11 @@ from trainables.methods.base import METHODS, Method
 from trainables.trial import TrialConfig
 
 PLAIN_KIND: dict[str, Kind] = {
-    "cosine": "dot", "dot": "dot", "l2": "euclidean", "l2sq": "euclidean",
-}  # fmt: skip
+    "cosine": "dot",
+    "dot": "dot",
+    "l2": "euclidean",
+    "l2sq": "euclidean",
+}
 
 
 class Network(nn.Module):

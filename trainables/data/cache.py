@@ -129,9 +129,11 @@ def required(cache: Path) -> Iterator[None]:
             raise
         reason = (error.strerror or str(error)).partition(WRITING)[0]
         raise ConfigError(
-            "ABLATE_CACHE", f"the cache {cache}, which cannot be written ({reason})",
-            "a folder with room for decoded images", "Free some space, or set it to another folder",
-        ) from error  # fmt: skip
+            "ABLATE_CACHE",
+            f"the cache {cache}, which cannot be written ({reason})",
+            "a folder with room for decoded images",
+            "Free some space, or set it to another folder",
+        ) from error
 
 
 def _within(name: str | bytes | int | None, cache: Path) -> bool:

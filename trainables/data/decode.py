@@ -46,9 +46,11 @@ def decoded(path: Path, short: int) -> np.ndarray:
         raise _too_large(str(path), f"an image of more than {most:,} pixels") from None
     except Image.UnidentifiedImageError:  # type: ignore[attr-defined]
         raise ConfigError(
-            str(path), "an image that cannot be read (of none of the known formats)",
-            f"a whole image file: {', '.join(FORMATS)}", "Replace or remove the file",
-        ) from None  # fmt: skip
+            str(path),
+            "an image that cannot be read (of none of the known formats)",
+            f"a whole image file: {', '.join(FORMATS)}",
+            "Replace or remove the file",
+        ) from None
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
         raise ConfigError(

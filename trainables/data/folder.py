@@ -141,9 +141,11 @@ def _nameable(files: list[Path]) -> None:
             file.as_posix().encode()
         except UnicodeEncodeError:
             raise ConfigError(
-                "data.root", f"the file name {os.fsencode(file)!r}", "names in UTF-8",
+                "data.root",
+                f"the file name {os.fsencode(file)!r}",
+                "names in UTF-8",
                 "Rename that file (convmv renames many)",
-            ) from None  # fmt: skip
+            ) from None
 
 
 def _root(config: DataConfig) -> Path:

@@ -36,8 +36,11 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
     if per_class == 1 or wanted <= classes:
         return
     # The least that divides the batch; at most the batch itself, which is then of one class.
-    more = next(m for m in range(per_class, batch_size + 1) if batch_size % m == 0
-                and batch_size // m <= classes)  # fmt: skip
+    more = next(
+        m
+        for m in range(per_class, batch_size + 1)
+        if batch_size % m == 0 and batch_size // m <= classes
+    )
     raise ConfigError(
         "training.batch_size",
         f"{batch_size}, which at per_class {per_class} takes {wanted} classes a batch",

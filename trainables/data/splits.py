@@ -162,9 +162,11 @@ def _fold(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
     assert folds is not None and fold is not None
     if len(names) < folds:
         raise ConfigError(
-            "data.split.folds", f"{folds} folds of {len(names)} training classes",
-            "at least one class in each", "Take fewer folds",
-        )  # fmt: skip
+            "data.split.folds",
+            f"{folds} folds of {len(names)} training classes",
+            "at least one class in each",
+            "Take fewer folds",
+        )
     ordered = sorted(names)
     if config.blocks == "seeded":
         order = torch.randperm(len(names), generator=streams.generator(config.seed, "data.folds"))

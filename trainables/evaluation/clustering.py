@@ -77,11 +77,16 @@ def expected_information(table: Contingency) -> float:
         for b, times in zip(sizes_b, times_b, strict=True):
             n = np.arange(max(1, size + b - total), min(size, b) + 1, dtype=float)
             log_p = (
-                gammaln(size + 1) + gammaln(b + 1)
-                + gammaln(total - size + 1) + gammaln(total - b + 1)
-                - gammaln(total + 1) - gammaln(n + 1) - gammaln(size - n + 1)
-                - gammaln(b - n + 1) - gammaln(total - size - b + n + 1)
-            )  # fmt: skip
+                gammaln(size + 1)
+                + gammaln(b + 1)
+                + gammaln(total - size + 1)
+                + gammaln(total - b + 1)
+                - gammaln(total + 1)
+                - gammaln(n + 1)
+                - gammaln(size - n + 1)
+                - gammaln(b - n + 1)
+                - gammaln(total - size - b + n + 1)
+            )
             share = n / total * (math.log(total) + np.log(n) - log_a - math.log(b))
             found.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
     return math.fsum(found)

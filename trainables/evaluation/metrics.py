@@ -52,11 +52,18 @@ ACCURACY: Mapping[str, int] = {"top_1_accuracy": 1, "top_5_accuracy": 5}
 # Every epoch; once at the end (those defined for every split with a pair, also for collapsed
 # embeddings); whatever can be asked for, besides any recall_at_<k ≤ 1000>.
 PER_EPOCH: tuple[str, ...] = (
-    *(f"recall_at_{k}" for k in (1, 2, 4, 8)), "r_precision", "map_at_r",
-)  # fmt: skip
+    *(f"recall_at_{k}" for k in (1, 2, 4, 8)),
+    "r_precision",
+    "map_at_r",
+)
 METRICS: tuple[str, ...] = (
-    *PER_EPOCH, "recall_at_10", "recall_at_100", "recall_at_1000", "map_at_1000", *CLUSTERING,
-)  # fmt: skip
+    *PER_EPOCH,
+    "recall_at_10",
+    "recall_at_100",
+    "recall_at_1000",
+    "map_at_1000",
+    *CLUSTERING,
+)
 ALL: tuple[str, ...] = (*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY)
 
 

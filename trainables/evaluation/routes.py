@@ -51,10 +51,22 @@ def places(
     if not large:
         most = torch.bincount(of_references).max() - int(cut is None)
         return neighbours(
-            queries, of_queries, references, of_references, score=score,
-            depth=int(limit(most[None])), self_index=itself, block=block,
-        )  # fmt: skip
+            queries,
+            of_queries,
+            references,
+            of_references,
+            score=score,
+            depth=int(limit(most[None])),
+            self_index=itself,
+            block=block,
+        )
     return counted_places(
-        queries, of_queries, references, of_references, score=score,
-        limit=limit, self_index=itself, block=block,
-    )  # fmt: skip
+        queries,
+        of_queries,
+        references,
+        of_references,
+        score=score,
+        limit=limit,
+        self_index=itself,
+        block=block,
+    )

@@ -66,13 +66,34 @@ def counted_places(
             counts = np.zeros(total, np.int32)
             active, floor = np.zeros(count, np.int64), np.empty(count, np.float32)
             shared(
-                counting.positives, made, bits, item, own.numpy(), span.numpy(), keys, scores,
-                start, active, floor, n=count,
-            )  # fmt: skip
+                counting.positives,
+                made,
+                bits,
+                item,
+                own.numpy(),
+                span.numpy(),
+                keys,
+                scores,
+                start,
+                active,
+                floor,
+                n=count,
+            )
             bad = shared(
-                counting.count_rows, made, bits, item, own.numpy(), keys, scores, counts,
-                start, active, floor, bound, n=count,
-            )  # fmt: skip
+                counting.count_rows,
+                made,
+                bits,
+                item,
+                own.numpy(),
+                keys,
+                scores,
+                counts,
+                start,
+                active,
+                floor,
+                bound,
+                n=count,
+            )
             if sum(bad) or np.isnan(scores).any():
                 raise TrialFailure("evaluation: a similarity score is not a number")
             places = np.empty((count, int(positives.max())), np.int64)

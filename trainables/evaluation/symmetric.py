@@ -87,9 +87,18 @@ def symmetric_places(
             )
             known = (keys, scores, counts)
             shared(
-                counting.count_rows, made, bits, item[a], own[a] - first, *known,
-                start[a], active[a], floor[a], bound[a], n=last - first,
-            )  # fmt: skip
+                counting.count_rows,
+                made,
+                bits,
+                item[a],
+                own[a] - first,
+                *known,
+                start[a],
+                active[a],
+                floor[a],
+                bound[a],
+                n=last - first,
+            )
         nobody = np.full(GROUP, -1)
         for first, last in groups:
             a = slice(first, last)
@@ -97,13 +106,30 @@ def symmetric_places(
                 b = slice(left, min(left + WIDTH, count))
                 made, bits = tile(a, b)
                 shared(
-                    counting.count_rows, made, bits, item[b], nobody, *known,
-                    start[a], active[a], floor[a], bound[a], n=last - first,
-                )  # fmt: skip
+                    counting.count_rows,
+                    made,
+                    bits,
+                    item[b],
+                    nobody,
+                    *known,
+                    start[a],
+                    active[a],
+                    floor[a],
+                    bound[a],
+                    n=last - first,
+                )
                 shared(
-                    counting.count_columns, made, bits, item[a], *known,
-                    start[b], active[b], floor[b], bound[b], n=b.stop - left,
-                )  # fmt: skip
+                    counting.count_columns,
+                    made,
+                    bits,
+                    item[a],
+                    *known,
+                    start[b],
+                    active[b],
+                    floor[b],
+                    bound[b],
+                    n=b.stop - left,
+                )
     for first, last in groups:
         a = slice(first, last)
         places = np.empty((last - first, int(positives[a].max())), np.int64)

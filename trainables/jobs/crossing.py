@@ -69,6 +69,8 @@ def _same_fields(given: Any, whole: Any, where: str) -> None:
 
 def _other_fields(where: str, which: str, names: Any) -> ConfigError:
     return ConfigError(
-        where, f"{which} {', '.join(map(str, names))}", "the fields that this code has",
+        where,
+        f"{which} {', '.join(map(str, names))}",
+        "the fields that this code has",
         "Put the same code on every machine",
-    )  # fmt: skip
+    )

@@ -87,9 +87,11 @@ def check_values(value: Any, where: str) -> None:
 
 def too_long(where: str) -> ConfigError:
     return ConfigError(
-        where, "an integer that is too long", f"one from {-LARGEST} to {LARGEST}",
+        where,
+        "an integer that is too long",
+        f"one from {-LARGEST} to {LARGEST}",
         "Write fewer digits",
-    )  # fmt: skip
+    )
 
 
 def user_path(text: str | Path, where: str) -> Path:
@@ -106,9 +108,11 @@ def user_path(text: str | Path, where: str) -> Path:
     except RuntimeError:
         user = given.split("/")[0]
         raise ConfigError(
-            where, f"{given}, and no home folder of {user.removeprefix('~') or 'this user'}",
-            "a path that is there", f"Write the folder out; {user} written ./{user} is a name",
-        ) from None  # fmt: skip
+            where,
+            f"{given}, and no home folder of {user.removeprefix('~') or 'this user'}",
+            "a path that is there",
+            f"Write the folder out; {user} written ./{user} is a name",
+        ) from None
 
 
 def printable(text: str) -> str:

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from trainables.config.sections import EmbeddingConfig, Trial
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu, "leaky_relu": F.leaky_relu, "tanh": torch.tanh, "none": lambda x: x,
-}  # fmt: skip
+    "relu": F.relu,
+    "leaky_relu": F.leaky_relu,
+    "tanh": torch.tanh,
+    "none": lambda x: x,
+}
 
 
 @dataclass(frozen=True)

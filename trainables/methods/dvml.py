@@ -228,8 +228,11 @@ class DVML(Plain):
         """λ1 … λ4 of the phase."""
         if self._first(progress):
             return (
-                self.lambda1_phase1, self.lambda2_phase1, self.lambda3_phase1, self.lambda4_phase1,
-            )  # fmt: skip
+                self.lambda1_phase1,
+                self.lambda2_phase1,
+                self.lambda3_phase1,
+                self.lambda4_phase1,
+            )
         return self.lambda1_phase2, self.lambda2_phase2, self.lambda3_phase2, self.lambda4_phase2
 
     def _kl(self, state: DVMLState) -> Tensor:

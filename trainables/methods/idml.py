@@ -58,8 +58,10 @@ class IDML(Mixing):
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {"mixing": "none", "tau": 1e12, "gamma": 0.0}
     MEASURES: ClassVar[tuple[str, ...]] = (
-        "uncertainty_original", "uncertainty_mixed", "uncertainty_gap",
-    )  # fmt: skip
+        "uncertainty_original",
+        "uncertainty_mixed",
+        "uncertainty_gap",
+    )
     STATIC: ClassVar[tuple[str, ...]] = (*Mixing.STATIC, "uncertainty_gain")
 
     class Config(MixingConfig):

@@ -42,9 +42,11 @@ def semantic_distance(score: Tensor, geometry: Geometry) -> Tensor:
     if is_cosine(geometry):
         return safe_sqrt((2 - 2 * score).clamp_min(0))
     raise ConfigError(
-        "loss.geometry", repr(geometry.kind), "a cosine or a Euclidean distance",
+        "loss.geometry",
+        repr(geometry.kind),
+        "a cosine or a Euclidean distance",
         "The introspective metric has no form for it",
-    )  # fmt: skip
+    )
 
 
 def is_cosine(geometry: Geometry) -> bool:

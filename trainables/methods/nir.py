@@ -146,9 +146,11 @@ class NIR(Plain):
         super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
         if config.negative_pairs != "none" and classes < 2:
             raise ConfigError(
-                "method.negative_pairs", f"{config.negative_pairs!r} with one training class",
-                "two classes or more", "Take none, or more classes",
-            )  # fmt: skip
+                "method.negative_pairs",
+                f"{config.negative_pairs!r} with one training class",
+                "two classes or more",
+                "Take none, or more classes",
+            )
         self.omega: float | Tensor = config.omega
         self.weight: float | Tensor = config.weight
         self.temperature: float | Tensor = config.temperature

@@ -51,9 +51,11 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     wants = device.startswith("cuda") or bool(gpus)
     if device == "cpu" and gpus:
         raise ConfigError(
-            "--device", f"cpu with resources.gpus {gpus:g}", "gpus: 0 on the CPU",
+            "--device",
+            f"cpu with resources.gpus {gpus:g}",
+            "gpus: 0 on the CPU",
             "Drop --device or --set nothing on GPUs in the spec",
-        )  # fmt: skip
+        )
     if device not in ("auto", "cpu", "cuda") and not device.startswith("cuda:"):
         raise ConfigError("--device", repr(device), "auto, cpu, cuda or cuda:N", "Choose one")
     if device == "cpu" or (device == "auto" and gpus == 0):
@@ -64,17 +66,21 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
         if needed > there:
             place = "--device" if device.startswith("cuda") else "resources.gpus"
             raise ConfigError(
-                place, f"a request for {needed:g} GPU(s), and {there} here that torch can use",
-                "no more than there are", "Run with --device cpu and gpus: 0, or see ablate doctor",
-            )  # fmt: skip
+                place,
+                f"a request for {needed:g} GPU(s), and {there} here that torch can use",
+                "no more than there are",
+                "Run with --device cpu and gpus: 0, or see ablate doctor",
+            )
         gpus = float(min(1, there)) if gpus is None else needed
     else:
         gpus = gpus or (1.0 if wants else 0.0)
     if not cluster and resources.cpus > cores():
         raise ConfigError(
-            "resources.cpus", f"{resources.cpus:g}", f"at most the {cores()} cores of this machine",
+            "resources.cpus",
+            f"{resources.cpus:g}",
+            f"at most the {cores()} cores of this machine",
             "Lower it, or use --address with a larger cluster",
-        )  # fmt: skip
+        )
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     return Request(resources.cpus, gpus, resolved)
 
@@ -94,8 +100,9 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
         fits += int(min(limits))
     if fits < 1:
         raise ConfigError(
-            "resources", f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
+            "resources",
+            f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
             f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
             "Ask for less, or add a node",
-        )  # fmt: skip
+        )
     return fits

@@ -94,9 +94,11 @@ def _join(address: str | None) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ConfigError(
-            "--address", f"{address} ({str(error).splitlines()[0]})", "a running Ray cluster",
+            "--address",
+            f"{address} ({str(error).splitlines()[0]})",
+            "a running Ray cluster",
             "Start it with `ray start --head`, or drop --address",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _nodes() -> list[dict[str, Any]]:

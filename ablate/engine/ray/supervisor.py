@@ -61,10 +61,13 @@ class RayProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
+                COMMAND,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self.pid = self._process.pid
         self.start = psutil.Process(self.pid).create_time()
         self.begun = False
@@ -245,9 +248,12 @@ class Supervisor:
         job = dispatch.next_job()
         if job is None:
             return {
-                "trial_id": None, "envelope": None, "over": dispatch.exhausted,
-                "waits": dispatch.waits, "idle": not dispatch.running,
-            }  # fmt: skip
+                "trial_id": None,
+                "envelope": None,
+                "over": dispatch.exhausted,
+                "waits": dispatch.waits,
+                "idle": not dispatch.running,
+            }
         settings = dispatch.settings
         leader = Leader(host_name(), process.pid, process.start)
         # By way of a file: a job may be long.

@@ -92,10 +92,15 @@ class Claims:
         first = trial_id not in self._seen
         before = None if sources is None else self.ledger.trial(trial_id)
         claim = self.ledger.claim(
-            trial_id, cell.config_hash, cell.seed, cell.config, self.owner,
-            retry_failed=self.retry_failed and first, force=self.force and first,
+            trial_id,
+            cell.config_hash,
+            cell.seed,
+            cell.config,
+            self.owner,
+            retry_failed=self.retry_failed and first,
+            force=self.force and first,
             source=None if sources is None else sources.key(cell.config),
-        )  # fmt: skip
+        )
         if claim != "mine":
             return claim
         if self.force and first:

@@ -33,8 +33,12 @@ ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("torch", "ray", "mlflow", "optuna", "pandas", "pydantic", "yaml", "matplotlib", "rich")
 REQUEST = Request(1, 0, "cpu")
 RUNNER = "tests.ablate.synthetic:run_job"
-TRACELESS = {"track": False, "report": False, "runner": RUNNER,
-             "fingerprint": "tests.ablate.synthetic:fingerprint"}  # fmt: skip
+TRACELESS = {
+    "track": False,
+    "report": False,
+    "runner": RUNNER,
+    "fingerprint": "tests.ablate.synthetic:fingerprint",
+}
 
 
 @pytest.mark.parametrize("args", [["--help"], ["run", "--help"], ["plan", "--help"]])
@@ -56,9 +60,21 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     text = capsys.readouterr().out
-    for option in ("--plan", "--address", "--dataset", "--data-root", "--device", "--seeds",
-                   "--out", "--set", "--cell", "--budget", "--retry-failed", "--tracking-uri",
-                   "--no-report"):  # fmt: skip
+    for option in (
+        "--plan",
+        "--address",
+        "--dataset",
+        "--data-root",
+        "--device",
+        "--seeds",
+        "--out",
+        "--set",
+        "--cell",
+        "--budget",
+        "--retry-failed",
+        "--tracking-uri",
+        "--no-report",
+    ):
         assert option in text
 
 
@@ -242,8 +258,10 @@ def test_why_a_trial_failed_is_told_at_once_and_first(
     assert main(["ledger", "show", failed, "--out", str(tmp_path)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert list(shown.items())[:3] == [
-        ("trial_id", failed), ("status", "failed"), ("reason", cause),
-    ]  # fmt: skip
+        ("trial_id", failed),
+        ("status", "failed"),
+        ("reason", cause),
+    ]
 
 
 def test_running_counts_what_is_at_work(tmp_path: Path) -> None:

@@ -76,11 +76,19 @@ def test_the_readmes_experiment_runs(birds: Path, tmp_path: Path) -> None:
     spec["studies"]["terms"]["components"].popitem()
     (tmp_path / "my.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     done = subprocess.run(
-        [sys.executable, "-m", "ablate.run", "my.yaml",
-         *(() if few else ("--study", "tune", "--no-report"))],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
+        [
+            sys.executable,
+            "-m",
+            "ablate.run",
+            "my.yaml",
+            *(() if few else ("--study", "tune", "--no-report")),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(tmp_path / "cache")},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         rows = ledger.rows("SELECT status FROM trials")
@@ -130,29 +138,58 @@ FITS = {"batch_size": 32, "per_class": 4}
 @pytest.mark.parametrize(
     ("studies", "place"),
     [
-        ({"rates": {**GRID, "folds": 2, "trial": {"training.batch_size": 44}}},
-         "studies.rates.trial.training.batch_size: found 44"),
-        ({"sizes": {"design": "grid", "grid": {"training.batch_size": [56, 60]}}},
-         "studies.sizes.grid.training.batch_size: found 60"),
-        ({"rows": {"design": "compare", "variants": {
-            "a": {}, "b": {"trial": {"training.per_class": 2}}}}},
-         ": found 32, which at per_class 2 takes 16 classes"),
-        ({"tune": TUNE, "later": {**around("tune"), "trial": {"training.batch_size": 60}}},
-         "studies.later.trial.training.batch_size: found 60"),
-        ({"tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32, 64]}}}},
-         "studies.tune.space.training.batch_size: found 64, which at per_class 4 takes 16 classes"),
-        ({"tune": {**TUNE, "space": {"training.batch_size": {"low": 8, "high": 64, "step": 8,
-                                                             "int": True}}}},
-         "studies.tune.space.training.batch_size: found 64"),
-        ({"tune": {**TUNE, "space": {"training.per_class": {"choice": [1, 2, 4]}}}},
-         "studies.tune.space.training.per_class: found 32, which at per_class 2 takes 16 classes"),
+        (
+            {"rates": {**GRID, "folds": 2, "trial": {"training.batch_size": 44}}},
+            "studies.rates.trial.training.batch_size: found 44",
+        ),
+        (
+            {"sizes": {"design": "grid", "grid": {"training.batch_size": [56, 60]}}},
+            "studies.sizes.grid.training.batch_size: found 60",
+        ),
+        (
+            {
+                "rows": {
+                    "design": "compare",
+                    "variants": {"a": {}, "b": {"trial": {"training.per_class": 2}}},
+                }
+            },
+            ": found 32, which at per_class 2 takes 16 classes",
+        ),
+        (
+            {"tune": TUNE, "later": {**around("tune"), "trial": {"training.batch_size": 60}}},
+            "studies.later.trial.training.batch_size: found 60",
+        ),
+        (
+            {"tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32, 64]}}}},
+            "studies.tune.space.training.batch_size: found 64, "
+            "which at per_class 4 takes 16 classes",
+        ),
+        (
+            {
+                "tune": {
+                    **TUNE,
+                    "space": {
+                        "training.batch_size": {"low": 8, "high": 64, "step": 8, "int": True}
+                    },
+                }
+            },
+            "studies.tune.space.training.batch_size: found 64",
+        ),
+        (
+            {"tune": {**TUNE, "space": {"training.per_class": {"choice": [1, 2, 4]}}}},
+            "studies.tune.space.training.per_class: found 32, "
+            "which at per_class 2 takes 16 classes",
+        ),
     ],
     ids=["fold", "grid", "compare", "around", "choice", "range", "per_class"],
-)  # fmt: skip
+)
 def test_each_place_that_can_be_known_is_told(
-    studies: dict[str, Any], place: str, forty: Path, tmp_path: Path,
+    studies: dict[str, Any],
+    place: str,
+    forty: Path,
+    tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     code, out, err = planned(spec(forty, FITS, **studies), tmp_path, capsys)
     assert code == 2 and place in err and not out
 
@@ -161,16 +198,30 @@ def test_each_place_that_can_be_known_is_told(
     "studies",
     [
         # What fits with some of what else is drawn is the trial's to tell.
-        {"tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32, 64]},
-                                    "training.per_class": {"choice": [1, 2, 4]}}}},
-        {"tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32]}}},
-         "later": {**around("tune"), "trial": {"training.per_class": 2}}},
-        {"tune": {**TUNE, "trial": {"training.batch_size": 256},
-                  "space": {"training.batch_size": {"choice": [16, 32]}}}},
+        {
+            "tune": {
+                **TUNE,
+                "space": {
+                    "training.batch_size": {"choice": [16, 32, 64]},
+                    "training.per_class": {"choice": [1, 2, 4]},
+                },
+            }
+        },
+        {
+            "tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32]}}},
+            "later": {**around("tune"), "trial": {"training.per_class": 2}},
+        },
+        {
+            "tune": {
+                **TUNE,
+                "trial": {"training.batch_size": 256},
+                "space": {"training.batch_size": {"choice": [16, 32]}},
+            }
+        },
         {"rows": {**GRID, "trial": {"training.per_class": 1, "training.batch_size": 999}}},
     ],
     ids=["corner", "taken", "replaced", "random"],
-)  # fmt: skip
+)
 def test_what_only_results_decide_is_not_guessed(
     studies: dict[str, Any], forty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,8 +25,11 @@ from tests.ablate import specs
 from trainables.errors import ConfigError
 
 DDML = {"method": {"name": "ddml"}}
-PARTS = {"agnostic": {"method.alpha": 0}, "specific": {"method.beta": 0},
-         "split": {"method.gamma": 0}}  # fmt: skip
+PARTS = {
+    "agnostic": {"method.alpha": 0},
+    "specific": {"method.beta": 0},
+    "split": {"method.gamma": 0},
+}
 
 
 def plan(**studies: dict[str, Any]) -> Any:
@@ -51,8 +54,10 @@ def test_plackett_burman_12_is_the_papers_table() -> None:
         "++-+++---+- -++-+++---+ +-++-+++--- -+-++-+++-- --+-++-+++- ---+-++-+++ "
         "+---+-++-++ ++---+-++-+ +++---+-++- -+++---+-++ +-+++---+-+ -----------"
     )
-    found = ["".join("+" if v > 0 else "-" for v in row) for row in signs(
-        factorial(11, fraction="plackett_burman"))]  # fmt: skip
+    found = [
+        "".join("+" if v > 0 else "-" for v in row)
+        for row in signs(factorial(11, fraction="plackett_burman"))
+    ]
     assert " ".join(found) == table
 
 
@@ -88,10 +93,22 @@ def test_2_4_1_has_the_defining_relation_abcd() -> None:
 @pytest.mark.parametrize(
     ("factors", "least", "runs", "found"),
     # Box, Hunter and Hunter, table 6.22: the smallest 2^(k-p) of each resolution.
-    [(3, 3, 4, 3), (5, 3, 8, 3), (7, 3, 8, 3), (15, 3, 16, 3), (4, 4, 8, 4), (6, 4, 16, 4),
-     (8, 4, 16, 4), (9, 4, 32, 4), (5, 5, 16, 5), (6, 5, 32, 6), (7, 5, 64, 7), (8, 5, 64, 5),
-     (11, 5, 128, 5)],
-)  # fmt: skip
+    [
+        (3, 3, 4, 3),
+        (5, 3, 8, 3),
+        (7, 3, 8, 3),
+        (15, 3, 16, 3),
+        (4, 4, 8, 4),
+        (6, 4, 16, 4),
+        (8, 4, 16, 4),
+        (9, 4, 32, 4),
+        (5, 5, 16, 5),
+        (6, 5, 32, 6),
+        (7, 5, 64, 7),
+        (8, 5, 64, 5),
+        (11, 5, 128, 5),
+    ],
+)
 def test_smallest_fractions(factors: int, least: int, runs: int, found: int) -> None:
     study = factorial(factors, fraction="fractional", resolution=least)
     array = signs(study)
@@ -131,23 +148,32 @@ def test_generators_need_not_be_the_last_factors() -> None:
 
 
 def test_factors_of_many_levels_and_rules_that_exclude() -> None:
-    study = Factorial.model_validate({
-        "design": "factorial",
-        "factors": {
-            "loss": [{"name": "normsoftmax"}, {"name": "proxy_anchor", "alpha": 16}],
-            "optimizer.betas": [[0.9, 0.999], [0.8, 0.99], [0.7, 0.9]],
-            "head": {"small": {"embedding.dim": 64}, "large": {"embedding": {"dim": 512}}},
-        },
-        "exclude": [{"loss": {"name": "normsoftmax"}, "optimizer.betas": [0.8, 0.99]},
-                    {"optimizer.betas": [[0.9, 0.999], [0.7, 0.9]], "head": "large"}],
-    })  # fmt: skip
-    found = [(p.coords["loss"]["name"], p.coords["optimizer.betas"][0], p.coords["head"])
-             for p in study.listed]  # fmt: skip
+    study = Factorial.model_validate(
+        {
+            "design": "factorial",
+            "factors": {
+                "loss": [{"name": "normsoftmax"}, {"name": "proxy_anchor", "alpha": 16}],
+                "optimizer.betas": [[0.9, 0.999], [0.8, 0.99], [0.7, 0.9]],
+                "head": {"small": {"embedding.dim": 64}, "large": {"embedding": {"dim": 512}}},
+            },
+            "exclude": [
+                {"loss": {"name": "normsoftmax"}, "optimizer.betas": [0.8, 0.99]},
+                {"optimizer.betas": [[0.9, 0.999], [0.7, 0.9]], "head": "large"},
+            ],
+        }
+    )
+    found = [
+        (p.coords["loss"]["name"], p.coords["optimizer.betas"][0], p.coords["head"])
+        for p in study.listed
+    ]
     assert found == [
-        ("normsoftmax", 0.9, "small"), ("normsoftmax", 0.7, "small"),
-        ("proxy_anchor", 0.9, "small"), ("proxy_anchor", 0.8, "small"),
-        ("proxy_anchor", 0.8, "large"), ("proxy_anchor", 0.7, "small"),
-    ]  # fmt: skip
+        ("normsoftmax", 0.9, "small"),
+        ("normsoftmax", 0.7, "small"),
+        ("proxy_anchor", 0.9, "small"),
+        ("proxy_anchor", 0.8, "small"),
+        ("proxy_anchor", 0.8, "large"),
+        ("proxy_anchor", 0.7, "small"),
+    ]
     last = study.listed[4]
     assert last.cell == "loss=proxy_anchor(alpha=16),optimizer.betas=[0.8, 0.99],head=large"
     assert last.values["embedding"] == {"dim": 512}
@@ -165,11 +191,17 @@ def test_long_levels_have_names_of_their_own() -> None:
 def test_one_factor_lists_the_centre_once() -> None:
     study = {"design": "one_factor", "factors": {"method.alpha": [0.1, 1, 10], "method.beta": [2]}}
     made = plan(around_centre=study)
-    cells = [made.cells("around_centre", p, i, ())[0] for i, p in enumerate(
-        made.spec.studies["around_centre"].listed)]  # fmt: skip
+    cells = [
+        made.cells("around_centre", p, i, ())[0]
+        for i, p in enumerate(made.spec.studies["around_centre"].listed)
+    ]
     assert [c.cell for c in cells] == [
-        "centre", "method.alpha=0.1", "method.alpha=1", "method.alpha=10", "method.beta=2"
-    ]  # fmt: skip
+        "centre",
+        "method.alpha=0.1",
+        "method.alpha=1",
+        "method.alpha=10",
+        "method.beta=2",
+    ]
     assert cells[0].coords == {} and cells[1].coords == {"method.alpha": 0.1}
     centre = cells[0].config["method"]["alpha"]
     same = [c.cell for c in cells[1:] if c.trial_id == cells[0].trial_id]
@@ -211,14 +243,20 @@ def test_a_path_belongs_to_one_component(design: Any) -> None:
 CROSS: dict[str, Any] = {
     "design": "compare",
     "cross": {
-        "method": {"plain": {"trial": {"method": {"name": "plain"}}},
-                   "ddml": {"trial": {"method": {"name": "ddml"}}}},
-        "loss": {"ns": {"trial": {"loss": {"name": "normsoftmax"}}},
-                 "pa": {"trial": {"loss": {"name": "proxy_anchor"}}}},
-        "data": {"typefaces": {"trial": {"data.name": "typefaces"}},
-                 "emoji": {"trial": {"data.name": "emoji"}}},
+        "method": {
+            "plain": {"trial": {"method": {"name": "plain"}}},
+            "ddml": {"trial": {"method": {"name": "ddml"}}},
+        },
+        "loss": {
+            "ns": {"trial": {"loss": {"name": "normsoftmax"}}},
+            "pa": {"trial": {"loss": {"name": "proxy_anchor"}}},
+        },
+        "data": {
+            "typefaces": {"trial": {"data.name": "typefaces"}},
+            "emoji": {"trial": {"data.name": "emoji"}},
+        },
     },
-}  # fmt: skip
+}
 
 
 def test_crossed_factors_are_all_combinations() -> None:
@@ -266,9 +304,11 @@ def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
     study = made.spec.studies["rows"]
     found = [tuple(point.coords.values()) for point in study.listed]
     assert found == [
-        ("plain", "ns", "typefaces"), ("plain", "pa", "typefaces"), ("plain", "pa", "emoji"),
+        ("plain", "ns", "typefaces"),
+        ("plain", "pa", "typefaces"),
+        ("plain", "pa", "emoji"),
         ("ddml", "ns", "typefaces"),
-    ]  # fmt: skip
+    ]
     assert made.size("rows") == 4 * len(made.seeds("rows"))
     assert study.listed[0].cell == "method=plain,loss=ns,data=typefaces"
     assert plan(rows=CROSS | {"exclude": []}).sweep_id == plan(rows=CROSS).sweep_id
@@ -287,11 +327,17 @@ def test_only_what_rules_leave_counts_as_cells() -> None:
 
 def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
     rows = {
-        "design": "compare", "around": {"best_of": "tune_{loss}"}, "exclude": [{"loss": "ms"}],
+        "design": "compare",
+        "around": {"best_of": "tune_{loss}"},
+        "exclude": [{"loss": "ms"}],
         "variants": {"plain": {}, "wide": {"trial": {"embedding.dim": 512}}},
-        "cross": {"loss": {"normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
-                           "ms": {"trial": {"loss": {"name": "multi_similarity"}}}}},
-    }  # fmt: skip
+        "cross": {
+            "loss": {
+                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
+                "ms": {"trial": {"loss": {"name": "multi_similarity"}}},
+            }
+        },
+    }
     made = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6))
     assert made.tuning() == {
         "rows": {"variant=plain,loss=normsoftmax": 12, "variant=wide,loss=normsoftmax": 12}
@@ -299,26 +345,42 @@ def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
 
 
 def search(loss: str, trials: int) -> dict[str, Any]:
-    return {"design": "search", "trials": trials, "seeds": 2, "trial": {"loss": {"name": loss}},
-            "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}}  # fmt: skip
+    return {
+        "design": "search",
+        "trials": trials,
+        "seeds": 2,
+        "trial": {"loss": {"name": loss}},
+        "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}},
+    }
 
 
 def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None:
     rows = {
-        "design": "compare", "around": {"best_of": "tune_{loss}"},
-        "cross": {"loss": {"normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
-                           "proxy_anchor": {"trial": {"loss": {"name": "proxy_anchor"}}}}},
-    }  # fmt: skip
-    equal = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6),
-                 tune_proxy_anchor=search("proxy_anchor", 6))  # fmt: skip
+        "design": "compare",
+        "around": {"best_of": "tune_{loss}"},
+        "cross": {
+            "loss": {
+                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
+                "proxy_anchor": {"trial": {"loss": {"name": "proxy_anchor"}}},
+            }
+        },
+    }
+    equal = plan(
+        rows=rows,
+        tune_normsoftmax=search("normsoftmax", 6),
+        tune_proxy_anchor=search("proxy_anchor", 6),
+    )
     assert equal.order[-1] == "rows" and advice.warnings(equal) == []
     assert equal.tuning() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
     assert equal.resolved_spec()["tuning"] == equal.tuning(), "a report can state it"
     arms = [p.arm for p in equal.spec.studies["rows"].listed]
     needs = [[a.best_of for a in equal.spec.studies["rows"].needs(arm)] for arm in arms]
     assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
-    other = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6),
-                 tune_proxy_anchor=search("proxy_anchor", 9))  # fmt: skip
+    other = plan(
+        rows=rows,
+        tune_normsoftmax=search("normsoftmax", 6),
+        tune_proxy_anchor=search("proxy_anchor", 9),
+    )
     assert advice.warnings(other) == [
         "rows compares rows tuned with different budgets: 12 trials for normsoftmax; "
         "18 trials for proxy_anchor"
@@ -329,18 +391,27 @@ def test_tuning_counts_studies_behind_studies_once() -> None:
     made = plan(
         tune=search("proxy_anchor", 5),
         grid={"design": "grid", "around": {"best_of": "tune"}, "grid": {"method.beta": [1, 2, 3]}},
-        rows={"design": "compare", "variants": {
-            "none": {}, "tuned": {"around": {"best_of": "tune"}},
-            "both": {"around": [{"best_of": "grid"}, {"best_of": "tune"}]}}},
-    )  # fmt: skip
+        rows={
+            "design": "compare",
+            "variants": {
+                "none": {},
+                "tuned": {"around": {"best_of": "tune"}},
+                "both": {"around": [{"best_of": "grid"}, {"best_of": "tune"}]},
+            },
+        },
+    )
     assert made.tuning() == {"rows": {"none": 0, "tuned": 10, "both": 13}}
     assert len(advice.warnings(made)) == 1
 
 
 def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:
     """The search decides the image size of what is centred on it, but where that sets its own."""
-    sizes: dict[str, Any] = {"design": "search", "trials": 2, "trial": DDML,
-             "space": {"data.image_size": {"choice": [32, 64]}}}  # fmt: skip
+    sizes: dict[str, Any] = {
+        "design": "search",
+        "trials": 2,
+        "trial": DDML,
+        "space": {"data.image_size": {"choice": [32, 64]}},
+    }
     around = {"around": {"best_of": "sizes"}}
     made = plan(
         sizes=sizes,
@@ -367,62 +438,135 @@ LEVELS = {"A": [1, 2], "B": [1, 2], "C": [1, 2]}
         ({"design": "factorial", "factors": {"a": [1]}}, ["s.factors.a", "1 level", "at least 2"]),
         ({"design": "factorial", "factors": {"a": 1}}, ["s.factors.a", "a list"]),
         ({"design": "factorial", "factors": {"a": ["x", "x"]}}, ["s.factors.a", "once"]),
-        ({"design": "factorial", "factors": {"a": {"l": {"p.q": 1}, "m": {"p.q": 2}},
-          "p.q": [1, 2]}}, ["s.factors.p.q", "in one factor"]),
+        (
+            {
+                "design": "factorial",
+                "factors": {"a": {"l": {"p.q": 1}, "m": {"p.q": 2}}, "p.q": [1, 2]},
+            },
+            ["s.factors.p.q", "in one factor"],
+        ),
         ({"design": "factorial", "factors": {"a": {"l": 1}}}, ["s.factors.a"]),
-        ({"design": "factorial", "factors": LEVELS, "exclude": [{"D": 1}]},
-         ["s.exclude.0.D", "the unknown factor 'D'", "A, B, C"]),
-        ({"design": "factorial", "factors": LEVELS, "exclude": [{"A": 3}]},
-         ["s.exclude.0.A", "found 3", "1, 2"]),
-        ({"design": "factorial", "factors": LEVELS, "exclude": [{"A": [1, 2]}]},
-         ["s.exclude", "no combination"]),
-        ({"design": "factorial", "factors": LEVELS, "resolution": 4},
-         ["s.resolution", "fraction: fractional"]),
-        ({"design": "factorial", "factors": LEVELS | {"D": [1, 2, 3]}, "fraction": "fractional"},
-         ["s.factors.D", "3 levels", "2 in a fractional"]),
-        ({"design": "factorial", "factors": LEVELS, "fraction": "fractional",
-          "generators": {"C": ["A", "D"]}}, ["s.generators.C", "'D'", "one of A, B"]),
-        ({"design": "factorial", "factors": LEVELS, "fraction": "fractional", "resolution": 4,
-          "generators": {"C": ["A", "B"]}}, ["s.generators", "resolution 3", "I = A·B·C"]),
-        ({"design": "factorial", "factors": LEVELS, "fraction": "plackett_burman",
-          "exclude": [{"A": 1, "B": 1, "C": 1}]}, ["s.exclude", "the run A=1,B=1,C=1"]),
-        ({"design": "factorial", "factors": {c: [1, 2] for c in "abcdefghijklmnopqrstuvwxyz"},
-          "fraction": "plackett_burman"}, ["s.factors", "26 of them", "at most 23"]),
-        ({"design": "factorial", "factors": {c: [1, 2] for c in "abcdefghijklmnopqrs"}},
-         ["s.factors", "524288 combinations"]),
-        ({"design": "factorial", "factors": {"method.alhpa": [1, 2]}},
-         ["s.factors", "'method.alpha'?"]),
+        (
+            {"design": "factorial", "factors": LEVELS, "exclude": [{"D": 1}]},
+            ["s.exclude.0.D", "the unknown factor 'D'", "A, B, C"],
+        ),
+        (
+            {"design": "factorial", "factors": LEVELS, "exclude": [{"A": 3}]},
+            ["s.exclude.0.A", "found 3", "1, 2"],
+        ),
+        (
+            {"design": "factorial", "factors": LEVELS, "exclude": [{"A": [1, 2]}]},
+            ["s.exclude", "no combination"],
+        ),
+        (
+            {"design": "factorial", "factors": LEVELS, "resolution": 4},
+            ["s.resolution", "fraction: fractional"],
+        ),
+        (
+            {"design": "factorial", "factors": LEVELS | {"D": [1, 2, 3]}, "fraction": "fractional"},
+            ["s.factors.D", "3 levels", "2 in a fractional"],
+        ),
+        (
+            {
+                "design": "factorial",
+                "factors": LEVELS,
+                "fraction": "fractional",
+                "generators": {"C": ["A", "D"]},
+            },
+            ["s.generators.C", "'D'", "one of A, B"],
+        ),
+        (
+            {
+                "design": "factorial",
+                "factors": LEVELS,
+                "fraction": "fractional",
+                "resolution": 4,
+                "generators": {"C": ["A", "B"]},
+            },
+            ["s.generators", "resolution 3", "I = A·B·C"],
+        ),
+        (
+            {
+                "design": "factorial",
+                "factors": LEVELS,
+                "fraction": "plackett_burman",
+                "exclude": [{"A": 1, "B": 1, "C": 1}],
+            },
+            ["s.exclude", "the run A=1,B=1,C=1"],
+        ),
+        (
+            {
+                "design": "factorial",
+                "factors": {c: [1, 2] for c in "abcdefghijklmnopqrstuvwxyz"},
+                "fraction": "plackett_burman",
+            },
+            ["s.factors", "26 of them", "at most 23"],
+        ),
+        (
+            {"design": "factorial", "factors": {c: [1, 2] for c in "abcdefghijklmnopqrs"}},
+            ["s.factors", "524288 combinations"],
+        ),
+        (
+            {"design": "factorial", "factors": {"method.alhpa": [1, 2]}},
+            ["s.factors", "'method.alpha'?"],
+        ),
         ({"design": "factorial", "factors": {"method.alpha": [1, -2]}}, ["method.alpha", "-2"]),
-        ({"design": "factorial", "factors": {"data": [{"name": "typefaces"}, {"name": "birds"}]}},
-         ["s.factors.data.name", "birds"]),
+        (
+            {
+                "design": "factorial",
+                "factors": {"data": [{"name": "typefaces"}, {"name": "birds"}]},
+            },
+            ["s.factors.data.name", "birds"],
+        ),
         ({"design": "compare"}, ["studies.s", "variants and cross"]),
         ({"design": "compare", "cross": {"variant": {"a": {}}}}, ["s.cross.variant"]),
         ({"design": "compare", "cross": {"m": {"a": {"trail": {}}}}}, ["s.cross.m.a.trail"]),
-        ({"design": "compare", "cross": {"m": {"a": {"trial": {"method.alhpa": 1}}}}},
-         ["s.cross.m.a.trial", "'alpha'?"]),
-        ({"design": "compare", "around": {"best_of": "t_{l}"}, "cross": {"m": {"a": {}}}},
-         ["s.around", "{l}", "one of m"]),
-        ({"design": "compare", "around": {"best_of": "t_{m}"}, "cross": {"m": {"a": {}}}},
-         ["s.around.best_of", "'t_a'"]),
-        (CROSS | {"exclude": [{"method": "dml"}]},
-         ["s.exclude.0.method", 'found "dml"', 'a level of method: "plain", "ddml"', "`cross`"]),
+        (
+            {"design": "compare", "cross": {"m": {"a": {"trial": {"method.alhpa": 1}}}}},
+            ["s.cross.m.a.trial", "'alpha'?"],
+        ),
+        (
+            {"design": "compare", "around": {"best_of": "t_{l}"}, "cross": {"m": {"a": {}}}},
+            ["s.around", "{l}", "one of m"],
+        ),
+        (
+            {"design": "compare", "around": {"best_of": "t_{m}"}, "cross": {"m": {"a": {}}}},
+            ["s.around.best_of", "'t_a'"],
+        ),
+        (
+            CROSS | {"exclude": [{"method": "dml"}]},
+            ["s.exclude.0.method", 'found "dml"', 'a level of method: "plain", "ddml"', "`cross`"],
+        ),
         (CROSS | {"exclude": [{"method": []}]}, ["s.exclude.0.method", "no level", "Remove"]),
-        (CROSS | {"exclude": [{"size": 3}]},
-         ["s.exclude.0.size", "'size'", "one of method, loss, data"]),
+        (
+            CROSS | {"exclude": [{"size": 3}]},
+            ["s.exclude.0.size", "'size'", "one of method, loss, data"],
+        ),
         (CROSS | {"exclude": [{"loss": ["ns", "pa"]}]}, ["s.exclude", "no combination"]),
         (CROSS | {"exclude": [{}]}, ["s.exclude.0"]),
-        (CROSS | {"variants": {"a": {}}, "exclude": [{"variant": "b"}]},
-         ["s.exclude.0.variant", 'found "b"', "as it is written in `variants`"]),
-        ({"design": "compare", "cross": {
-            "m": {str(i): {} for i in range(101)}, "l": {str(i): {} for i in range(100)}}},
-         ["studies.s", "at most 10000 cells, not 10100"]),
-        ({"design": "compare", "variants": {"a": {}, "b": {}}, "exclude": [{"variant": "a"}]},
-         ["s.exclude", "one factor", "Remove the level"]),
+        (
+            CROSS | {"variants": {"a": {}}, "exclude": [{"variant": "b"}]},
+            ["s.exclude.0.variant", 'found "b"', "as it is written in `variants`"],
+        ),
+        (
+            {
+                "design": "compare",
+                "cross": {
+                    "m": {str(i): {} for i in range(101)},
+                    "l": {str(i): {} for i in range(100)},
+                },
+            },
+            ["studies.s", "at most 10000 cells, not 10100"],
+        ),
+        (
+            {"design": "compare", "variants": {"a": {}, "b": {}}, "exclude": [{"variant": "a"}]},
+            ["s.exclude", "one factor", "Remove the level"],
+        ),
         ({"design": "one_factor", "factors": {}}, ["s.factors"]),
         ({"design": "leave_one_out", "components": {"a": {}}}, ["s.components.a"]),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_one_line_for_a_design_that_cannot_be(study: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         plan(s=study)
@@ -437,8 +581,10 @@ def test_one_line_for_a_design_that_cannot_be(study: dict[str, Any], words: list
 
 def test_a_plan_of_ten_thousand_cells_is_quick(tmp_path: Path) -> None:
     """Checked and unfolded; about half a millisecond a cell of one free core. Printed."""
-    levels = {"method.beta": [i / 100 for i in range(100)],
-              "method.gamma": [i / 1000 for i in range(100)]}  # fmt: skip
+    levels = {
+        "method.beta": [i / 100 for i in range(100)],
+        "method.gamma": [i / 1000 for i in range(100)],
+    }
     began = time.perf_counter()
     made = plan(big={"design": "grid", "grid": levels})
     with Ledger(tmp_path / "l.sqlite") as ledger:
@@ -458,5 +604,6 @@ def test_unused_options_leave_a_sweep_what_it_was() -> None:
 def test_compare_studies_of_variants_alone_keep_their_cells() -> None:
     study = Compare.model_validate({"design": "compare", "variants": {"a": {}, "b,c": {}}})
     assert [(p.cell, p.coords) for p in study.listed] == [
-        ("a", {"variant": "a"}), ("b,c", {"variant": "b,c"})
-    ]  # fmt: skip
+        ("a", {"variant": "a"}),
+        ("b,c", {"variant": "b,c"}),
+    ]

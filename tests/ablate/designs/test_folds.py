@@ -129,11 +129,16 @@ def test_a_ledger_without_folds_is_brought_up_to_date(tmp_path: Path) -> None:
 
 
 def test_a_table_s_value_is_the_mean_over_folds_of_a_seed() -> None:
-    cells = pd.DataFrame({
-        "seed": [0, 0, 1, 1], "fold": [0, 1, 0, 1], "m": [0.2, 0.4, 0.5, np.nan],
-        "status": ["done", "done", "done", "failed"], "reason": ["", "", "", "nan"],
-        "cell": ["a"] * 4,
-    })  # fmt: skip
+    cells = pd.DataFrame(
+        {
+            "seed": [0, 0, 1, 1],
+            "fold": [0, 1, 0, 1],
+            "m": [0.2, 0.4, 0.5, np.nan],
+            "status": ["done", "done", "done", "failed"],
+            "reason": ["", "", "", "nan"],
+            "cell": ["a"] * 4,
+        }
+    )
     assert by_seed(cells, "m") == {0: pytest.approx(0.3)}, "a seed that lacks a fold has none"
     assert by_seed(cells.assign(fold=None), "m") == {0: 0.4, 1: 0.5}
     assert gaps(cells) == ("a, seed 1, fold 1: failed (nan)",)
@@ -142,10 +147,14 @@ def test_a_table_s_value_is_the_mean_over_folds_of_a_seed() -> None:
 
 
 def test_a_table_s_value_of_an_ensemble_stands_at_the_first_fold() -> None:
-    cells = pd.DataFrame({
-        "seed": [0, 0, 1, 1, 2, 2], "fold": [0, 1, 0, 1, 0, 1], "test/m": [0.1] * 6,
-        "ensemble/m": [0.4, np.nan, 0.6, np.nan, np.nan, np.nan],
-    })  # fmt: skip
+    cells = pd.DataFrame(
+        {
+            "seed": [0, 0, 1, 1, 2, 2],
+            "fold": [0, 1, 0, 1, 0, 1],
+            "test/m": [0.1] * 6,
+            "ensemble/m": [0.4, np.nan, 0.6, np.nan, np.nan, np.nan],
+        }
+    )
     assert by_seed(cells, "ensemble/m") == {0: 0.4, 1: 0.6}, "a seed may have none"
     assert by_seed(cells.assign(fold=None), "ensemble/m") == {}
     (separated,) = fold_notes(cells, ["test/m"])

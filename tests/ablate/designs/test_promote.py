@@ -91,9 +91,14 @@ def test_by_and_minimized_objectives_decide_the_order(tmp_path: Path) -> None:
     """Two objectives of the synthetic trial rise together: one of them minimised turns the order
     around, and `by` names the other."""
     low = {
-        "design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 1, "space": specs.SPACE,
+        "design": "search",
+        "trials": 6,
+        "round": 3,
+        "startup": 3,
+        "seeds": 1,
+        "space": specs.SPACE,
         "objectives": [{"metric": "val/recall_at_1", "direction": "minimize"}, "val/map_at_r"],
-    }  # fmt: skip
+    }
     studies = {"low": low, "worst": promote(best=6), "top": promote(best=6, by="val/map_at_r")}
     made = run(plan(studies), tmp_path)
     score = {c.cell: synthetic.score(c.config, 0) for c in cells_of(made, "low")}
@@ -103,17 +108,29 @@ def test_by_and_minimized_objectives_decide_the_order(tmp_path: Path) -> None:
 
 
 def test_around_takes_a_lower_rank(tmp_path: Path) -> None:
-    studies = {"low": grid(), "third": {"design": "grid", "grid": {"method.beta": [0.1]},
-               "around": {"best_of": "low", "rank": 3}}}  # fmt: skip
+    studies = {
+        "low": grid(),
+        "third": {
+            "design": "grid",
+            "grid": {"method.beta": [0.1]},
+            "around": {"best_of": "low", "rank": 3},
+        },
+    }
     made = run(plan(studies), tmp_path)
     assert rates_of(made, "third") == [3e-4]
 
 
 def test_variants_are_promoted_with_their_trials(tmp_path: Path) -> None:
-    rows = {"design": "compare", "variants": {
-        "plain": {"trial": {"method": {"name": "plain"}, "optimizer.lr": 1e-2}},
-        "ddml": {"trial": {"method": {"name": "ddml", "alpha": 0.7}}, "around": {"best_of": "low"}},
-    }}  # fmt: skip
+    rows = {
+        "design": "compare",
+        "variants": {
+            "plain": {"trial": {"method": {"name": "plain"}, "optimizer.lr": 1e-2}},
+            "ddml": {
+                "trial": {"method": {"name": "ddml", "alpha": 0.7}},
+                "around": {"best_of": "low"},
+            },
+        },
+    }
     up = promote("rows", best=2, trial={"training.epochs": 2})
     made = run(plan({"low": grid(), "rows": rows, "up": up}), tmp_path)
     first, second = (cell.config for cell in cells_of(made, "up"))
@@ -159,23 +176,32 @@ def test_a_chain_is_successive_halving_with_a_stated_budget(tmp_path: Path, seed
     epochs = {t: len(list(made.ledger.epochs(t))) for t in ids}
     assert sum(epochs.values()) == 27 * 1 + 9 * 3 + 3 * 9, "a third of 27 × 9, in all"
     assert cells_of(made, "high")[0].coords == {
-        "rank": 1, "source": "rank=1", "embedding.dim": max(dims),
-    }  # fmt: skip
+        "rank": 1,
+        "source": "rank=1",
+        "embedding.dim": max(dims),
+    }
 
 
 def test_images_of_32_then_64_plan() -> None:
     search = {"design": "search", "trials": 27, "space": specs.SPACE}
-    made = plan({
-        "small": {**search, "trial": {"data.image_size": 32, "backbone.mode": "frozen"}},
-        "large": promote("small", best=9, trial={"data.image_size": 64, "backbone.mode": "frozen"}),
-        "network": promote("large", best=3, trial={"data.image_size": 64, "training.epochs": 4}),
-    })  # fmt: skip
+    made = plan(
+        {
+            "small": {**search, "trial": {"data.image_size": 32, "backbone.mode": "frozen"}},
+            "large": promote(
+                "small", best=9, trial={"data.image_size": 64, "backbone.mode": "frozen"}
+            ),
+            "network": promote(
+                "large", best=3, trial={"data.image_size": 64, "training.epochs": 4}
+            ),
+        }
+    )
     assert [made.size(name) for name in made.order] == [27, 9, 3]
     sizes = [made.resolved(name, None).data.image_size for name in made.order]
     assert sizes == [32, 64, 64] and made.resolved("network", None).training.epochs == 4
     assert advice.notes(made, "large") == [
-        "the best 9 of the 27 cells of small", "changed for them: data.image_size 32 → 64",
-    ]  # fmt: skip
+        "the best 9 of the 27 cells of small",
+        "changed for them: data.image_size 32 → 64",
+    ]
     (warned,) = advice.warnings(made)
     assert 'backbone.mode ("frozen" there, default here)' in warned and "network" in warned
 
@@ -184,8 +210,11 @@ def test_stopped_anywhere_it_goes_on_and_repeats_nothing(tmp_path: Path) -> None
     from tests.ablate.driven import epochs_trained, finish
 
     low = {"design": "search", "trials": 6, "round": 3, "startup": 3, "space": specs.SPACE}
-    studies = {"low": low, "mid": promote(best=3, trial={"training.epochs": 4}, seeds=2),
-               "high": promote("mid", best=1, trial={"training.epochs": 5})}  # fmt: skip
+    studies = {
+        "low": low,
+        "mid": promote(best=3, trial={"training.epochs": 4}, seeds=2),
+        "high": promote("mid", best=1, trial={"training.epochs": 5}),
+    }
     made_plan = plan(studies)
     once = run(made_plan, tmp_path / "once")
     draw, trained = random.Random(0), 0
@@ -208,11 +237,15 @@ def test_fewer_succeeded_than_are_wanted(tmp_path: Path, monkeypatch: pytest.Mon
     """Those there are run, the study says why it ends, and what is centred on it goes on."""
     monkeypatch.setenv("SYN_FAIL", "2e-3")
     studies = {
-        "low": grid(), "high": promote(best=4, trial={"training.epochs": 2}),
+        "low": grid(),
+        "high": promote(best=4, trial={"training.epochs": 2}),
         "next": promote("high", best=2, trial={"training.epochs": 4}),
-        "fifth": {"design": "grid", "grid": {"method.beta": [0.1]},
-                  "around": {"best_of": "low", "rank": 5}},
-    }  # fmt: skip
+        "fifth": {
+            "design": "grid",
+            "grid": {"method.beta": [0.1]},
+            "around": {"best_of": "low", "rank": 5},
+        },
+    }
     made_plan = plan(studies)
     made = run(made_plan, tmp_path)
     states = made.progression.studies
@@ -308,9 +341,13 @@ def test_promoted_cells_without_the_folds_of_their_source_are_warned_of() -> Non
 
 
 def test_tuning_counts_the_source_too() -> None:
-    rows = {"design": "compare", "variants": {
-        "tuned": {"around": {"best_of": "high"}}, "plain": {"around": {"best_of": "low"}},
-    }}  # fmt: skip
+    rows = {
+        "design": "compare",
+        "variants": {
+            "tuned": {"around": {"best_of": "high"}},
+            "plain": {"around": {"best_of": "low"}},
+        },
+    }
     made = plan({"low": grid(), "high": promote(best=2, seeds=3), "rows": rows})
     assert made.tuning() == {"rows": {"tuned": 5 + 6, "plain": 5}}
     assert any("tuned with different budgets" in text for text in advice.warnings(made))
@@ -344,7 +381,7 @@ FAULTS: list[tuple[dict[str, Any], list[str]]] = [
     ({"best": 1, "around": {"best_of": "low", "rank": 6}}, ["studies.high.around.rank", "5 cells"]),
     ({"best": 1, "around": {"best_of": "low", "rank": 0}}, ["studies.high.around", "equal to 1"]),
     ({"best": 1, "scheduler": {"name": "asha"}}, ["studies.high.scheduler", "unknown key"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("given", "expected"), FAULTS, ids=lambda v: str(v)[:40])

@@ -33,8 +33,13 @@ from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
-TUNE = {"design": "search", "trials": 4, "round": 2, "startup": 2, "space": {
-    "optimizer.lr": {"low": 1e-4, "high": 1e-2}}}  # fmt: skip
+TUNE = {
+    "design": "search",
+    "trials": 4,
+    "round": 2,
+    "startup": 2,
+    "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}},
+}
 
 
 @pytest.fixture
@@ -59,9 +64,12 @@ def check(images: Path, folder: Path, **studies: dict[str, Any]) -> None:
 def run(path: Path, out: Path, cache: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "ablate.run", str(path), "--out", str(out)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "ABLATE_CACHE": str(cache)},
-    )  # fmt: skip
+    )
 
 
 def damage(folder: Path) -> Path:
@@ -102,13 +110,21 @@ FOLDS = {"data.split": {"folds": 40, "fold": 3}}
     [
         ({**GRID, "folds": 40}, "studies.rates.folds"),
         ({**GRID, "trial": FOLDS}, "studies.rates.trial.data.split.folds"),
-        ({"design": "grid", "trial": {"data.split": {"folds": 3, "fold": 0}},
-          "grid": {"data.split.folds": [3, 40]}}, "studies.rates.grid.data.split.folds"),
-        ({"design": "compare", "variants": {"few": {}, "many": {"trial": FOLDS}}},
-         "studies.rates.variants.many.trial.data.split.folds"),
+        (
+            {
+                "design": "grid",
+                "trial": {"data.split": {"folds": 3, "fold": 0}},
+                "grid": {"data.split.folds": [3, 40]},
+            },
+            "studies.rates.grid.data.split.folds",
+        ),
+        (
+            {"design": "compare", "variants": {"few": {}, "many": {"trial": FOLDS}}},
+            "studies.rates.variants.many.trial.data.split.folds",
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_more_folds_than_classes_are_told_with_their_place(
     study: dict[str, Any], place: str, images: Path, tmp_path: Path
 ) -> None:
@@ -140,18 +156,29 @@ def bad_in(study: dict[str, Any], bad: Path, good: Path) -> Any:
 @pytest.mark.parametrize(
     "later",
     [
-        {"design": "compare", "around": {"best_of": "tune"}, "cross": {
-            "data": {"good": {}, "bad": {"trial": {"data.root": "BAD"}}}}},
+        {
+            "design": "compare",
+            "around": {"best_of": "tune"},
+            "cross": {"data": {"good": {}, "bad": {"trial": {"data.root": "BAD"}}}},
+        },
         {"design": "promote", "of": "tune", "best": 1, "trial": {"data.root": "BAD"}},
         {"design": "grid", "around": {"best_of": "tune"}, "grid": {"data.root": ["GOOD", "BAD"]}},
-        {"design": "grid", "around": {"best_of": "tune"}, "trial": {"data.root": "BAD"},
-         "grid": {"embedding.dim": [8, 16]}},
-        {"design": "one_factor", "around": {"best_of": "tune"}, "trial": {"data.root": "BAD"},
-         "factors": {"data.root": ["GOOD"]}},
+        {
+            "design": "grid",
+            "around": {"best_of": "tune"},
+            "trial": {"data.root": "BAD"},
+            "grid": {"embedding.dim": [8, 16]},
+        },
+        {
+            "design": "one_factor",
+            "around": {"best_of": "tune"},
+            "trial": {"data.root": "BAD"},
+            "factors": {"data.root": ["GOOD"]},
+        },
         {**TUNE, "trial": {"data.root": "BAD"}},
     ],
     ids=lambda study: study["design"],
-)  # fmt: skip
+)
 def test_data_of_studies_that_follow_from_results_is_read_now(
     later: dict[str, Any], images: Path, bad: Path, tmp_path: Path
 ) -> None:
@@ -159,39 +186,75 @@ def test_data_of_studies_that_follow_from_results_is_read_now(
         check(images, tmp_path, tune=TUNE, later=bad_in(later, bad, images))
 
 
-ROOTS = {"design": "search", "trials": 4, "round": 2, "startup": 2, "trial": {"data.root": "BAD"},
-         "space": {"data.root": {"choice": ["GOOD", "GOOD/../images"]}}}  # fmt: skip
+ROOTS = {
+    "design": "search",
+    "trials": 4,
+    "round": 2,
+    "startup": 2,
+    "trial": {"data.root": "BAD"},
+    "space": {"data.root": {"choice": ["GOOD", "GOOD/../images"]}},
+}
 
 
 @pytest.mark.parametrize(
     "later",
     [
-        {"design": "grid", "around": {"best_of": "roots"}, "trial": {"data.root": "BAD"},
-         "grid": {"embedding.dim": [8]}},
-        {"design": "grid", "around": {"best_of": "roots", "take": ["data.root"]},
-         "trial": {"data.root": "BAD"}, "grid": {"embedding.dim": [8]}},
-        {"design": "compare", "variants": {
-            "a": {"around": {"best_of": "roots"}}, "b": {"trial": {"data.root": "GOOD"}}}},
+        {
+            "design": "grid",
+            "around": {"best_of": "roots"},
+            "trial": {"data.root": "BAD"},
+            "grid": {"embedding.dim": [8]},
+        },
+        {
+            "design": "grid",
+            "around": {"best_of": "roots", "take": ["data.root"]},
+            "trial": {"data.root": "BAD"},
+            "grid": {"embedding.dim": [8]},
+        },
+        {
+            "design": "compare",
+            "variants": {
+                "a": {"around": {"best_of": "roots"}},
+                "b": {"trial": {"data.root": "GOOD"}},
+            },
+        },
         {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
-        {"design": "promote", "of": "tune", "best": 1, "take": ["optimizer.lr"],
-         "around": {"best_of": "roots"}, "trial": {"embedding.dim": 8}},
+        {
+            "design": "promote",
+            "of": "tune",
+            "best": 1,
+            "take": ["optimizer.lr"],
+            "around": {"best_of": "roots"},
+            "trial": {"embedding.dim": 8},
+        },
     ],
     ids=lambda study: study["design"],
-)  # fmt: skip
+)
 def test_data_that_results_decide_is_not_guessed(
     later: dict[str, Any], images: Path, bad: Path, tmp_path: Path
 ) -> None:
-    studies = {"tune": TUNE, "roots": ROOTS, "later": later, "last": {
-        "design": "grid", "around": {"best_of": "later"}, "trial": {"data.root": "BAD"},
-        "grid": {"embedding.dim": [16]}}}  # fmt: skip
+    studies = {
+        "tune": TUNE,
+        "roots": ROOTS,
+        "later": later,
+        "last": {
+            "design": "grid",
+            "around": {"best_of": "later"},
+            "trial": {"data.root": "BAD"},
+            "grid": {"embedding.dim": [16]},
+        },
+    }
     if later["design"] == "compare":
         del studies["last"]  # its best may be the one with a root of its own
     check(images, tmp_path, **bad_in(studies, bad, images))
 
 
 def test_a_proposal_that_cannot_be_is_no_fault_of_the_sweep(images: Path, tmp_path: Path) -> None:
-    folds = {**TUNE, "trial": {"data.split": {"fold": 0, "folds": 40}},
-             "space": {"data.split.folds": {"choice": [3, 40]}}}  # fmt: skip
+    folds = {
+        **TUNE,
+        "trial": {"data.split": {"fold": 0, "folds": 40}},
+        "space": {"data.split.folds": {"choice": [3, 40]}},
+    }
     check(images, tmp_path, folds=folds)
 
 
@@ -225,8 +288,9 @@ def test_what_is_known_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ablate.engine.driver, "check_data", never)
     plan = specs.plan({"name": "small", "studies": {"rates": GRID}})
-    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR,
-                        reads_data=True)  # fmt: skip
+    settings = Settings(
+        tmp_path, tmp_path, Request(1, 0, "cpu"), evaluator=synthetic.EVALUATOR, reads_data=True
+    )
     with pytest.raises(AssertionError, match="was read"):
         run_plan(plan, settings)
     drain(dispatch(plan, tmp_path))

@@ -27,8 +27,11 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
     images = core_trials.draw(tmp_path / "images")
     trial = core_trials.config(images, training={"epochs": 1}).model_dump(mode="json")
-    return {"name": "weights", "trial": trial, "studies": {"rates": GRID, "again": {
-        **GRID, "seeds": 2}}}  # fmt: skip
+    return {
+        "name": "weights",
+        "trial": trial,
+        "studies": {"rates": GRID, "again": {**GRID, "seeds": 2}},
+    }
 
 
 @pytest.fixture

@@ -25,9 +25,12 @@ def test_kinds_differ_in_sizes_and_not_in_weights() -> None:
     assert kind(config(method={"name": "ddml", "alpha": 0.3}, optimizer={"lr": 1e-2})) == base
     assert kind(config(method={"name": "ddml"}, training={"epochs": 3})) == base
     for other in (
-        {"method": {"name": "plain"}}, {"training": {"batch_size": 64}}, {"embedding": {"dim": 64}},
-        {"data": {"image_size": 32}}, {"backbone": {"mode": "frozen"}},
-    ):  # fmt: skip
+        {"method": {"name": "plain"}},
+        {"training": {"batch_size": 64}},
+        {"embedding": {"dim": 64}},
+        {"data": {"image_size": 32}},
+        {"backbone": {"mode": "frozen"}},
+    ):
         assert kind(config(**{"method": {"name": "ddml"}} | other)) != base
 
 

@@ -107,9 +107,13 @@ def ablate_run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(folder / "site"), str(ROOT)])
     return subprocess.run(
         [sys.executable, "-m", "ablate.run", "spec.yaml", "--device", "cpu", *options],
-        cwd=folder, text=True, capture_output=True, timeout=240, check=False,
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        timeout=240,
+        check=False,
         env={**os.environ, "PYTHONPATH": paths},
-    )  # fmt: skip
+    )
 
 
 def trials(folder: Path) -> list[dict[str, Any]]:
@@ -160,17 +164,30 @@ def test_its_options_are_checked_like_ours(outside: Path) -> None:
     assert not (outside / "runs" / "ledger.sqlite").exists()
 
 
-OTHER = METHOD.replace("centred", "other").replace("Centred", "Other").replace(
-    "from pydantic", "from beside_it import length\nfrom pydantic"
-).replace("state.query.mean(-2).square().sum()", "length(state.query.mean(-2))")  # fmt: skip
+OTHER = (
+    METHOD.replace("centred", "other")
+    .replace("Centred", "Other")
+    .replace("from pydantic", "from beside_it import length\nfrom pydantic")
+    .replace("state.query.mean(-2).square().sum()", "length(state.query.mean(-2))")
+)
 PAIR = {
-    "name": "pair", "seeds": 1,
-    "trial": {"backbone": {"mode": "frozen"}, "embedding": {"dim": 8},
-              "loss": {"name": "normsoftmax"},
-              "training": {"epochs": 1, "batch_size": 8, "per_class": 2}},
-    "studies": {"rows": {"design": "compare", "variants": {
-        name: {"trial": {"method": {"name": name}}} for name in ("centred", "other")}}},
-}  # fmt: skip
+    "name": "pair",
+    "seeds": 1,
+    "trial": {
+        "backbone": {"mode": "frozen"},
+        "embedding": {"dim": 8},
+        "loss": {"name": "normsoftmax"},
+        "training": {"epochs": 1, "batch_size": 8, "per_class": 2},
+    },
+    "studies": {
+        "rows": {
+            "design": "compare",
+            "variants": {
+                name: {"trial": {"method": {"name": name}}} for name in ("centred", "other")
+            },
+        }
+    },
+}
 
 
 @pytest.mark.slow

@@ -23,14 +23,25 @@ SPEC: dict[str, Any] = {
     "name": "outside",
     "trial": {"training": {"epochs": 4}, "method": {"name": "ddml"}},
     "studies": {
-        "tune": {"design": "search", "trials": 4, "round": 4, "sampler": "halton",
-                 "scheduler": {"name": "one_goes_on", "grace": 2}, "space": SPACE},
-        "wide": {"design": "doubling", "path": "embedding.dim", "first": 8, "count": 3,
-                 "around": {"best_of": "tune"}},
+        "tune": {
+            "design": "search",
+            "trials": 4,
+            "round": 4,
+            "sampler": "halton",
+            "scheduler": {"name": "one_goes_on", "grace": 2},
+            "space": SPACE,
+        },
+        "wide": {
+            "design": "doubling",
+            "path": "embedding.dim",
+            "first": 8,
+            "count": 3,
+            "around": {"best_of": "tune"},
+        },
         "best": {"design": "promote", "of": "wide", "best": 1, "trial": {"training.epochs": 6}},
     },
     "report": {"tables": [{"kind": "compare", "study": "wide"}]},
-}  # fmt: skip
+}
 
 # Drives a sweep without Ray, then says what becomes of faults and what the schema lists.
 SCRIPT = """
@@ -69,11 +80,12 @@ FAULTS = {
     "an unknown option": changed("wide", frist=8),
     "a path that is none": changed("wide", path="embedding.dmi"),
     "an unknown design": changed("wide", design="doublin"),
-    "too many axes": changed("tune", space={
-        f"optimizer.{n}": {"low": 0.1, "high": 0.2} for n in "abcde"}),
+    "too many axes": changed(
+        "tune", space={f"optimizer.{n}": {"low": 0.1, "high": 0.2} for n in "abcde"}
+    ),
     "a sampler without generations": changed("tune", population=4),
     "rounds that it needs": changed("tune", round="asynchronous"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +101,13 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     paths = os.pathsep.join(map(str, [folder / "site", FILES, ROOT]))
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps([SPEC, list(FAULTS.values())])],
-        cwd=folder, text=True, capture_output=True, timeout=240, check=False,
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        timeout=240,
+        check=False,
         env={**os.environ, "PYTHONPATH": paths},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer

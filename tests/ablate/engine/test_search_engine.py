@@ -37,14 +37,22 @@ def test_regret_through_the_engine_equals_plain_optunas(tmp_path: Path) -> None:
     """20 searches of rounds of 4 in one sweep; printed."""
     studies = {
         f"s{i}": {
-            "design": "search", "trials": BUDGET, "round": 4, "startup": 8, "seeds": 1,
-            "trial": {"embedding": {"dim": 2 + i}}, "space": specs.SPACE,
+            "design": "search",
+            "trials": BUDGET,
+            "round": 4,
+            "startup": 8,
+            "seeds": 1,
+            "trial": {"embedding": {"dim": 2 + i}},
+            "space": specs.SPACE,
         }
         for i in range(SEEDS)
-    }  # fmt: skip
-    given = {"name": "regret", "resources": {"cpus": 0.5, "gpus": 0},
-             "trial": {"training.epochs": 1, "method": {"name": "ddml"}},
-             "studies": studies}  # fmt: skip
+    }
+    given = {
+        "name": "regret",
+        "resources": {"cpus": 0.5, "gpus": 0},
+        "trial": {"training.epochs": 1, "method": {"name": "ddml"}},
+        "studies": studies,
+    }
     _, rows = swept(given, tmp_path)
     assert len(rows) == SEEDS * BUDGET
     mine = []
@@ -100,7 +108,9 @@ def test_the_asynchronous_mode_through_the_engine(
     assert any(row["beside"] for row in found.values())
     told: list[Earlier] = []
     for idx, row in found.items():
-        moment = [Earlier(t.params, t.value, i in row["beside"], beside=t.beside)
-                  for i, t in enumerate(told)]  # fmt: skip
+        moment = [
+            Earlier(t.params, t.value, i in row["beside"], beside=t.beside)
+            for i, t in enumerate(told)
+        ]
         assert propose(study, key, moment) == row["params"]
         told.append(Earlier(row["params"], tuned[idx]["val/map_at_r"], beside=row["beside"]))

@@ -48,10 +48,13 @@ def test_four_processes_at_once_on_a_fresh_file(tmp_path: Path) -> None:
     started = [
         subprocess.Popen(
             [sys.executable, "-c", FIRST_USE, str(path), str(at)],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         for _ in range(4)
-    ]  # fmt: skip
+    ]
     told = [process.communicate(timeout=60) for process in started]
     assert not any(error for _, error in told), told
     assert sorted(out.strip() for out, _ in told) == ["busy", "busy", "busy", "mine"]
@@ -261,9 +264,12 @@ def test_looking_at_an_open_ledger_keeps_its_locks(
         look(path)
         for known in ("True", "False"):
             done = subprocess.run(
-                [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True,
+                [sys.executable, "-c", code, str(path)],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
                 check=True,
-            )  # fmt: skip
+            )
             assert done.stdout.strip() == known
             ledger.claim("t", "h", 0, {}, Owner.me())
 

@@ -51,13 +51,14 @@ def made(folder: Path, spec: dict[str, Any] | None = None, **more: Any) -> Dispa
     found = dispatch(specs.plan(spec or specs.spec(studies=GRID)), folder, **more)
     old = found.progression.facts
     facts = Facts(
-        found.ledger, None, retry_failed=old.retry_failed, force=old.force,
+        found.ledger,
+        None,
+        retry_failed=old.retry_failed,
+        force=old.force,
         sources=Sources(found.ledger),
-    )  # fmt: skip
+    )
     progression = Progression(found.progression.plan, facts, record=True)
-    return Dispatch(
-        progression, found.ledger, found.owner, found.sweep_id, found.settings, **more
-    )  # fmt: skip
+    return Dispatch(progression, found.ledger, found.owner, found.sweep_id, found.settings, **more)
 
 
 def ran(folder: Path, *, same_code: bool = False, **more: Any) -> list[str]:
@@ -210,9 +211,16 @@ def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, 
 
 
 FINAL = {
-    "event": "final", "best_epoch": 1, "epochs": 1, "steps": 1, "seconds": 1.0,
-    "evaluations": {"val": {"map_at_r": 0.5}}, "evaluator": "e", "export": "x", "provenance": {},
-}  # fmt: skip
+    "event": "final",
+    "best_epoch": 1,
+    "epochs": 1,
+    "steps": 1,
+    "seconds": 1.0,
+    "evaluations": {"val": {"map_at_r": 0.5}},
+    "evaluator": "e",
+    "export": "x",
+    "provenance": {},
+}
 
 
 # ----------------------------------------------------------------------- workers
@@ -275,8 +283,11 @@ def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
         from trainables.core.trainer import Trainer
 
         real = Trainer.evaluate
-        patch.setattr(Trainer, "evaluate", lambda self, split, names: (
-            read.append(split), real(self, split, names))[1])  # fmt: skip
+        patch.setattr(
+            Trainer,
+            "evaluate",
+            lambda self, split, names: (read.append(split), real(self, split, names))[1],
+        )
         assert epochs() == [] and read == ["val"]  # read anew, not trained
 
 
@@ -284,13 +295,21 @@ def test_a_ledger_of_before_gets_the_columns(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     Ledger(path).close()
     with sqlite3.connect(path) as db:
-        db.execute("INSERT INTO trials(trial_id, config_hash, seed, config_json, status, created) "
-                   "VALUES ('t', 'h', 0, '{}', 'done', 1.0)")  # fmt: skip
-        db.execute("INSERT INTO evaluations(trial_id, split, evaluator, metrics_json) "
-                   "VALUES ('t', 'val', 'e', '{}')")  # fmt: skip
-        for sql in ("ALTER TABLE trials DROP COLUMN source", "DROP TABLE sources",
-                    "ALTER TABLE evaluations DROP COLUMN source", "DROP TABLE same_code",
-                    "PRAGMA user_version=5"):  # fmt: skip
+        db.execute(
+            "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, created) "
+            "VALUES ('t', 'h', 0, '{}', 'done', 1.0)"
+        )
+        db.execute(
+            "INSERT INTO evaluations(trial_id, split, evaluator, metrics_json) "
+            "VALUES ('t', 'val', 'e', '{}')"
+        )
+        for sql in (
+            "ALTER TABLE trials DROP COLUMN source",
+            "DROP TABLE sources",
+            "ALTER TABLE evaluations DROP COLUMN source",
+            "DROP TABLE same_code",
+            "PRAGMA user_version=5",
+        ):
             db.execute(sql)
     db.close()
     with Ledger(path) as ledger:

@@ -25,13 +25,16 @@ from trainables.errors import ConfigError
 
 SAMPLERS = ["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"]
 CUBE: dict[str, Any] = {
-    "x": {"low": -1, "high": 2}, "y": {"low": 1e-3, "high": 10, "log": True},
-    "n": {"low": 1, "high": 9, "int": True}, "c": {"choice": ["a", [1, 2], {"name": "z"}]},
-}  # fmt: skip
+    "x": {"low": -1, "high": 2},
+    "y": {"low": 1e-3, "high": 10, "log": True},
+    "n": {"low": 1, "high": 9, "int": True},
+    "c": {"choice": ["a", [1, 2], {"name": "z"}]},
+}
 NUMBERS: dict[str, Any] = {
-    "x": {"low": -3, "high": 3}, "y": {"low": -3, "high": 3}, "z": {"low": 1e-3, "high": 1e3,
-                                                                    "log": True},
-}  # fmt: skip
+    "x": {"low": -3, "high": 3},
+    "y": {"low": -3, "high": 3},
+    "z": {"low": 1e-3, "high": 1e3, "log": True},
+}
 
 
 def study(space: dict[str, Any] = CUBE, **more: Any) -> Search:
@@ -66,18 +69,26 @@ def bowl(params: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize(
     "given",
-    [*CUBE.values(), {"low": 0, "high": 1, "step": 0.25}, {"low": 2, "high": 200, "int": True,
-     "log": True}, {"low": 3, "high": 20, "int": True, "step": 4}],
+    [
+        *CUBE.values(),
+        {"low": 0, "high": 1, "step": 0.25},
+        {"low": 2, "high": 200, "int": True, "log": True},
+        {"low": 3, "high": 20, "int": True, "step": 4},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_the_unit_interval_maps_onto_an_axis(given: dict[str, Any]) -> None:
     axis = Axis.model_validate(given)
     values = [axis.at(i / 997) for i in range(997)]
     for value in values:
-        assert axis.distribution()._contains(axis.distribution().to_internal_repr(
-            axis.drawn(value)))  # fmt: skip
-        assert axis.at(axis.place(value)) == pytest.approx(value) if not isinstance(
-            value, str | list | dict) else axis.at(axis.place(value)) == value  # fmt: skip
+        assert axis.distribution()._contains(
+            axis.distribution().to_internal_repr(axis.drawn(value))
+        )
+        assert (
+            axis.at(axis.place(value)) == pytest.approx(value)
+            if not isinstance(value, str | list | dict)
+            else axis.at(axis.place(value)) == value
+        )
     if axis.choice is None:
         assert values == sorted(values)
         assert values[0] == pytest.approx(axis.low) and values[-1] <= axis.high + 1e-9
@@ -128,8 +139,9 @@ def test_tpe_and_random_are_optunas_own() -> None:
                 ),
             )
             for t in told:
-                theirs.add_trial(optuna.create_trial(
-                    params=t.params, distributions=distributions, value=t.value))  # fmt: skip
+                theirs.add_trial(
+                    optuna.create_trial(params=t.params, distributions=distributions, value=t.value)
+                )
             params = propose(study(NUMBERS, sampler=sampler), "key", told)
             assert params == theirs.ask(fixed_distributions=distributions).params
             told.append(Earlier(params, bowl(params)))
@@ -150,15 +162,22 @@ def test_cmaes_tells_each_generation_to_the_package() -> None:
     """By hand: ask one generation, tell it, ask the next one."""
     made = study(NUMBERS, sampler="cmaes", round=7)
     told = driven(made, "key", 28, bowl)
-    theirs = CMA(mean=np.full(3, 0.5), sigma=SIGMA, bounds=np.array([[0.0, 1.0]] * 3),
-                 population_size=7, seed=draw_seed("key", 0), n_max_resampling=30)  # fmt: skip
+    theirs = CMA(
+        mean=np.full(3, 0.5),
+        sigma=SIGMA,
+        bounds=np.array([[0.0, 1.0]] * 3),
+        population_size=7,
+        seed=draw_seed("key", 0),
+        n_max_resampling=30,
+    )
     for generation in range(4):
         mine = told[7 * generation : 7 * generation + 7]
         for i, t in enumerate(mine):
             theirs.reseed_rng(draw_seed("key", 7 * generation + i))
             asked = theirs.ask()
             assert [made.space[k].at(float(u)) for k, u in zip(NUMBERS, asked, strict=True)] == (
-                list(t.params.values()))  # fmt: skip
+                list(t.params.values())
+            )
         places = [np.array([made.space[k].place(t.params[k]) for k in NUMBERS]) for t in mine]
         theirs.tell([(p, -float(t.value or 0)) for p, t in zip(places, mine, strict=True)])
 
@@ -206,14 +225,25 @@ def test_nsga2_breeds_from_its_parents() -> None:
 BRANCHES: dict[str, Any] = {
     "method.alpha": {"low": 0, "high": 1, "when": {"method.name": "ddml"}},
     "loss.temperature": {"low": 0.02, "high": 0.5, "when": {"loss.name": "normsoftmax"}},
-    "loss": {"choice": [{"name": "normsoftmax"}, {"name": "proxy_anchor", "alpha": 16},
-                        {"name": "proxy_anchor", "alpha": 32}]},
-    "loss.margin": {"low": 0.01, "high": 0.5,
-                   "when": {"loss": [{"name": "proxy_anchor", "alpha": 16}]}},
+    "loss": {
+        "choice": [
+            {"name": "normsoftmax"},
+            {"name": "proxy_anchor", "alpha": 16},
+            {"name": "proxy_anchor", "alpha": 32},
+        ]
+    },
+    "loss.margin": {
+        "low": 0.01,
+        "high": 0.5,
+        "when": {"loss": [{"name": "proxy_anchor", "alpha": 16}]},
+    },
     "method.name": {"choice": ["plain", "ddml"]},
-    "method.beta": {"low": 0, "high": 1, "when": {"method.name": ["ddml"],
-                                                 "loss.name": "normsoftmax"}},
-}  # fmt: skip
+    "method.beta": {
+        "low": 0,
+        "high": 1,
+        "when": {"method.name": ["ddml"], "loss.name": "normsoftmax"},
+    },
+}
 
 
 def expected(params: dict[str, Any]) -> set[str]:
@@ -244,8 +274,12 @@ def test_only_active_axes_are_proposed(sampler: str) -> None:
 def test_a_plan_checks_a_branch_where_it_exists() -> None:
     made = specs.spec(studies__tune__space=BRANCHES)
     plan = specs.plan(made)
-    cells = plan.proposal("tune", {"loss": {"name": "normsoftmax"}, "loss.temperature": 0.1,
-                                   "method.name": "plain"}, 0, ())  # fmt: skip
+    cells = plan.proposal(
+        "tune",
+        {"loss": {"name": "normsoftmax"}, "loss.temperature": 0.1, "method.name": "plain"},
+        0,
+        (),
+    )
     assert cells[0].error is None
     assert cells[0].config["loss"]["temperature"] == 0.1
     assert cells[0].coords["loss"] == {"name": "normsoftmax"}
@@ -264,7 +298,7 @@ def test_a_plan_checks_a_branch_where_it_exists() -> None:
         ({"method.gamma": 1}, ["a cycle"]),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_one_line_for_a_branch_that_cannot_be(when: dict[str, Any], words: list[str]) -> None:
     space = {
         **BRANCHES,
@@ -281,9 +315,14 @@ def test_one_line_for_a_branch_that_cannot_be(when: dict[str, Any], words: list[
 
 
 def test_branches_of_branches() -> None:
-    space = {k: Axis.model_validate(v) for k, v in {
-        "a": {"choice": [1, 2]}, "b": {"choice": [1, 2], "when": {"a": 1}},
-        "c": {"low": 0, "high": 1, "when": {"b": [2]}}}.items()}  # fmt: skip
+    space = {
+        k: Axis.model_validate(v)
+        for k, v in {
+            "a": {"choice": [1, 2]},
+            "b": {"choice": [1, 2], "when": {"a": 1}},
+            "c": {"low": 0, "high": 1, "when": {"b": [2]}},
+        }.items()
+    }
     assert branches.order({k: space[k] for k in "cba"}) == ["a", "b", "c"]
     assert branches.example(space, "c") == {"a": 1, "b": 2}
     assert branches.pruned(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
@@ -298,10 +337,11 @@ def test_several_objectives_reach_the_front(sampler: str) -> None:
     """Maximise −(x−1)², minimise (x+1)²: the front is x in [−1, 1] with y = 0."""
     budget = 20 if sampler == "gp" else 100
     made = study(
-        {k: NUMBERS[k] for k in "xy"}, sampler=sampler,
+        {k: NUMBERS[k] for k in "xy"},
+        sampler=sampler,
         population=10 if sampler == "nsga2" else None,
         objectives=["val/map_at_r", {"metric": "val/recall_at_1", "direction": "minimize"}],
-    )  # fmt: skip
+    )
 
     def value(params: dict[str, Any]) -> tuple[float, float] | None:
         x, y = params["x"], params["y"]
@@ -330,7 +370,7 @@ def test_several_objectives_reach_the_front(sampler: str) -> None:
         ({"round": "asynchronous", "scheduler": {"name": "hyperband"}}, ["rounds", "hyperband"]),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_one_line_for_a_search_that_cannot_be(changes: dict[str, Any], words: list[str]) -> None:
     given = specs.spec()
     given["studies"]["tune"] |= changes
@@ -374,23 +414,34 @@ def optunas(sampler: Any, budget: int) -> float:
 @pytest.mark.parametrize(
     ("sampler", "budget", "make"),
     [
-        ("tpe", 48, lambda s: optuna.samplers.TPESampler(
-            seed=s, n_startup_trials=8, multivariate=True, constant_liar=True)),
+        (
+            "tpe",
+            48,
+            lambda s: optuna.samplers.TPESampler(
+                seed=s, n_startup_trials=8, multivariate=True, constant_liar=True
+            ),
+        ),
         ("random", 48, lambda s: optuna.samplers.RandomSampler(seed=s)),
         ("quasi_random", 48, lambda s: optuna.samplers.QMCSampler(seed=s, scramble=True)),
         ("cmaes", 120, lambda s: optuna.samplers.CmaEsSampler(seed=s)),
-        pytest.param("gp", 24, lambda s: optuna.samplers.GPSampler(
-            seed=s, n_startup_trials=8), marks=pytest.mark.slow),
+        pytest.param(
+            "gp",
+            24,
+            lambda s: optuna.samplers.GPSampler(seed=s, n_startup_trials=8),
+            marks=pytest.mark.slow,
+        ),
     ],
-)  # fmt: skip
+)
 def test_regret_equals_plain_optunas(sampler: str, budget: int, make: Callable[[int], Any]) -> None:
     """Same budget, 20 seeds each: no worse and no better than by chance. Printed."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     mine = [ours(sampler, budget, number) for number in range(SEEDS)]
     theirs = [optunas(make(number), budget) for number in range(SEEDS)]
     p = stats.mannwhitneyu(mine, theirs).pvalue
-    print(f"{sampler}: median regret {np.median(mine):.4g}, Optuna's {np.median(theirs):.4g}, "
-          f"p = {p:.2f}")  # fmt: skip
+    print(
+        f"{sampler}: median regret {np.median(mine):.4g}, Optuna's {np.median(theirs):.4g}, "
+        f"p = {p:.2f}"
+    )
     assert p > 0.01
     if sampler in ("tpe", "cmaes", "gp"):
         chance = [ours("random", budget, number) for number in range(SEEDS)]

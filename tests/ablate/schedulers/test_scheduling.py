@@ -135,14 +135,21 @@ def test_median_stops_below_the_median_and_for_good() -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     scheduler=st.sampled_from(
-        [SuccessiveHalving(), SuccessiveHalving(grace=2, factor=2), Hyperband(), Asha(),
-         Asha(grace=2, factor=4), Median(), Median(grace=2, every=3)]
+        [
+            SuccessiveHalving(),
+            SuccessiveHalving(grace=2, factor=2),
+            Hyperband(),
+            Asha(),
+            Asha(grace=2, factor=4),
+            Median(),
+            Median(grace=2, every=3),
+        ]
     ),
     count=st.integers(1, 12),
     epochs=st.integers(1, 12),
     workers=st.integers(1, 5),
     seed=st.integers(0, 9),
-)  # fmt: skip
+)
 def test_every_study_ends_with_a_whole_trial(
     scheduler: SchedulerBase, count: int, epochs: int, workers: int, seed: int
 ) -> None:

@@ -25,25 +25,58 @@ SHIPPED = sorted(ROOT.glob("**/*.yaml"))
 BATCHES, PER_BATCH = 10, 50
 
 MORE: dict[str, Any] = {
-    "one": {"design": "one_factor", "factors": {"method.alpha": [0.1, 1],
-            "head": {"small": {"embedding.dim": 64}, "large": {"embedding": {"dim": 256}}}}},
-    "half": {"design": "factorial", "fraction": "fractional", "resolution": 4, "factors": {
-             "method.alpha": [0, 1], "method.beta": [0, 1], "method.gamma": [0, 1e-3],
-             "loss": [{"name": "normsoftmax"}, {"name": "proxy_anchor"}]}},
-    "some": {"design": "factorial", "exclude": [{"method.alpha": 0, "method.beta": [0, 1]}],
-             "factors": {"method.alpha": [0, 1, 2], "method.beta": [0, 1]}},
-    "without": {"design": "leave_one_out", "around": {"best_of": "tune"},
-                "components": {"a": {"method.alpha": 0}, "b": {"method.beta": 0}}},
+    "one": {
+        "design": "one_factor",
+        "factors": {
+            "method.alpha": [0.1, 1],
+            "head": {"small": {"embedding.dim": 64}, "large": {"embedding": {"dim": 256}}},
+        },
+    },
+    "half": {
+        "design": "factorial",
+        "fraction": "fractional",
+        "resolution": 4,
+        "factors": {
+            "method.alpha": [0, 1],
+            "method.beta": [0, 1],
+            "method.gamma": [0, 1e-3],
+            "loss": [{"name": "normsoftmax"}, {"name": "proxy_anchor"}],
+        },
+    },
+    "some": {
+        "design": "factorial",
+        "exclude": [{"method.alpha": 0, "method.beta": [0, 1]}],
+        "factors": {"method.alpha": [0, 1, 2], "method.beta": [0, 1]},
+    },
+    "without": {
+        "design": "leave_one_out",
+        "around": {"best_of": "tune"},
+        "components": {"a": {"method.alpha": 0}, "b": {"method.beta": 0}},
+    },
     "better": {"design": "promote", "of": "tune", "best": 3, "trial": {"training": {"epochs": 9}}},
-    "finest": {"design": "promote", "of": "better", "share": 0.5, "take": ["optimizer.lr"],
-               "by": "val/recall_at_1", "trial": {"data.image_size": 128}},
-    "third": {"design": "grid", "around": {"best_of": "better", "rank": 3},
-              "grid": {"method.beta": [0.1, 1]}},
-    "crossed": {"design": "compare", "around": {"best_of": "{centre}"}, "cross": {
-        "centre": {"tune": {}, "one": {}},
-        "loss": {"ns": {"trial": {"loss": {"name": "normsoftmax"}}}, "pa": {}}},
-        "exclude": [{"centre": "one", "loss": ["pa"]}]},
-}  # fmt: skip
+    "finest": {
+        "design": "promote",
+        "of": "better",
+        "share": 0.5,
+        "take": ["optimizer.lr"],
+        "by": "val/recall_at_1",
+        "trial": {"data.image_size": 128},
+    },
+    "third": {
+        "design": "grid",
+        "around": {"best_of": "better", "rank": 3},
+        "grid": {"method.beta": [0.1, 1]},
+    },
+    "crossed": {
+        "design": "compare",
+        "around": {"best_of": "{centre}"},
+        "cross": {
+            "centre": {"tune": {}, "one": {}},
+            "loss": {"ns": {"trial": {"loss": {"name": "normsoftmax"}}}, "pa": {}},
+        },
+        "exclude": [{"centre": "one", "loss": ["pa"]}],
+    },
+}
 MADE = specs.spec()
 MADE["studies"] |= MORE
 

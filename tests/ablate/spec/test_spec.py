@@ -26,15 +26,21 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"studies__tune__design": None}, ["studies.tune:", "no design", "grid"]),
     ({"studies__tune__space__optimizer.lr": {"low": 1, "high": 0.1}}, ["low < high"]),
     ({"studies__tune__space__optimizer.lr": {"low": 0, "high": 1, "log": True}}, ["low > 0"]),
-    ({"studies__tune__space__optimizer.lr": {"low": 1e-3, "high": 11}},
-     ["studies.tune.space.optimizer.lr", "11", "less than or equal to 10", "Narrow"]),
+    (
+        {"studies__tune__space__optimizer.lr": {"low": 1e-3, "high": 11}},
+        ["studies.tune.space.optimizer.lr", "11", "less than or equal to 10", "Narrow"],
+    ),
     ({"studies__tune__space__optimizer.name": {"choice": ["adam", "adamm"]}}, ["adamm", "sgd"]),
     ({"studies__tune__space__training.epochs": {"low": 0, "high": 5, "int": True}}, ["found 0"]),
     ({"studies__tune__space__training.epochs": {"low": 1.5, "high": 5, "int": True}}, ["whole"]),
-    ({"studies__tune__space__optimizer.lrr": {"low": 0, "high": 1}},
-     ["optimizer.lrr", "'optimizer.lr'?"]),
-    ({"studies__tune__space__method.alhpa": {"low": 0, "high": 1}},
-     ["method (ddml)", "'method.alpha'?"]),
+    (
+        {"studies__tune__space__optimizer.lrr": {"low": 0, "high": 1}},
+        ["optimizer.lrr", "'optimizer.lr'?"],
+    ),
+    (
+        {"studies__tune__space__method.alhpa": {"low": 0, "high": 1}},
+        ["method (ddml)", "'method.alpha'?"],
+    ),
     ({"studies__grid__grid__method.alhpa": [1]}, ["studies.grid.grid", "'method.alpha'?"]),
     ({"studies__grid__grid__method.beta": [0.1, -1]}, ["method.beta", "-1", "greater than"]),
     ({"studies__grid__grid__method.beta": []}, ["studies.grid.grid.method.beta", "at least 1"]),
@@ -43,8 +49,10 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"studies__parts__components__split": {"method.alpha": 1}}, ["method.alpha in one component"]),
     ({"studies__parts__around": {"best_of": "tun"}}, ["parts.around.best_of", "'tune'?"]),
     ({"studies__tune__around": {"best_of": "parts"}}, ["a cycle", "tune", "parts"]),
-    ({"studies__parts__around": {"best_of": "tune", "take": ["optimizer.l"]}},
-     ["take", "'optimizer.lr'?"]),
+    (
+        {"studies__parts__around": {"best_of": "tune", "take": ["optimizer.l"]}},
+        ["take", "'optimizer.lr'?"],
+    ),
     ({"trial__method__name": "dddml"}, ["trial.method.name", "'dddml'", "plain", "'ddml'?"]),
     ({"trial__method__alhpa": 1}, ["trial.method.alhpa", "one of name, alpha", "'alpha'?"]),
     ({"trial__method__alpha": -1}, ["trial.method.alpha", "-1", "greater than or equal to 0"]),
@@ -53,10 +61,14 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"trial__optimzer": {"lr": 1}}, ["trial.optimzer", "'optimizer'?"]),
     ({"trial__training__per_class": 3}, ["training", "128", "multiple"]),
     ({"trial__method.alpha": 1, "trial__method__alpha": 2}, ["method.alpha", "twice"]),
-    ({"trial__data": {"split": {"protocol": "paper"}}},
-     ["objective", "test metric", "Write `objective: test/map_at_r`"]),
-    ({"objective": "test/map_at_r"},
-     ["objective", "val metric", "Write `objective: val/map_at_r`"]),
+    (
+        {"trial__data": {"split": {"protocol": "paper"}}},
+        ["objective", "test metric", "Write `objective: test/map_at_r`"],
+    ),
+    (
+        {"objective": "test/map_at_r"},
+        ["objective", "val metric", "Write `objective: val/map_at_r`"],
+    ),
     ({"objective": "val/map_at_k"}, ["objective", "'val/map_at_r'?"]),
     ({"seeds": 10**9}, ["seeds", "10000"]),
     ({"seeds": [10**12]}, ["seeds", "2147483647"]),
@@ -64,61 +76,128 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"name": 1}, ["name: found 1; expected text"]),
     ({"name": "../etc"}, ["name:", "text of the form"]),
     ({"studies__grid": {"desgin": "grid"}}, ["studies.grid.desgin:", "'design'?"]),
-    ({"trial__method": {"name": "plain", "alpha": 1}, "studies": {"a": {"design": "grid",
-      "grid": {"optimizer.lr": [1e-3]}}}}, ["trial.method.alpha", "an option of method ddml"]),
-    ({"report": {"tables": [{"kind": "compare", "study": "parts"}]}},
-     ["report.tables.0.kind: found 'compare' for parts, a components study"]),
-    ({"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["val/recal_at_1"]}]}},
-     ["report.tables.0.metrics.0", "'val/recall_at_1'?"]),
-    ({"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["test/nmi"]}]}},
-     ["report.tables.0.metrics.0", "evaluate: [val, test]"]),
-    ({"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["val/density"]}]}},
-     ["report.tables.0.metrics.0", "metrics: [density]"]),
+    (
+        {
+            "trial__method": {"name": "plain", "alpha": 1},
+            "studies": {"a": {"design": "grid", "grid": {"optimizer.lr": [1e-3]}}},
+        },
+        ["trial.method.alpha", "an option of method ddml"],
+    ),
+    (
+        {"report": {"tables": [{"kind": "compare", "study": "parts"}]}},
+        ["report.tables.0.kind: found 'compare' for parts, a components study"],
+    ),
+    (
+        {
+            "report": {
+                "tables": [{"kind": "compare", "study": "rows", "metrics": ["val/recal_at_1"]}]
+            }
+        },
+        ["report.tables.0.metrics.0", "'val/recall_at_1'?"],
+    ),
+    (
+        {"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["test/nmi"]}]}},
+        ["report.tables.0.metrics.0", "evaluate: [val, test]"],
+    ),
+    (
+        {"report": {"tables": [{"kind": "compare", "study": "rows", "metrics": ["val/density"]}]}},
+        ["report.tables.0.metrics.0", "metrics: [density]"],
+    ),
     ({"studies__rows__metrics": ["densty"]}, ["studies.rows.metrics.0", "'density'?"]),
     ({"studies__rows__metrics": ["top_1_accuracy"]}, ["studies.rows.metrics.0", "'top_1_acc"]),
     ({"studies__rows__metrics": ["recall_at_1001"]}, ["studies.rows.metrics.0", "k ≤ 1000"]),
-    ({"report": {"tables": [{"kind": "importance", "study": "rows"}]}},
-     ["report.tables.0.kind: found 'importance' for rows, a compare study", "'effects'"]),
-    ({"report": {"tables": [{"kind": "effects", "study": "tune"}]}},
-     ["report.tables.0.kind", "'search' or 'importance'"]),
+    (
+        {"report": {"tables": [{"kind": "importance", "study": "rows"}]}},
+        ["report.tables.0.kind: found 'importance' for rows, a compare study", "'effects'"],
+    ),
+    (
+        {"report": {"tables": [{"kind": "effects", "study": "tune"}]}},
+        ["report.tables.0.kind", "'search' or 'importance'"],
+    ),
     ({"report": {"heatmaps": [{"study": "rows", "x": "a", "y": "b"}]}}, ["a grid study"]),
-    ({"report": {"heatmaps": [{"study": "grid", "x": "method.beta", "y": "method.gama"}]}},
-     ["report.heatmaps.0.y", "'method.gamma'?"]),
-    ({"report": {"curves": [{"studies": ["grid"], "metric": "MAP@R"}]}},
-     ["report.curves.0.metric", "one of every epoch", "'val/map_at_r'?"]),
-    ({"report": {"curves": [{"studies": ["grid"], "metric": "val/nmi"}]}},
-     ["report.curves.0.metric: found 'val/nmi'; expected one of every epoch"]),
-    ({"report": {"factor_curves": [{"studies": ["grid"], "x": "method.gama"}]}},
-     ["report.factor_curves.0.x", "'method.gamma'?"]),
-    ({"report": {"factor_curves": [{"studies": ["tune"], "x": "method.alpha"}]}},
-     ["report.factor_curves.0.studies.0", "a search study"]),
-    ({"report": {"factor_curves": [{"studies": ["grd"], "x": "method.gamma"}]}},
-     ["report.factor_curves.0.studies.0", "'grid'?"]),
-    ({"studies__tune__scheduler": {"name": "asha", "grce": 2}},
-     ["studies.tune.scheduler.grce", "one of name, grace, factor", "'grace'?"]),
+    (
+        {"report": {"heatmaps": [{"study": "grid", "x": "method.beta", "y": "method.gama"}]}},
+        ["report.heatmaps.0.y", "'method.gamma'?"],
+    ),
+    (
+        {"report": {"curves": [{"studies": ["grid"], "metric": "MAP@R"}]}},
+        ["report.curves.0.metric", "one of every epoch", "'val/map_at_r'?"],
+    ),
+    (
+        {"report": {"curves": [{"studies": ["grid"], "metric": "val/nmi"}]}},
+        ["report.curves.0.metric: found 'val/nmi'; expected one of every epoch"],
+    ),
+    (
+        {"report": {"factor_curves": [{"studies": ["grid"], "x": "method.gama"}]}},
+        ["report.factor_curves.0.x", "'method.gamma'?"],
+    ),
+    (
+        {"report": {"factor_curves": [{"studies": ["tune"], "x": "method.alpha"}]}},
+        ["report.factor_curves.0.studies.0", "a search study"],
+    ),
+    (
+        {"report": {"factor_curves": [{"studies": ["grd"], "x": "method.gamma"}]}},
+        ["report.factor_curves.0.studies.0", "'grid'?"],
+    ),
+    (
+        {"studies__tune__scheduler": {"name": "asha", "grce": 2}},
+        ["studies.tune.scheduler.grce", "one of name, grace, factor", "'grace'?"],
+    ),
     ({"studies__tune__scheduler": {"nam": "asha"}}, ["successive_halving", "median", "'name'?"]),
     ({"studies__tune__scheduler": {}}, ["successive_halving", "median"]),
     ({"studies__tune__trials": 1e99}, ["studies.tune.trials: found 1e+99", "a smaller integer"]),
-    ({"studies__tune__space": {"embedding.dim": {"low": 8, "high": 16}}},
-     ["studies.tune.space.embedding.dim", "without a fraction", "Give int: true"]),
-    ({"studies__tune__space": {"embedding.dim": {"low": 8, "high": 16, "step": 1.5}}},
-     ["studies.tune.space.embedding.dim: found 9.5"]),
-    ({"studies__grid": {"design": "compare", "cross": {
-        "method": {"nir": {"trial": {"method": {"name": "nir"}}}},
-        "loss": {"ms": {"trial": {"loss": {"name": "multi_similarity"}}}}}}},
-     ["studies.grid.cross.loss.ms.trial: found values that do not", "a loss with proxies",
-      "`exclude: [{method: nir, loss: ms}]` in studies.grid"]),
-    ({"studies__grid": {"design": "compare", "cross": {
-        "method": {"on": {"trial": {"method": {"name": "nir"}}}},
-        "loss": {"1": {"trial": {"loss": {"name": "multi_similarity"}}}},
-        "size": {"small": {"trial": {"embedding.dim": 8}}, "large": {}}}}},
-     ["`exclude: [{method: 'on', loss: '1'}]` in studies.grid"]),
-    ({"studies__grid__evaluate": ["val"], "objective": "test/map_at_r", "studies__tune": None,
-      "studies__rows": None, "studies__parts": None,
-      "trial__data": {"split": {"protocol": "paper"}}},
-     ["studies.grid.evaluate: found 'val'", "test alone", "paper"]),
-    ({"studies__grid__trial": {"schedule.warmup_epochs": 3}},
-     ["studies.grid.trial: found values that do not fit together", "not 3 and 3"]),
+    (
+        {"studies__tune__space": {"embedding.dim": {"low": 8, "high": 16}}},
+        ["studies.tune.space.embedding.dim", "without a fraction", "Give int: true"],
+    ),
+    (
+        {"studies__tune__space": {"embedding.dim": {"low": 8, "high": 16, "step": 1.5}}},
+        ["studies.tune.space.embedding.dim: found 9.5"],
+    ),
+    (
+        {
+            "studies__grid": {
+                "design": "compare",
+                "cross": {
+                    "method": {"nir": {"trial": {"method": {"name": "nir"}}}},
+                    "loss": {"ms": {"trial": {"loss": {"name": "multi_similarity"}}}},
+                },
+            }
+        },
+        [
+            "studies.grid.cross.loss.ms.trial: found values that do not",
+            "a loss with proxies",
+            "`exclude: [{method: nir, loss: ms}]` in studies.grid",
+        ],
+    ),
+    (
+        {
+            "studies__grid": {
+                "design": "compare",
+                "cross": {
+                    "method": {"on": {"trial": {"method": {"name": "nir"}}}},
+                    "loss": {"1": {"trial": {"loss": {"name": "multi_similarity"}}}},
+                    "size": {"small": {"trial": {"embedding.dim": 8}}, "large": {}},
+                },
+            }
+        },
+        ["`exclude: [{method: 'on', loss: '1'}]` in studies.grid"],
+    ),
+    (
+        {
+            "studies__grid__evaluate": ["val"],
+            "objective": "test/map_at_r",
+            "studies__tune": None,
+            "studies__rows": None,
+            "studies__parts": None,
+            "trial__data": {"split": {"protocol": "paper"}},
+        },
+        ["studies.grid.evaluate: found 'val'", "test alone", "paper"],
+    ),
+    (
+        {"studies__grid__trial": {"schedule.warmup_epochs": 3}},
+        ["studies.grid.trial: found values that do not fit together", "not 3 and 3"],
+    ),
     ({"studies__": {"design": "grid", "grid": {"method.beta": [1]}}}, ["studies: found", "name"]),
     ({"studies__a/b": {"design": "grid", "grid": {"method.beta": [1]}}}, ["studies.a/b: found"]),
     ({"name": "x" * 101}, ["name:", "100"]),
@@ -157,14 +236,22 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"trial__data__root": "a\0b"}, [r"data.root: found a NUL character (\x00) in 'a\x00b'"]),
     ({"title": "\ud800"}, [r"title: found half a character (\ud800)"]),
     ({"studies__grid__title": "\x1b[2J"}, [r"grid.title: found a control character (\x1b)"]),
-    ({"studies__tune__space__optimizer.lr": {"low": 0.0, "high": 1.0, "step": 1e-12}},
-     ["optimizer.lr.step: found 1e-12, which makes 1e+12 values", "at most 1000000"]),
-    ({"studies__tune__space__optimizer.lr": {"low": 0.0, "high": 1.0, "step": 5e-324}},
-     ["optimizer.lr.step", "inf values"]),
-    ({"studies__tune__space__optimizer.lr": {"low": 0, "high": 1, "step": float("inf")}},
-     ["finite numbers"]),
-    ({"studies__tune__space__data.split.seed": {"low": 0, "high": 2**60, "int": True}},
-     ["whole numbers from", "9007199254740992"]),
+    (
+        {"studies__tune__space__optimizer.lr": {"low": 0.0, "high": 1.0, "step": 1e-12}},
+        ["optimizer.lr.step: found 1e-12, which makes 1e+12 values", "at most 1000000"],
+    ),
+    (
+        {"studies__tune__space__optimizer.lr": {"low": 0.0, "high": 1.0, "step": 5e-324}},
+        ["optimizer.lr.step", "inf values"],
+    ),
+    (
+        {"studies__tune__space__optimizer.lr": {"low": 0, "high": 1, "step": float("inf")}},
+        ["finite numbers"],
+    ),
+    (
+        {"studies__tune__space__data.split.seed": {"low": 0, "high": 2**60, "int": True}},
+        ["whole numbers from", "9007199254740992"],
+    ),
     ({"seeds": [0, 0]}, ["seeds:", "once"]),
     ({"seeds": -3}, ["seeds:"]),
     ({"studies__parts__evaluate": ["vall"]}, ["studies.parts.evaluate.0", "'val'"]),
@@ -174,7 +261,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"studies": None}, ["studies", "required"]),
     ({"studies": {}}, ["studies"]),
     ({"name": "a b"}, ["name"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("changes", "words"), CASES, ids=[str(c)[:60] for c, _ in CASES])
@@ -245,9 +332,13 @@ def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path
         (FOLDER.format("''"), [], "line 5: trial.data.root: found ''; expected a path"),
         (FOLDER.format("null"), [], "line 5: trial.data.root: found nothing; expected a folder"),
         (FOLDER.format("/dev"), ["--data-root", "/nowhere"], "--data-root data.root: found /now"),
-        ("name: x\ntrial: {data: {split: {protocol: paper}}}\nstudies: {g: {design: grid, grid: "
-         "{optimizer.lr: [1]}}}", [], "found 'val/map_at_r' (the default) for studies.g; expected "
-         "a test metric under data.split.protocol: paper. Write `objective: test/map_at_r`"),
+        (
+            "name: x\ntrial: {data: {split: {protocol: paper}}}\nstudies: {g: {design: grid, grid: "
+            "{optimizer.lr: [1]}}}",
+            [],
+            "found 'val/map_at_r' (the default) for studies.g; expected "
+            "a test metric under data.split.protocol: paper. Write `objective: test/map_at_r`",
+        ),
         (None, ["--seeds", "x"], "--seeds: found 'x'"),
         (None, ["--set", "optimizer.lr"], "--set: found 'optimizer.lr'; expected key=value"),
         (None, ["--set", "optimizer.lrr=1"], "--set optimizer.lrr: found the unknown path"),
@@ -283,11 +374,11 @@ def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path
         (None, ["--set", "training.epochs=0x" + "f" * 4000], "an integer that is too long"),
         (None, ["--budget", "9" * 400 + "h"], "at most 100 years"),
         (None, ["--study", "\x1b[31m"], r"--study: found a control character (\x1b) in '\x1b[31m'"),
-        (None, ["--dataset", "birds"], "--dataset data.name: found \"birds\""),
+        (None, ["--dataset", "birds"], '--dataset data.name: found "birds"'),
         (None, ["--data-root", "/nonexistent"], "/nonexistent"),
         (None, ["--device", "tpu"], "--device: found 'tpu'"),
     ],
-)  # fmt: skip
+)
 def test_the_command_line_exits_with_2(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -308,8 +399,11 @@ def test_a_process_of_its_own_says_one_line(tmp_path: Path) -> None:
     path = write(tmp_path / "s.yaml", "name: x\nstudies:\n\ta: 1\n")
     done = subprocess.run(
         [sys.executable, "-m", "ablate.run", str(path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and "line 3: found a tab" in done.stderr
 

@@ -14,12 +14,30 @@ from trainables.errors import ConfigError
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1e-4", 1e-4), ("1E5", 1e5), ("-.5", -0.5), (".inf", float("inf")), ("0x1f", 31),
-        ("0o17", 15), ("010", 10), ("1_000", "1_000"), ("on", "on"), ("off", "off"), ("yes", "yes"),
-        ("no", "no"), ("true", True), ("FALSE", False), ("~", None), ("null", None), ("", None),
-        ("2024-01-01", "2024-01-01"), ("12:30", "12:30"), ("'1'", "1"), ("1.", 1.0), ("e5", "e5"),
+        ("1e-4", 1e-4),
+        ("1E5", 1e5),
+        ("-.5", -0.5),
+        (".inf", float("inf")),
+        ("0x1f", 31),
+        ("0o17", 15),
+        ("010", 10),
+        ("1_000", "1_000"),
+        ("on", "on"),
+        ("off", "off"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("true", True),
+        ("FALSE", False),
+        ("~", None),
+        ("null", None),
+        ("", None),
+        ("2024-01-01", "2024-01-01"),
+        ("12:30", "12:30"),
+        ("'1'", "1"),
+        ("1.", 1.0),
+        ("e5", "e5"),
     ],
-)  # fmt: skip
+)
 def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     found = load_text(f"a: {text}", "f").data["a"]
     assert found == value and type(found) is type(value)
@@ -76,8 +94,13 @@ def test_one_line_for_bad_yaml(text: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a:\n  b:\n    c: 1\n   d: 2", ["line 4: found `d: 2`, indented by 3 spaces",
-         "4 (as `c:` in line 3), 2 (as `b:` in line 2) or 0 (as `a:` in line 1)"]),
+        (
+            "a:\n  b:\n    c: 1\n   d: 2",
+            [
+                "line 4: found `d: 2`, indented by 3 spaces",
+                "4 (as `c:` in line 3), 2 (as `b:` in line 2) or 0 (as `a:` in line 1)",
+            ],
+        ),
         ("a: 1\n  b: 2", ["line 2: found `b: 2`, indented by 2 below `a: 1`, which has a value"]),
         (" a: 1\nb: 2", ["line 2: found `b: 2`, indented by 0 spaces; expected 1 (as `a:`"]),
         ("a:\n  - b: 1\n   c: 2", ["line 3: found `c: 2`", "4 (as `b:` in line 2), 2 (as `- …`"]),
@@ -100,7 +123,7 @@ def test_one_line_for_bad_yaml(text: str, words: list[str]) -> None:
         ("%FOO\na: 1", ["line 1: found `%FOO`"]),
         ("a: 1\n...\nb: 2", ["line 3: found `b: 2` after the end of the text"]),
     ],
-)  # fmt: skip
+)
 def test_a_fault_of_layout_is_told_in_words_of_the_file(text: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         load_text(text, "spec.yaml")

@@ -24,8 +24,12 @@ TRIALS = 24
 def asynchronous(sampler: str = "tpe", **more: Any) -> dict[str, Any]:
     given = specs.spec()
     given["studies"]["tune"] |= {
-        "round": "asynchronous", "trials": TRIALS, "sampler": sampler, "startup": 4, **more
-    }  # fmt: skip
+        "round": "asynchronous",
+        "trials": TRIALS,
+        "sampler": sampler,
+        "startup": 4,
+        **more,
+    }
     return given
 
 
@@ -50,10 +54,11 @@ def test_the_budget_is_exact_and_each_proposal_reproducible(sampler: str, tmp_pa
     values = {row["idx"]: row["val/map_at_r"] for row in rows}
     for idx, row in found.items():
         told = [
-            Earlier(found[i]["params"], values[i], running=i in row["beside"],
-                 beside=found[i]["beside"])
+            Earlier(
+                found[i]["params"], values[i], running=i in row["beside"], beside=found[i]["beside"]
+            )
             for i in range(idx)
-        ]  # fmt: skip
+        ]
         key = made.progression.proposers["tune"].key
         assert propose(study, key, told) == row["params"]
 
@@ -135,18 +140,23 @@ def two(**around: Any) -> dict[str, Any]:
     """map_at_r is to be high, and nmi, which the synthetic runner makes of alpha, low."""
     given = specs.spec()
     given["studies"]["tune"] |= {
-        "trials": 12, "startup": 12, "metrics": ["density"],
+        "trials": 12,
+        "startup": 12,
+        "metrics": ["density"],
         "objectives": [{"metric": "val/density", "direction": "minimize"}, "val/map_at_r"],
-    }  # fmt: skip
+    }
     given["studies"]["parts"]["around"] |= around
     return given
 
 
 @pytest.mark.parametrize(
     ("around", "metric", "most"),
-    [({}, "val/density", False), ({"by": "val/map_at_r"}, "val/map_at_r", True),
-     ({"by": "val/recall_at_1"}, "val/recall_at_1", True)],
-)  # fmt: skip
+    [
+        ({}, "val/density", False),
+        ({"by": "val/map_at_r"}, "val/map_at_r", True),
+        ({"by": "val/recall_at_1"}, "val/recall_at_1", True),
+    ],
+)
 def test_the_best_of_several_objectives(
     around: dict[str, Any], metric: str, most: bool, tmp_path: Path
 ) -> None:

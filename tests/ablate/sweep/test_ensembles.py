@@ -38,8 +38,12 @@ TUNE = specs.SPEC["studies"]["tune"]
 
 def folded(folds: int = 2, **more: Any) -> dict[str, Any]:
     """A grid of two rates at two seeds."""
-    study = {"design": "grid", "folds": folds, "evaluate": ASKED,
-             "grid": {"optimizer.lr": [1e-3, 1e-4]}}  # fmt: skip
+    study = {
+        "design": "grid",
+        "folds": folds,
+        "evaluate": ASKED,
+        "grid": {"optimizer.lr": [1e-3, 1e-4]},
+    }
     return specs.spec(**{"studies": {"grid": study}, **more})
 
 
@@ -142,9 +146,11 @@ def test_other_numbers_of_folds_are_other_trials(tmp_path: Path) -> None:
 def test_studies_that_share_trials_share_their_ensembles(tmp_path: Path) -> None:
     given = folded()
     given["studies"]["again"] = {
-        "design": "one_factor", "folds": 2, "evaluate": ["ensemble"],
+        "design": "one_factor",
+        "folds": 2,
+        "evaluate": ["ensemble"],
         "factors": {"optimizer.lr": [1e-4]},
-    }  # fmt: skip
+    }
     made = dispatch(specs.plan(given), tmp_path)
     order = [entry.split() for entry in drain(made, 2)]
     mine = [t for t, mode in order if mode == "ensemble"]
@@ -248,17 +254,28 @@ def test_through_the_engine_and_in_its_plan(
             r"studies\.more\.around\.by.*ensemble/map_at_r",
         ),
         (
-            {"studies__more": GRID, "report": {"tables": [
-                {"kind": "compare", "study": "more", "metrics": ["ensemble/map_at_r"]}]}},
+            {
+                "studies__more": GRID,
+                "report": {
+                    "tables": [
+                        {"kind": "compare", "study": "more", "metrics": ["ensemble/map_at_r"]}
+                    ]
+                },
+            },
             r"report\.tables\.0\.metrics\.0.*does not read.*evaluate: \[val, test, ensemble\]",
         ),
         (
-            {"report": {"tables": [{"kind": "compare", "study": "grid",
-                                    "metrics": ["ensemble/density"]}]}},
+            {
+                "report": {
+                    "tables": [
+                        {"kind": "compare", "study": "grid", "metrics": ["ensemble/density"]}
+                    ]
+                }
+            },
             r"report\.tables\.0\.metrics\.0.*does not read.*metrics: \[density\]",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         specs.plan(folded(**change))

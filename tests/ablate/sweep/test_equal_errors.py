@@ -19,10 +19,17 @@ from trainables.errors import ConfigError
 RATES = [1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3]
 GRID = {"design": "grid", "grid": {"optimizer.lr": RATES}, "seeds": 1}
 FINAL: dict[str, Any] = {
-    "event": "final", "best_epoch": 3, "epochs": 3, "steps": 3, "seconds": 1.0, "history": [],
-    "evaluations": {"val": {"map_at_r": 0.5}}, "evaluator": "synthetic-1", "export": "x",
+    "event": "final",
+    "best_epoch": 3,
+    "epochs": 3,
+    "steps": 3,
+    "seconds": 1.0,
+    "history": [],
+    "evaluations": {"val": {"map_at_r": 0.5}},
+    "evaluator": "synthetic-1",
+    "export": "x",
     "provenance": {},
-}  # fmt: skip
+}
 
 
 def failed(error: Exception) -> dict[str, Any]:
@@ -95,7 +102,7 @@ def test_what_was_under_way_is_left_for_the_next_run(tmp_path: Path) -> None:
         lambda job: FINAL if job.config["optimizer"]["lr"] in RATES[::3] else NOT_HERE,
     ],
     ids=["different", "no fault of configuration", "others succeed"],
-)  # fmt: skip
+)
 def test_other_failures_stop_nothing(
     event: Callable[[dict[str, Any]], dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -125,11 +132,18 @@ def test_other_studies_go_on_with_the_trials_they_share(tmp_path: Path) -> None:
 
 
 def test_a_search_proposes_no_more(tmp_path: Path) -> None:
-    tune = {"design": "search", "trials": 12, "seeds": 1, "space": {
-        "optimizer.lr": {"low": 1e-4, "high": 1e-2}}}  # fmt: skip
+    tune = {
+        "design": "search",
+        "trials": 12,
+        "seeds": 1,
+        "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}},
+    }
     for mode in (3, "asynchronous"):
-        sweep = made(tmp_path / str(mode), tune={**tune, "round": mode, "startup": 3},
-                     after={**GRID, "around": {"best_of": "tune"}})  # fmt: skip
+        sweep = made(
+            tmp_path / str(mode),
+            tune={**tune, "round": mode, "startup": 3},
+            after={**GRID, "around": {"best_of": "tune"}},
+        )
         assert run(sweep, lambda job: NOT_HERE) == 3
         found = outcome(sweep)
         assert found.missing == {"tune": 9, "after": 6}
@@ -149,7 +163,13 @@ def test_a_search_proposes_no_more(tmp_path: Path) -> None:
 )
 def test_exit_codes(changes: dict[str, Any], code: int) -> None:
     whole: dict[str, Any] = {
-        "sweep_id": "s", "trained": 1, "missing": {}, "failed": {}, "lost": {}, "blocked": {},
-        "interrupted": None, "out_of_time": False,
-    }  # fmt: skip
+        "sweep_id": "s",
+        "trained": 1,
+        "missing": {},
+        "failed": {},
+        "lost": {},
+        "blocked": {},
+        "interrupted": None,
+        "out_of_time": False,
+    }
     assert Outcome(**(whole | changes)).code == code

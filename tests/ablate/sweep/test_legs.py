@@ -130,8 +130,9 @@ def test_median_stops_are_facts(tmp_path: Path) -> None:
     assert statuses == ["done"] * 4 + ["partial"] * 2
     assert sorted(epochs_trained(made).values()) == [2, 2, 5, 5, 5, 5]
     assert made.ledger.stops(plan.sweep_id, "grid").keys() == {
-        "optimizer.lr=5.0", "optimizer.lr=8.0",
-    }  # fmt: skip
+        "optimizer.lr=5.0",
+        "optimizer.lr=8.0",
+    }
     assert drain(dispatch(plan, tmp_path)) == []
 
 
@@ -142,10 +143,12 @@ def test_a_stopped_trial_wanted_whole_elsewhere_goes_on(tmp_path: Path) -> None:
         "trial": {"training.epochs": 9, "method": {"name": "ddml"}},
         "studies": {
             "halved": {
-                "design": "grid", "grid": grid, "scheduler": {"name": "successive_halving"},
+                "design": "grid",
+                "grid": grid,
+                "scheduler": {"name": "successive_halving"},
             }
         },
-    }  # fmt: skip
+    }
     made = dispatch(specs.plan(spec), tmp_path)
     drain(made)
     assert sorted(epochs_trained(made).values()) == [1, 1, 9]

@@ -55,9 +55,12 @@ def test_the_leader_of_the_last_seed_is_never_dropped_and_more_results_change_no
 
 def raced(**changes: Any) -> Plan:
     study = {
-        "design": "grid", "grid": {"optimizer.lr": [1e-3, 1.2e-3, 3e-2, 1e-1]}, "seeds": 6,
-        "race": {"after": 3}, **changes,
-    }  # fmt: skip
+        "design": "grid",
+        "grid": {"optimizer.lr": [1e-3, 1.2e-3, 3e-2, 1e-1]},
+        "seeds": 6,
+        "race": {"after": 3},
+        **changes,
+    }
     return specs.plan({"name": "raced", "studies": {"rates": study}})
 
 

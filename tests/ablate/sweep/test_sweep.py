@@ -93,10 +93,17 @@ def test_options_taken_before_the_name_are_kept() -> None:
 
 def test_what_is_taken_and_then_dropped_is_refused() -> None:
     """The best temperature, then a later layer that names another loss, would be lost silently."""
-    tuned = {"design": "search", "trials": 2, "trial": {"loss": {"name": "normsoftmax"}},
-             "space": {"loss.temperature": {"low": 0.1, "high": 0.5}}}  # fmt: skip
-    rows = {"design": "compare", "trial": {"loss": {"name": "proxy_anchor"}}, "variants": {
-        "a": {"around": {"best_of": "t"}, "trial": {"loss": {"name": "normsoftmax"}}}}}  # fmt: skip
+    tuned = {
+        "design": "search",
+        "trials": 2,
+        "trial": {"loss": {"name": "normsoftmax"}},
+        "space": {"loss.temperature": {"low": 0.1, "high": 0.5}},
+    }
+    rows = {
+        "design": "compare",
+        "trial": {"loss": {"name": "proxy_anchor"}},
+        "variants": {"a": {"around": {"best_of": "t"}, "trial": {"loss": {"name": "normsoftmax"}}}},
+    }
     with pytest.raises(ConfigError, match=r"rows.variants.a.around.*temperature"):
         specs.plan({"name": "x", "studies": {"t": tuned, "rows": rows}})
     rows["trial"] = {"loss": {"name": "normsoftmax"}}
@@ -137,8 +144,10 @@ def test_proposals_are_a_function_of_what_was_told(sampler: str) -> None:
 
 
 def test_choices_may_be_any_values() -> None:
-    space = {"optimizer.betas": {"choice": [[0.9, 0.999], [0.8, 0.99]]},
-             "training.epochs": {"low": 2, "high": 9, "int": True}}  # fmt: skip
+    space = {
+        "optimizer.betas": {"choice": [[0.9, 0.999], [0.8, 0.99]]},
+        "training.epochs": {"low": 2, "high": 9, "int": True},
+    }
     study: Any = specs.plan(specs.spec(studies__tune__space=space)).spec.studies["tune"]
     told = [Earlier(propose(study, "k", ()), 0.5)]
     params = propose(study, "k", told)
@@ -216,10 +225,18 @@ def test_a_study_without_any_result_blocks_what_needs_it(
 
 
 def test_a_proposal_that_breaks_a_rule_is_a_failed_fact(tmp_path: Path) -> None:
-    space = {"schedule.warmup_epochs": {"low": 0, "high": 2, "int": True},
-             "training.epochs": {"low": 1, "high": 3, "int": True}}  # fmt: skip
-    made = dispatch(specs.plan(specs.spec(studies__tune__space=space, studies__tune__trials=12,
-                                          studies__tune__startup=12)), tmp_path)  # fmt: skip
+    space = {
+        "schedule.warmup_epochs": {"low": 0, "high": 2, "int": True},
+        "training.epochs": {"low": 1, "high": 3, "int": True},
+    }
+    made = dispatch(
+        specs.plan(
+            specs.spec(
+                studies__tune__space=space, studies__tune__trials=12, studies__tune__startup=12
+            )
+        ),
+        tmp_path,
+    )
     drain(made)
     rows = [row for row in table(made) if row["study"] == "tune"]
     failed = [row for row in rows if row["status"] == "failed"]
@@ -235,8 +252,12 @@ def test_cells_are_found_by_name_number_and_coordinates(tmp_path: Path) -> None:
     found = find_cell(made.progression, "parts/agnostic=off@1")
     assert (found.cell, found.seed) == ("agnostic=off,specific=on", 1)
     assert find_cell(made.progression, "rows/base").seed == 0
-    for wrong, word in [("part/x", "'parts'"), ("grid/method.beta=0.1", "2 cells"),
-                        ("rows/x", "no cell"), ("rows/base@9", "seed 9")]:  # fmt: skip
+    for wrong, word in [
+        ("part/x", "'parts'"),
+        ("grid/method.beta=0.1", "2 cells"),
+        ("rows/x", "no cell"),
+        ("rows/base@9", "seed 9"),
+    ]:
         with pytest.raises(ConfigError, match=word):
             find_cell(made.progression, wrong)
 

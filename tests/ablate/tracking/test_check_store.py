@@ -126,10 +126,12 @@ def test_a_ledger_that_is_none_is_only_looked_at(tmp_path: Path) -> None:
         (None, "`ablate ledger replay --out 'my runs'`"),
         ("http://h:5", "`ablate ledger replay --out 'my runs' --tracking-uri http://h:5`"),
         ("env:MINE", "`ablate ledger replay --out 'my runs' --tracking-uri env:MINE`"),
-        (f"http://me:{WORD}@h",
-         "`ablate ledger replay --out 'my runs' --tracking-uri env:ABLATE_TRACKING_URI`"),
+        (
+            f"http://me:{WORD}@h",
+            "`ablate ledger replay --out 'my runs' --tracking-uri env:ABLATE_TRACKING_URI`",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_remedy_names_the_store_that_the_run_had(
     monkeypatch: pytest.MonkeyPatch, given: str | None, said: str
 ) -> None:

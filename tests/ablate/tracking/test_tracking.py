@@ -73,9 +73,16 @@ class Inside:
         self.error: BaseException | None = None
         self.complete = False
         self.replica = Replica(
-            sweep.ledger_path, sweep.uri, sweep.sweep_id, "ddml", Inbox(reading), Owner.me(),
-            live_seconds, 60.0, opened=self.opened.set,
-        )  # fmt: skip
+            sweep.ledger_path,
+            sweep.uri,
+            sweep.sweep_id,
+            "ddml",
+            Inbox(reading),
+            Owner.me(),
+            live_seconds,
+            60.0,
+            opened=self.opened.set,
+        )
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
@@ -110,9 +117,10 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["mlflow.runName"] == "ddml"
     document = json.loads(
-        (finished.folder / "mlartifacts" / parent.info.run_id / "artifacts" / "sweep.json")
-        .read_text()
-    )  # fmt: skip
+        (
+            finished.folder / "mlartifacts" / parent.info.run_id / "artifacts" / "sweep.json"
+        ).read_text()
+    )
     assert document["study_order"] == ["tune", "table4", "tuned", "grid"]
     assert document["report"]["best"] == ["tune"]
     with Ledger(finished.ledger_path) as ledger:
@@ -296,8 +304,13 @@ with Ledger({str(sweep.ledger_path)!r}) as ledger:
         time.sleep(0.01)
 os._exit(9)
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120,
-                            cwd=Path(__file__).parents[3], check=False)  # fmt: skip
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        timeout=120,
+        cwd=Path(__file__).parents[3],
+        check=False,
+    )
     assert (result.returncode, result.stdout) == (9, b""), result.stderr
     deadline = time.monotonic() + 60
     while "RUNNING" in {run.info.status for run in runs(sweep)}:  # its writer lives on, and ends
@@ -553,9 +566,13 @@ def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: 
         with Ledger(sweep.ledger_path) as ledger:
             for row in ledger.mlflow_runs(store_key(sweep.uri)):
                 ledger.put_mlflow_run(
-                    with_tables, row["sweep_id"], row["trial_id"], row["run_id"],
-                    logged_epoch=row["logged_epoch"], logged_final=row["logged_final"],
-                )  # fmt: skip
+                    with_tables,
+                    row["sweep_id"],
+                    row["trial_id"],
+                    row["run_id"],
+                    logged_epoch=row["logged_epoch"],
+                    logged_final=row["logged_final"],
+                )
         sweep.track(with_tables)
         assert_complete(sweep, trials, with_tables)
     else:
@@ -604,10 +621,14 @@ run = client.create_run(experiment_id(client, uri, "shared"))
 client.log_metric(run.info.run_id, "x", 1.0)
 """
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, cwd=Path(__file__).parents[3])
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=Path(__file__).parents[3],
+        )
         for _ in range(4)
-    ]  # fmt: skip
+    ]
     for process in processes:
         out, err = process.communicate(timeout=200)
         assert (process.returncode, out) == (0, b""), err.decode()[-2000:]

@@ -20,8 +20,10 @@ def given(**studies: Any) -> dict[str, Any]:
 def test_a_grid_and_a_search_over_options() -> None:
     grid = {"design": "grid", "grid": {"loss.options.m": [0.1, 0.2], "loss.options.gamma": [8, 80]}}
     search = {
-        "design": "search", "trials": 4, "space": {"loss.options.gamma": {"low": 20, "high": 100}},
-    }  # fmt: skip
+        "design": "search",
+        "trials": 4,
+        "space": {"loss.options.gamma": {"low": 20, "high": 100}},
+    }
     made = plan(given(grid=grid, tune=search))
     points = made.spec.studies["grid"].points()
     options = [made.resolved("grid", point).loss.options for point in points]

@@ -72,9 +72,10 @@ def test_commands_print_through_one_function() -> None:
     for path in sorted((ROOT / "ablate").glob("*.py")):
         if path.name not in own:
             calls = [
-                node.lineno for node in ast.walk(ast.parse(path.read_text()))
+                node.lineno
+                for node in ast.walk(ast.parse(path.read_text()))
                 if isinstance(node, ast.Name) and node.id == "print"
-            ]  # fmt: skip
+            ]
             assert not calls, f"{path.name} prints in line {calls}; take ablate.values.terminal.say"
 
 

@@ -29,11 +29,20 @@ def frame(finished: Any) -> Frame:
 def study(coords: list[dict[str, Any]], values: list[list[float]]) -> pd.DataFrame:
     """Cells as a frame has them: a row per cell and seed."""
     rows = [
-        {"study": "s", "cell": str(c), "idx": i, "seed": seed, "coords": c, "status": "done",
-         "reason": "", "run_id": f"{i}-{seed}", METRIC: value}
+        {
+            "study": "s",
+            "cell": str(c),
+            "idx": i,
+            "seed": seed,
+            "coords": c,
+            "status": "done",
+            "reason": "",
+            "run_id": f"{i}-{seed}",
+            METRIC: value,
+        }
         for i, (c, found) in enumerate(zip(coords, values, strict=True))
         for seed, value in enumerate(found)
-    ]  # fmt: skip
+    ]
     return pd.DataFrame(rows)
 
 
@@ -139,6 +148,4 @@ def test_nothing_finished_gives_an_empty_figure(sweep: Any, tmp_path: Path) -> N
 
 def test_recipe_refuses_an_axis_that_is_held() -> None:
     with pytest.raises(ValidationError, match="cannot be held"):
-        Recipe.model_validate(
-            {"factor_curves": [{"studies": ["a"], "x": "p", "at": {"p": 1}}]}
-        )  # fmt: skip
+        Recipe.model_validate({"factor_curves": [{"studies": ["a"], "x": "p", "at": {"p": 1}}]})

@@ -36,8 +36,10 @@ def test_value_is_the_printed_one(name: str, row: str, column: str, value: float
 def test_no_row_is_missing_and_all_are_test_selected() -> None:
     tables = paper("detreg").tables
     assert {name: len(tables[name].rows) for name in tables} == {
-        "table1": 16, "table2": 15, "table3": 10,
-    }  # fmt: skip
+        "table1": 16,
+        "table2": 15,
+        "table3": 10,
+    }
     assert {table(f"detreg/{name}").protocol for name in tables} == {"test-selected"}
 
 

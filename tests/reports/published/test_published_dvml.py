@@ -36,8 +36,11 @@ def test_value_is_the_printed_one(name: str, row: str, column: str, value: float
 def test_no_row_is_missing_and_all_are_test_selected() -> None:
     tables = paper("dvml").tables
     assert {name: len(tables[name].rows) for name in tables} == {
-        "table1": 11, "table2": 11, "table3": 11, "table4": 6,
-    }  # fmt: skip
+        "table1": 11,
+        "table2": 11,
+        "table3": 11,
+        "table4": 6,
+    }
     assert {table(f"dvml/{name}").protocol for name in tables} == {"test-selected"}
 
 

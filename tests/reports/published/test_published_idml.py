@@ -58,9 +58,17 @@ def test_value_is_the_printed_one(name: str, row: str, column: str, value: float
 def test_no_row_is_missing() -> None:
     rows = {name: len(found.rows) for name, found in paper("idml").tables.items()}
     assert rows == {
-        "table1": 32, "table2": 6, "table3": 12, "table4": 8, "table5": 6, "table6": 6,
-        "table7": 3, "table8": 3, "table9": 4, "table10": 9,
-    }  # fmt: skip
+        "table1": 32,
+        "table2": 6,
+        "table3": 12,
+        "table4": 8,
+        "table5": 6,
+        "table6": 6,
+        "table7": 3,
+        "table8": 3,
+        "table9": 4,
+        "table10": 9,
+    }
     assert all(table(f"idml/{name}").protocol == "test-selected" for name in rows)
 
 

@@ -60,8 +60,12 @@ def test_value_is_the_printed_one(
 def test_no_row_is_missing_and_all_are_test_selected() -> None:
     tables = paper("nir").tables
     assert {name: len(tables[name].rows) for name in tables} == {
-        "table1": 7, "table2": 18, "table3": 2, "table4": 14, "table5": 4,
-    }  # fmt: skip
+        "table1": 7,
+        "table2": 18,
+        "table3": 2,
+        "table4": 14,
+        "table5": 4,
+    }
     assert {table(f"nir/{name}").protocol for name in tables} == {"test-selected"}
 
 

@@ -175,15 +175,23 @@ def test_one_seed_takes_higher_interactions_as_error() -> None:
 
 
 def test_a_fraction_names_what_is_mixed() -> None:
-    half = [c for c in made({"A": "01", "B": "01", "C": "01", "D": "01"}, seeds=2, draw=4)
-            if sum(map(int, c[0].values())) % 2 == 0]  # fmt: skip
+    half = [
+        c
+        for c in made({"A": "01", "B": "01", "C": "01", "D": "01"}, seeds=2, draw=4)
+        if sum(map(int, c[0].values())) % 2 == 0
+    ]
     fit = factorial(half)  # resolution IV: D = ABC
     assert fit is not None and len(fit.effects) == 4 + 3
     assert fit.aliased == {
-        ("B", "C"): ((("A", "D")),), ("B", "D"): ((("A", "C")),), ("C", "D"): ((("A", "B")),),
-    }  # fmt: skip
-    third = [c for c in made({"A": "01", "B": "01", "C": "01"}, seeds=2)
-             if sum(map(int, c[0].values())) % 2]  # fmt: skip
+        ("B", "C"): ((("A", "D")),),
+        ("B", "D"): ((("A", "C")),),
+        ("C", "D"): ((("A", "B")),),
+    }
+    third = [
+        c
+        for c in made({"A": "01", "B": "01", "C": "01"}, seeds=2)
+        if sum(map(int, c[0].values())) % 2
+    ]
     mains = factorial(third)  # resolution III: C = AB
     assert mains is not None and [e.term for e in mains.effects] == [("A",), ("B",), ("C",)]
     assert mains.aliased[("A", "B")] == (("C",),)
@@ -192,9 +200,10 @@ def test_a_fraction_names_what_is_mixed() -> None:
 def test_one_factor_at_a_time_gives_main_effects_alone() -> None:
     centre = {"A": "0", "B": "0"}
     cells: Cells = [
-        (centre, {0: 1.0, 1: 2.0}), ({**centre, "A": "1"}, {0: 3.0, 1: 4.5}),
+        (centre, {0: 1.0, 1: 2.0}),
+        ({**centre, "A": "1"}, {0: 3.0, 1: 4.5}),
         ({**centre, "B": "1"}, {0: 0.5, 1: 1.0}),
-    ]  # fmt: skip
+    ]
     fit = factorial(cells)
     assert fit is not None and [e.estimate for e in fit.effects] == pytest.approx([2.25, -0.75])
     assert set(fit.aliased) == {("A", "B")}
@@ -207,9 +216,7 @@ def test_factorial_at_its_edges() -> None:
     exact = factorial([({"A": x}, {0: float(x), 1: float(x) + 1}) for x in "01"])
     assert exact is not None and exact.effects[0].estimate == pytest.approx(1.0)
     assert exact.effects[0].p is None  # cells and seeds explain all: there is no error
-    turned = factorial(
-        [({"A": x}, {0: float(x)}) for x in "01"], levels={"A": ["1", "0"]}
-    )  # fmt: skip
+    turned = factorial([({"A": x}, {0: float(x)}) for x in "01"], levels={"A": ["1", "0"]})
     assert turned is not None and turned.effects[0].estimate == pytest.approx(-1.0)
 
 

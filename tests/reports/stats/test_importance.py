@@ -27,11 +27,13 @@ def trials(n: int, seed: int = 0) -> tuple[list[dict[str, Any]], list[float]]:
     rng = np.random.default_rng(seed)
     params = [
         {
-            "lr": float(10 ** rng.uniform(-4, -1)), "depth": int(rng.integers(1, 9)),
-            "kind": SPACE["kind"]["choice"][rng.integers(3)], "idle": float(rng.random()),
+            "lr": float(10 ** rng.uniform(-4, -1)),
+            "depth": int(rng.integers(1, 9)),
+            "kind": SPACE["kind"]["choice"][rng.integers(3)],
+            "idle": float(rng.random()),
         }
         for _ in range(n)
-    ]  # fmt: skip
+    ]
     return params, [-((math.log10(p["lr"]) + 2.5) ** 2) + 0.02 * p["depth"] for p in params]
 
 

@@ -59,9 +59,12 @@ def test_bootstrap_is_seeded_and_covers() -> None:
     assert found == bootstrap_interval(list(values), seed=7)
     assert found != bootstrap_interval(list(values), seed=8)
     oracle = scipy_stats.bootstrap(
-        (values,), np.mean, n_resamples=20_000, method="percentile",
+        (values,),
+        np.mean,
+        n_resamples=20_000,
+        method="percentile",
         rng=np.random.default_rng(0),
-    ).confidence_interval  # fmt: skip
+    ).confidence_interval
     assert found == pytest.approx((oracle.low, oracle.high), abs=0.03)
 
 
@@ -80,9 +83,12 @@ def test_permutation_is_the_enumeration(differences: list[int]) -> None:
 def test_permutation_of_many_pairs_agrees_with_scipy() -> None:
     d = np.random.default_rng(3).normal(0.3, 1.0, 30)
     oracle = scipy_stats.permutation_test(
-        (d,), np.mean, permutation_type="samples", n_resamples=20_000,
+        (d,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=20_000,
         rng=np.random.default_rng(0),
-    ).pvalue  # fmt: skip
+    ).pvalue
     assert permutation_p(list(d)) == pytest.approx(oracle, abs=0.02)
     assert permutation_p(list(d), seed=1) == permutation_p(list(d), seed=1)
 

@@ -47,8 +47,11 @@ def test_each_data_set_of_a_cross_has_its_own_baseline_and_best(order: tuple[str
     crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), order)]
     found = table(crossed)
     assert differences(found) == {
-        "plain birds": None, "plain cars": None, "ddml birds": 0.1, "ddml cars": 0.1,
-    }  # fmt: skip
+        "plain birds": None,
+        "plain cars": None,
+        "ddml birds": 0.1,
+        "ddml cars": 0.1,
+    }
     assert [row.cell for row in found.rows if row.baseline] == [f"plain {d}" for d in order]
     best = {row.cell for row in found.rows if row.measured[METRIC].best}
     assert best == {"ddml birds", "ddml cars"}
@@ -61,8 +64,11 @@ def test_the_recipe_s_baseline_names_the_method() -> None:
     crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), LEVEL)]
     found = table(crossed, baseline={"method": "ddml"})
     assert differences(found) == {
-        "plain birds": -0.1, "plain cars": -0.1, "ddml birds": None, "ddml cars": None,
-    }  # fmt: skip
+        "plain birds": -0.1,
+        "plain cars": -0.1,
+        "ddml birds": None,
+        "ddml cars": None,
+    }
 
 
 def test_a_variant_alone_on_its_data_set_is_compared_with_nothing() -> None:

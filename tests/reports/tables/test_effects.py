@@ -129,10 +129,12 @@ def one_factor(**options: Any) -> Any:
         {"head": "wide"},
     ]
     return frame(
-        "one_factor", coords,
+        "one_factor",
+        coords,
         lambda c, s: 0.5 + 0.01 * math.log10(c.get("method.alpha", 1)) + 0.001 * noise(c, s),
-        params=lambda c: {"method.alpha": json_of(c.get("method.alpha", 1.0))}, **options,
-    )  # fmt: skip
+        params=lambda c: {"method.alpha": json_of(c.get("method.alpha", 1.0))},
+        **options,
+    )
 
 
 def json_of(value: float) -> str:
@@ -155,9 +157,11 @@ def test_one_factor_studies_take_the_centre_s_levels_from_its_runs() -> None:
 def test_leaving_one_out_is_compared_with_all() -> None:
     coords = [{"cell": "all"}, {"cell": "split"}, {"cell": "specific"}]
     found = frame(
-        "leave_one_out", coords, lambda c, s: 0.5 - 0.1 * (c["cell"] == "split"),
+        "leave_one_out",
+        coords,
+        lambda c, s: 0.5 - 0.1 * (c["cell"] == "split"),
         names=["all", "without split", "without specific"],
-    )  # fmt: skip
+    )
     table = build(found, Table(kind="compare", study="s"))
     assert isinstance(table, TableData)
     assert [row.labels for row in table.rows] == [
@@ -172,10 +176,13 @@ def test_leaving_one_out_is_compared_with_all() -> None:
 def compared(seeds: int, tuning: dict[str, int] | None = None, rows: int = 3) -> TableData:
     names = ["plain", "ddml", "idml"][:rows]
     found = frame(
-        "compare", [{"variant": name} for name in names],
+        "compare",
+        [{"variant": name} for name in names],
         lambda c, s: 0.5 + 0.02 * names.index(c["variant"]) + 0.01 * noise(c, s),
-        seeds=seeds, names=names, tuning=tuning,
-    )  # fmt: skip
+        seeds=seeds,
+        names=names,
+        tuning=tuning,
+    )
     table = build(found, Table(kind="compare", study="s", spread="t95"))
     assert isinstance(table, TableData)
     return table
@@ -243,9 +250,13 @@ def searched(trials: int) -> Any:
         {"lr": float(10 ** rng.uniform(-4, -1)), "idle": float(rng.random())} for _ in range(trials)
     ]
     return frame(
-        "search", coords, lambda c, s: 0.5 - 0.1 * (math.log10(c["lr"]) + 2) ** 2, seeds=1,
-        names=[f"{i:04d}" for i in range(trials)], study={"space": SPACE, "trials": trials},
-    )  # fmt: skip
+        "search",
+        coords,
+        lambda c, s: 0.5 - 0.1 * (math.log10(c["lr"]) + 2) ** 2,
+        seeds=1,
+        names=[f"{i:04d}" for i in range(trials)],
+        study={"space": SPACE, "trials": trials},
+    )
 
 
 @pytest.mark.parametrize("evaluator", ["ped_anova", "fanova"])

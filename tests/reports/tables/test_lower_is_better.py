@@ -21,9 +21,13 @@ def value(coords: dict[str, Any], seed: int) -> float:
 
 @pytest.mark.parametrize(
     ("metric", "best", "chance"),
-    [("test/spectrum", "nir", 1.0), ("test/uniformity", "nir", 1.0), ("test/density", "plain", 0.0),
-     ("test/map_at_r", "plain", 0.0)],
-)  # fmt: skip
+    [
+        ("test/spectrum", "nir", 1.0),
+        ("test/uniformity", "nir", 1.0),
+        ("test/density", "plain", 0.0),
+        ("test/map_at_r", "plain", 0.0),
+    ],
+)
 def test_best_and_chance_of_improvement(metric: str, best: str, chance: float) -> None:
     made = frame("compare", VARIANTS, value, names=["plain", "nir"], metric=metric)
     table = build(made, Table(kind="compare", study="s", metrics=(metric,), baseline="plain"))

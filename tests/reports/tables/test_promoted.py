@@ -45,12 +45,19 @@ def made(
         told = {"study": study, "cell": cell, "coords": coords, "idx": idx}
         trial_id = f"{study}{idx}-{seed}"
         cells.append({**told, "seed": seed, "trial_id": trial_id})
-        trials.append({
-            "trial_id": trial_id, "run_id": f"run-{trial_id}", "parent_run_id": "p", "seed": seed,
-            "status": "failed" if value is None else "done", "params": {},
-            "reason": "not finite" if value is None else "",
-            "tags": {"ablate.cells": json.dumps([told])}, METRIC: value,
-        })  # fmt: skip
+        trials.append(
+            {
+                "trial_id": trial_id,
+                "run_id": f"run-{trial_id}",
+                "parent_run_id": "p",
+                "seed": seed,
+                "status": "failed" if value is None else "done",
+                "params": {},
+                "reason": "not finite" if value is None else "",
+                "tags": {"ablate.cells": json.dumps([told])},
+                METRIC: value,
+            }
+        )
 
     for i, middle in LOW.items():
         for seed in range(2):
@@ -61,11 +68,18 @@ def made(
         for seed in range(seeds):
             put("network", f"rank={rank}", (rank - 1, seed), coords, high(i, seed))
     document = {
-        "sweep_id": "0" * 12, "name": "made", "cells": cells, "study_order": ["heads", "network"],
-        "studies": {"heads": {"design": "search"},
-                    "network": {"design": "promote", "of": "heads", "best": 3, **study}},
-        "created": 0.0, "spec": {}, "report": {},
-    }  # fmt: skip
+        "sweep_id": "0" * 12,
+        "name": "made",
+        "cells": cells,
+        "study_order": ["heads", "network"],
+        "studies": {
+            "heads": {"design": "search"},
+            "network": {"design": "promote", "of": "heads", "best": 3, **study},
+        },
+        "created": 0.0,
+        "spec": {},
+        "report": {},
+    }
     parent = Parent("p", "1", "FINISHED", {}, document)
     return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, METRIC]))
 
@@ -81,13 +95,19 @@ def sheet(found: Any) -> Sheet:
 def test_each_cell_stands_beside_what_it_was() -> None:
     table = sheet(build(made(), RECIPE))
     assert table.headers == (
-        "rank", "heads cell", "optimizer.lr", "MAP@R, validation (%), heads",
-        "MAP@R, validation (%), network", "n",
-    )  # fmt: skip
+        "rank",
+        "heads cell",
+        "optimizer.lr",
+        "MAP@R, validation (%), heads",
+        "MAP@R, validation (%), network",
+        "n",
+    )
     rows = [[field.text for field in row] for row in table.rows]
     assert [row[:3] for row in rows] == [
-        ["1", "0001", "0.1"], ["2", "0003", "0.001"], ["3", "0002", "0.01"],
-    ]  # fmt: skip
+        ["1", "0001", "0.1"],
+        ["2", "0003", "0.001"],
+        ["3", "0002", "0.01"],
+    ]
     half = 100 * scipy_stats.t.ppf(0.975, 2) * 0.01 / np.sqrt(3)
     assert rows[0][4] == f"60.00 [{60 - half:.2f}, {60 + half:.2f}]" and rows[0][5] == "3"
     assert rows[0][3].startswith("49.50 [")
@@ -104,8 +124,9 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"
     assert lines[0]["run_ids"].split() == [f"run-network0-{seed}" for seed in range(3)]
     assert html._table(table)["rows"][0]["hrefs"][3:5] == [
-        html.anchor("heads", "0001"), html.anchor("network", "rank=1"),
-    ]  # fmt: skip
+        html.anchor("heads", "0001"),
+        html.anchor("network", "rank=1"),
+    ]
 
 
 def test_one_seed_has_no_interval_and_what_is_lost_is_named() -> None:

@@ -20,10 +20,16 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint
 def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> None:
     pictures = [Image.fromarray(pixels) for pixels in PIXELS]
     made = [
-        eval_images(as_images(given, 1.0, 32), torch.arange(3), size=32, mean=(0.5,) * 3,
-                    std=(0.5,) * 3, device=torch.device("cpu"))
+        eval_images(
+            as_images(given, 1.0, 32),
+            torch.arange(3),
+            size=32,
+            mean=(0.5,) * 3,
+            std=(0.5,) * 3,
+            device=torch.device("cpu"),
+        )
         for given in (PIXELS, pictures)
-    ]  # fmt: skip
+    ]
     assert torch.equal(*made)
 
 

@@ -131,72 +131,107 @@ SAME: dict[str, Files] = {
     "docstring": edited("method.py", '"""Its formula."""', '"""Its formula, in words."""'),
     "no docstring": edited("helper.py", '    """Softened."""\n', ""),
     "comment": edited("method.py", "# doubled", "# twice"),
-    "annotations": edited("method.py", "x: float, *, factor: float = 2.0) -> float:",
-                          "x, *, factor=2.0):"),
+    "annotations": edited(
+        "method.py", "x: float, *, factor: float = 2.0) -> float:", "x, *, factor=2.0):"
+    ),
     "order of imports": edited(
-        "method.py", "import math\nimport torch.nn.functional as F\n",
-        "from torch.nn import functional as G\nimport sys, math\n")
-    | {"method.py": METHOD.replace("import math\nimport torch.nn.functional as F\n",
-                                   "from torch.nn import functional as G\nimport sys, math\n")
-       .replace("F.relu", "G.relu")},
+        "method.py",
+        "import math\nimport torch.nn.functional as F\n",
+        "from torch.nn import functional as G\nimport sys, math\n",
+    )
+    | {
+        "method.py": METHOD.replace(
+            "import math\nimport torch.nn.functional as F\n",
+            "from torch.nn import functional as G\nimport sys, math\n",
+        ).replace("F.relu", "G.relu")
+    },
     "a name imported otherwise": edited(
-        "method.py", "import torch.nn.functional as F", "from torch.nn.functional import relu")
-    | {"method.py": METHOD.replace("import torch.nn.functional as F",
-                                   "from torch.nn.functional import relu")
-       .replace("F.relu", "relu")},
+        "method.py", "import torch.nn.functional as F", "from torch.nn.functional import relu"
+    )
+    | {
+        "method.py": METHOD.replace(
+            "import torch.nn.functional as F", "from torch.nn.functional import relu"
+        ).replace("F.relu", "relu")
+    },
     "a module's own name for a function": FILES
-    | {"method.py": METHOD.replace("from PKG.helper import SCALE, softened",
-                                   "import PKG.helper")
-       .replace("SCALE *", "PKG.helper.SCALE *").replace("softened(", "PKG.helper.softened(")},
+    | {
+        "method.py": METHOD.replace("from PKG.helper import SCALE, softened", "import PKG.helper")
+        .replace("SCALE *", "PKG.helper.SCALE *")
+        .replace("softened(", "PKG.helper.softened(")
+    },
     "late import": FILES
-    | {"method.py": METHOD.replace("from PKG import shapes\n", "").replace(
-        "        # doubled\n", "        from . import shapes\n")},
+    | {
+        "method.py": METHOD.replace("from PKG import shapes\n", "").replace(
+            "        # doubled\n", "        from . import shapes\n"
+        )
+    },
     "local names": edited("method.py", "total", "sum_of_all"),
-    "names in a comprehension": edited("method.py", "value * factor for value",
-                                       "each * factor for each"),
+    "names in a comprehension": edited(
+        "method.py", "value * factor for value", "each * factor for each"
+    ),
     "a function's parameter": edited("helper.py", "value", "x"),
     "a parameter given by name": FILES
-    | {"method.py": METHOD.replace("second=1", "other=1"),
-       "shapes.py": FILES["shapes.py"].replace("second", "other")},
+    | {
+        "method.py": METHOD.replace("second=1", "other=1"),
+        "shapes.py": FILES["shapes.py"].replace("second", "other"),
+    },
     "a helper's name": FILES
-    | {name: FILES[name].replace("softened", "smoothed").replace("deeper", "below")
-       for name in ("method.py", "helper.py")},
+    | {
+        name: FILES[name].replace("softened", "smoothed").replace("deeper", "below")
+        for name in ("method.py", "helper.py")
+    },
     "a class's name": edited("base.py", "class Base", "class Root")
     | {"method.py": METHOD.replace("import Base, register", "import Root as Base, register")},
     "a constant's name": FILES
     | {name: FILES[name].replace("SCALE", "FACTOR") for name in ("method.py", "helper.py")},
     "a helper in another file": FILES
-    | {"method.py": METHOD.replace("PKG.helper", "PKG.deep.er.soft"),
-       "deep/__init__.py": "", "deep/er/__init__.py": "",
-       "deep/er/soft.py": FILES["helper.py"]},
+    | {
+        "method.py": METHOD.replace("PKG.helper", "PKG.deep.er.soft"),
+        "deep/__init__.py": "",
+        "deep/er/__init__.py": "",
+        "deep/er/soft.py": FILES["helper.py"],
+    },
     "parts of a file in another": FILES
-    | {"method.py": METHOD.replace("import SCALE, softened", "import softened\n"
-                                   "from PKG.constants import SCALE"),
-       "constants.py": "SCALE = 4.0\n",
-       "helper.py": FILES["helper.py"].replace("SCALE = 4.0\n", "")},
+    | {
+        "method.py": METHOD.replace(
+            "import SCALE, softened", "import softened\nfrom PKG.constants import SCALE"
+        ),
+        "constants.py": "SCALE = 4.0\n",
+        "helper.py": FILES["helper.py"].replace("SCALE = 4.0\n", ""),
+    },
     "a name exported again": FILES
-    | {"__init__.py": "from PKG.helper import softened as soft",
-       "method.py": METHOD.replace("import SCALE, softened", "import SCALE\n"
-                                   "from PKG import soft as softened")},
+    | {
+        "__init__.py": "from PKG.helper import softened as soft",
+        "method.py": METHOD.replace(
+            "import SCALE, softened", "import SCALE\nfrom PKG import soft as softened"
+        ),
+    },
     "all of a module imported": FILES
     | {"method.py": METHOD.replace("import SCALE, softened", "import *")},
-    "order of definitions": FILES | {"helper.py": "\n".join(
-        reversed(FILES["helper.py"].split("\n\n")))},
-    "order of methods": FILES | {"method.py": METHOD.replace(
-        "    def embed(self, x):\n        return x\n", "").replace(
-        "    def terms", "    def embed(self, x):\n        return x\n\n    def terms")},
+    "order of definitions": FILES
+    | {"helper.py": "\n".join(reversed(FILES["helper.py"].split("\n\n")))},
+    "order of methods": FILES
+    | {
+        "method.py": METHOD.replace("    def embed(self, x):\n        return x\n", "").replace(
+            "    def terms", "    def embed(self, x):\n        return x\n\n    def terms"
+        )
+    },
     "what is not reached": edited("helper.py", "UNUSED = 1", "UNUSED = 2"),
     "its configuration": edited("method.py", "weight: float = 1.0", "weight: float = 2.0"),
     "its check": edited("method.py", '"no"', '"never"'),
     "its REVISION": edited("method.py", "REVISION = 1", "REVISION = 2"),
     "an error's words": edited("helper.py", "much too small", "far too small"),
     "a log line": FILES
-    | {"helper.py": "import logging\nLOG = logging.getLogger(__name__)\n"
-       + FILES["helper.py"].replace("    return slope", "    LOG.info('x')\n    return slope")},
+    | {
+        "helper.py": "import logging\nLOG = logging.getLogger(__name__)\n"
+        + FILES["helper.py"].replace("    return slope", "    LOG.info('x')\n    return slope")
+    },
     "type checking": FILES
-    | {"helper.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
-       "    from PKG.method import Thing\n" + FILES["helper.py"]},
-}  # fmt: skip
+    | {
+        "helper.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n"
+        "    from PKG.method import Thing\n" + FILES["helper.py"]
+    },
+}
 
 OTHER: dict[str, Files] = {
     "a term": edited("method.py", "-SCALE * softened", "100 * SCALE * softened"),
@@ -214,17 +249,18 @@ OTHER: dict[str, Files] = {
     "a default by name": edited("method.py", "factor: float = 2.0", "factor: float = 3.0"),
     "an attribute of the class": edited("method.py", "width = 3", "width = 4"),
     "a decorator": FILES
-    | {"helper.py": "import functools\n" + FILES["helper.py"].replace(
-        "def deeper", "@functools.cache\ndef deeper")},
+    | {
+        "helper.py": "import functools\n"
+        + FILES["helper.py"].replace("def deeper", "@functools.cache\ndef deeper")
+    },
     "two locals exchanged": edited("method.py", "named[0]", "total"),
     "a constant set twice": edited("helper.py", "UNUSED = 1", "SCALE += 1"),
     "what importing does": edited("helper.py", "UNUSED = 1", "print('here')"),
     "what importing the package does": FILES | {"__init__.py": "import sys\nsys.flags = 1\n"},
-    "no exception": edited("helper.py", 'raise ValueError(f"much too small: {value}")',
-                           "return 0"),
+    "no exception": edited("helper.py", 'raise ValueError(f"much too small: {value}")', "return 0"),
     "another exception": edited("helper.py", "raise ValueError", "raise KeyError"),
     "a key": FILES | {"shapes.py": "def both(first, second):\n    return {'a': first}, second\n"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("change", SAME)
@@ -252,22 +288,32 @@ def test_each_change_of_code_has_a_hash_of_its_own(hash_of: Hash) -> None:
     [
         ("a, b = 1, 2", "b, a = 1, 2"),
         ("a = 1\nif a:\n    a = 2", "a = 1\nif not a:\n    a = 2"),
-        ("try:\n    from json import dumps as a\nexcept ImportError:\n    a = 1",
-         "try:\n    from json import loads as a\nexcept ImportError:\n    a = 1"),
-        ("def a(x):\n    def inner(y, z):\n        return y - z\n    return inner(y=x, z=1)",
-         "def a(x):\n    def inner(z, y):\n        return z - y\n    return inner(y=x, z=1)"),
-        ("def b(y, z):\n    return y - z\na = {'f': b}",
-         "def b(z, y):\n    return z - y\na = {'f': b}"),
+        (
+            "try:\n    from json import dumps as a\nexcept ImportError:\n    a = 1",
+            "try:\n    from json import loads as a\nexcept ImportError:\n    a = 1",
+        ),
+        (
+            "def a(x):\n    def inner(y, z):\n        return y - z\n    return inner(y=x, z=1)",
+            "def a(x):\n    def inner(z, y):\n        return z - y\n    return inner(y=x, z=1)",
+        ),
+        (
+            "def b(y, z):\n    return y - z\na = {'f': b}",
+            "def b(z, y):\n    return z - y\na = {'f': b}",
+        ),
         ("import PKG.other\na = getattr(PKG.other, 'x')", "import PKG.other\na = PKG.other"),
-        ("def a(v):\n    match v:\n        case [x, *y]:\n            return x",
-         "def a(v):\n    match v:\n        case [x, *y]:\n            return y"),
+        (
+            "def a(v):\n    match v:\n        case [x, *y]:\n            return x",
+            "def a(v):\n    match v:\n        case [x, *y]:\n            return y",
+        ),
         ("a = lambda x, y: (x, y)", "a = lambda x, y: (y, x)"),
         ("a = [x for x in y for y in z]", "a = [x for y in z for x in y]"),
         ("a = f'{x!r:>3}'", "a = f'{x!s:>3}'"),
-        ("from dataclasses import dataclass\n@dataclass\nclass a:\n    x: int\n    y: int",
-         "from dataclasses import dataclass\n@dataclass\nclass a:\n    y: int\n    x: int"),
+        (
+            "from dataclasses import dataclass\n@dataclass\nclass a:\n    x: int\n    y: int",
+            "from dataclasses import dataclass\n@dataclass\nclass a:\n    y: int\n    x: int",
+        ),
     ],
-)  # fmt: skip
+)
 def test_small_differences(hash_of: Hash, one: str, other: str) -> None:
     more = {"__init__.py": "", "other.py": "x = 1\n"}
     found = [hash_of(more | {"m.py": text}, "m:a") for text in (one, other)]
@@ -275,10 +321,14 @@ def test_small_differences(hash_of: Hash, one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", ["import PKG.other as o\na = vars(o)", "from PKG import other\na = getattr(other, 'x')",
-            "import importlib\na = importlib.import_module('PKG.other')",
-            "import importlib\nP = 'PKG'\na = importlib.import_module(f'{P}.other')"],
-)  # fmt: skip
+    "use",
+    [
+        "import PKG.other as o\na = vars(o)",
+        "from PKG import other\na = getattr(other, 'x')",
+        "import importlib\na = importlib.import_module('PKG.other')",
+        "import importlib\nP = 'PKG'\na = importlib.import_module(f'{P}.other')",
+    ],
+)
 def test_a_module_that_is_handed_on_counts_whole(hash_of: Hash, use: str) -> None:
     files = {"__init__.py": "", "m.py": use}
     if "f'" in use:  # how the name goes on cannot be told: the package itself
@@ -306,8 +356,10 @@ class Options(BaseModel):
     use = "import PKG.config\ndef build(options):\n    return options.halves()\n"
     files = {"__init__.py": "", "config.py": config, "m.py": use}
     before = hash_of(files, "m:build")
-    assert hash_of(files | {"config.py": config.replace("min(value, 9)", "value")},
-                   "m:build") == before  # fmt: skip
+    assert (
+        hash_of(files | {"config.py": config.replace("min(value, 9)", "value")}, "m:build")
+        == before
+    )
     assert hash_of(files | {"config.py": config.replace("= 3", "= 4")}, "m:build") == before
     assert hash_of(files | {"config.py": config.replace("/ 2", "/ 3")}, "m:build") != before
     made = use.replace("options.halves()", "PKG.config.Options()")
@@ -370,8 +422,9 @@ def test_hashes_take_little_time_and_no_torch() -> None:
         "print(time.process_time() - t, 'torch' in sys.modules)"
     )
     begun = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True
+    )
     seconds, torch = done.stdout.split()
     assert torch == "False"
     assert float(seconds) < 2.0, f"{seconds} s of CPU, {time.monotonic() - begun:.1f} s in all"
@@ -395,15 +448,19 @@ def test_other_versions_of_python_give_the_same(python: str) -> None:
     found |= {name: component_hash(name)[0] or "" for name in ROOTS}
     code = (
         "import json, sys\n"
-        "from trainables.source.components import *\n"
+        "from trainables.core.source.components import *\n"
         "of = hashes_of(HERE).of\n"
         "print(json.dumps({n: of(definition(n))[:16] if ':' in n else part_hash(n)"
         " for n in json.loads(sys.argv[1])}))"
     )
     done = subprocess.run(
-        [python, "-c", code, json.dumps(list(found))], cwd=ROOT, text=True, capture_output=True,
-        check=False, env={"PATH": os.environ["PATH"]},
-    )  # fmt: skip
+        [python, "-c", code, json.dumps(list(found))],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+        env={"PATH": os.environ["PATH"]},
+    )
     if "cannot execute" in done.stderr or done.returncode == 127:
         pytest.skip(f"{python} does not run")
     assert json.loads(done.stdout) == found

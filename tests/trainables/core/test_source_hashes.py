@@ -64,9 +64,12 @@ def now(**changes: Any) -> dict[str, Any]:
     """A measurement of three components, each with one proof."""
     found: dict[str, Any] = {
         "components": {"core": ["1", "c"], "loss.a": ["1", "a"], "method.b": ["1", "b"]},
-        "proofs": {"loss.a": {"losses": [1.0]}, "method.b": {"losses": [2.0]},
-                   "finetuned": {"losses": [3.0]}},
-    }  # fmt: skip
+        "proofs": {
+            "loss.a": {"losses": [1.0]},
+            "method.b": {"losses": [2.0]},
+            "finetuned": {"losses": [3.0]},
+        },
+    }
     for path, value in changes.items():
         kind, _, name = path.partition("__")
         found[kind][name.replace("_", ".")] = value
@@ -115,9 +118,10 @@ def test_the_writer_refuses_and_writes_nothing(
         for each in code[proof]["proofs"].values():
             each["moved"] = 1.0
     monkeypatch.setattr(
-        renew_hashes, "measured",
+        renew_hashes,
+        "measured",
         lambda root: code["now" if root == renew_hashes.ROOT else "before"],
-    )  # fmt: skip
+    )
     assert "3 listed" in renew_hashes.renew("HEAD")
     text = listed.read_text()
     code["now"]["components"]["loss.a"] = ["1", "x"]

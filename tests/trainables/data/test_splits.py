@@ -123,9 +123,12 @@ def test_asking_for_validation_under_the_paper_protocol() -> None:
 
 @settings(deadline=None)
 @given(
-    st.integers(4, 30), st.integers(2, 8), st.sampled_from(["contiguous", "seeded"]),
-    st.integers(0, 3), st.booleans(),
-)  # fmt: skip
+    st.integers(4, 30),
+    st.integers(2, 8),
+    st.sampled_from(["contiguous", "seeded"]),
+    st.integers(0, 3),
+    st.booleans(),
+)
 def test_folds_are_disjoint_blocks_of_the_training_classes(
     classes: int, folds: int, blocks: str, seed: int, official: bool
 ) -> None:
@@ -174,10 +177,15 @@ def test_seeded_blocks_follow_the_seed() -> None:
 
 @pytest.mark.parametrize(
     ("given_config", "word"),
-    [({"fold": 1}, "together with folds"), ({"blocks": "seeded"}, "together with folds"),
-     ({"folds": 4}, "a fold from 0 to 3"), ({"folds": 4, "fold": 4}, "a fold from 0 to 3"),
-     ({"folds": 4, "fold": 0, "protocol": "paper"}, "held_out"), ({"folds": 1, "fold": 0}, "2")],
-)  # fmt: skip
+    [
+        ({"fold": 1}, "together with folds"),
+        ({"blocks": "seeded"}, "together with folds"),
+        ({"folds": 4}, "a fold from 0 to 3"),
+        ({"folds": 4, "fold": 4}, "a fold from 0 to 3"),
+        ({"folds": 4, "fold": 0, "protocol": "paper"}, "held_out"),
+        ({"folds": 1, "fold": 0}, "2"),
+    ],
+)
 def test_folds_that_cannot_be(given_config: dict[str, object], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         SplitConfig.model_validate(given_config)

@@ -35,6 +35,7 @@ CASES: dict[str, Case] = {
     "fewer items than k": lambda g: (quarters(5, 4, g), torch.tensor([0, 0, 1, 1, 0])),
     "gaps in the labels": lambda g: (quarters(30, 4, g), torch.randint(4, (30,), generator=g) * 7),
     "labels of 2^40": lambda g: (
-        quarters(30, 4, g), torch.randint(4, (30,), generator=g) * 2**40 - 2**39,
+        quarters(30, 4, g),
+        torch.randint(4, (30,), generator=g) * 2**40 - 2**39,
     ),
-}  # fmt: skip
+}

@@ -15,17 +15,19 @@ from trainables.evaluation.metrics import ALL, STRUCTURE, evaluate
 SETS = {
     "random": lambda g: (torch.randn(50, 6, generator=g), torch.randint(7, (50,), generator=g)),
     "duplicates": lambda g: (
-        torch.randn(20, 5, generator=g).repeat(3, 1), torch.randint(9, (60,), generator=g),
+        torch.randn(20, 5, generator=g).repeat(3, 1),
+        torch.randint(9, (60,), generator=g),
     ),
     "imbalanced": lambda g: (
         torch.randn(45, 4, generator=g),
         torch.cat([torch.zeros(35), torch.arange(10) // 3 + 1]).long(),
     ),
     "one-image classes": lambda g: (
-        torch.randn(40, 8, generator=g), torch.cat([torch.arange(20), torch.arange(20) // 4 + 20]),
+        torch.randn(40, 8, generator=g),
+        torch.cat([torch.arange(20), torch.arange(20) // 4 + 20]),
     ),
     "few items": lambda g: (torch.randn(9, 12, generator=g), torch.arange(9) // 3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SETS)

@@ -33,9 +33,13 @@ def test_contrastive_by_loops(
     case: str, form: str, average: str, normalize: bool, margin: float
 ) -> None:
     loss = made(
-        "contrastive", margin=margin, pos_margin=0.3, form=form, average=average,
+        "contrastive",
+        margin=margin,
+        pos_margin=0.3,
+        form=form,
+        average=average,
         normalize=normalize,
-    )  # fmt: skip
+    )
     x, labels = batch(CASES[case])
     d = oracles.distances(x, squared=False, normalize=normalize)
     expected = oracles.contrastive(CASES[case], d, (0.3, margin), (form, average), x.new_zeros(()))

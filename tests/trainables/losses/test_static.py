@@ -87,12 +87,14 @@ def thirds() -> list[Any]:
     ours = [name for name in LOSSES if name not in FOREIGN]
     return [
         pytest.param(
-            method, loss, id=f"{method['name']}{i}-{loss}",
+            method,
+            loss,
+            id=f"{method['name']}{i}-{loss}",
             marks=[pytest.mark.slow] if (i + j) % 3 else [],
         )
         for i, method in enumerate(METHODS)
         for j, loss in enumerate(ours)
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(("method", "loss"), thirds())

@@ -83,9 +83,14 @@ def theirs(
     duplicates=st.booleans(),
 )
 def test_as_in_pytorch_metric_learning(  # noqa: PLR0917
-    name: str, classes: list[int], margin: float, scale: float, mining: str, mean: bool,
+    name: str,
+    classes: list[int],
+    margin: float,
+    scale: float,
+    mining: str,
+    mean: bool,
     duplicates: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Same triplets, same average. Differs: with no triplet at all the library's value is 0
     as ours, but it has no gradient; "semihard" alone has no counterpart there."""
     power = 2 if SQUARED[name] else 1

@@ -47,9 +47,11 @@ def test_n_pair_by_loops(case: str) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(
-    pairs=st.integers(1, 5), scale=st.sampled_from([1e-3, 1.0, 10.0]), duplicates=st.booleans(),
+    pairs=st.integers(1, 5),
+    scale=st.sampled_from([1e-3, 1.0, 10.0]),
+    duplicates=st.booleans(),
     odd=st.booleans(),
-)  # fmt: skip
+)
 def test_n_pair_as_in_pytorch_metric_learning(
     pairs: int, scale: float, duplicates: bool, odd: bool
 ) -> None:

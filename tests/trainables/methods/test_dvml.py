@@ -345,9 +345,12 @@ def test_pca_starts_the_invariant_head_alone() -> None:
 def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
     with streams.seeded(0, "init", "method"):
         method = DVML(
-            DVML.Config(), features=300, embedding=EmbeddingConfig(dim=200),
-            loss=loss_of("normsoftmax"), classes=C,
-        )  # fmt: skip
+            DVML.Config(),
+            features=300,
+            embedding=EmbeddingConfig(dim=200),
+            loss=loss_of("normsoftmax"),
+            classes=C,
+        )
     layers = {"mean": 300, "log_variance": 300, "decoder.0": 200, "decoder.2": 512}
     for name, wide in layers.items():
         layer = method.get_submodule(name)

@@ -27,7 +27,7 @@ from tests.trainables.methods.idml_cases import (
     pair_loss,
     slots,
     x,
-)  # fmt: skip
+)
 from trainables import streams
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry

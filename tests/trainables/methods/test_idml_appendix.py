@@ -25,7 +25,7 @@ from tests.trainables.methods.idml_cases import (
     metric,
     slots,
     x,
-)  # fmt: skip
+)
 from trainables import streams
 from trainables.losses.base import make_pairs
 

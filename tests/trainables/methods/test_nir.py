@@ -123,9 +123,12 @@ def test_every_other_class_is_drawn_and_the_own_never() -> None:
 def test_negative_pairs_need_two_classes() -> None:
     with pytest.raises(ConfigError, match="one training class"):
         NIR(
-            NIR.Config(negative_pairs="separate"), features=7, classes=1,
-            embedding=TrialConfig(embedding={"dim": D}).embedding, loss=nir().loss,
-        )  # fmt: skip
+            NIR.Config(negative_pairs="separate"),
+            features=7,
+            classes=1,
+            embedding=TrialConfig(embedding={"dim": D}).embedding,
+            loss=nir().loss,
+        )
 
 
 @pytest.mark.parametrize("centre", ["nearest", "mean"])
@@ -154,8 +157,11 @@ def test_no_proxy_backprop() -> None:
 
 
 # Which of (proxies, flow, head) the synthetic term reaches.
-REACHES = {"generate": (True, False, False), "match": (False, True, False),
-           "both": (True, True, False)}  # fmt: skip
+REACHES = {
+    "generate": (True, False, False),
+    "match": (False, True, False),
+    "both": (True, True, False),
+}
 
 
 @pytest.mark.parametrize("kind", list(REACHES))
@@ -231,8 +237,9 @@ def test_observed_gradients_are_those_of_the_embedding() -> None:
     method.head.register_forward_hook(lambda module, given, z: seen.append(z))
     _, terms = step(method)
     parts = {
-        "metric_gradient": 0.3 * terms["metric"].value, "nir_gradient": 0.7 * terms["nir"].value
-    }  # fmt: skip
+        "metric_gradient": 0.3 * terms["metric"].value,
+        "nir_gradient": 0.7 * terms["nir"].value,
+    }
     expected = {}
     for name, part in parts.items():
         (gradient,) = torch.autograd.grad(part, [seen[0]], retain_graph=True)

@@ -121,10 +121,13 @@ def test_losses_are_averaged_over_samples() -> None:
     each = [
         oracle.proxy_anchor(
             lambda i, j, k=k: oracle.cosine(z[k, i], proxies[j]),  # type: ignore[misc]
-            [{y} for y in LABELS], C, 9.0, 0.1,
+            [{y} for y in LABELS],
+            C,
+            9.0,
+            0.1,
         )
         for k in range(K)
-    ]  # fmt: skip
+    ]
     compare(method, terms["metric"].value, torch.stack(each).mean())
 
 

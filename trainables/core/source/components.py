@@ -33,13 +33,15 @@ EVALUATOR = "evaluator"  # how a trained network is read; its name stands in pla
 ROOTS: dict[str, tuple[str, ...]] = {
     "core": ("trainables.core.trainer:Trainer", "trainables.core.assembly:assemble"),
     "optimizer": (
-        "trainables.core.optimizer:build_optimizer", "trainables.core.optimizer:set_rates",
+        "trainables.core.optimizer:build_optimizer",
+        "trainables.core.optimizer:set_rates",
         "trainables.core.optimizer:RateSchedule",
     ),
     "sampler": ("trainables.data.sampler:epoch_batches",),
     "splits": ("trainables.data.splits:load_splits",),
     "augmentation": (
-        "trainables.data.augment:train_images", "trainables.data.augment:eval_images",
+        "trainables.data.augment:train_images",
+        "trainables.data.augment:eval_images",
     ),
     "backbones": (
         "trainables.backbones.backbone:build_backbone",
@@ -48,17 +50,20 @@ ROOTS: dict[str, tuple[str, ...]] = {
     "folding": ("trainables.backbones.frozen_norms:fold_frozen_norms",),
     "features": ("trainables.data.features:cached_features",),
     EVALUATOR: (
-        "trainables.evaluation.metrics:evaluate", "trainables.jobs.ensemble:evaluate_ensemble",
+        "trainables.evaluation.metrics:evaluate",
+        "trainables.jobs.ensemble:evaluate_ensemble",
         "trainables.core.measures:measured",
     ),
-}  # fmt: skip
+}
 
 
 # What the core calls that decides no number: it stands by name, and has no hash.
 APART = (
-    "trainables.core.identity:config_hash", "trainables.core.export:write_export",
-    "trainables.machine.devices:describe", "trainables.machine.memory:keep_freed_memory",
-)  # fmt: skip
+    "trainables.core.identity:config_hash",
+    "trainables.core.export:write_export",
+    "trainables.machine.devices:describe",
+    "trainables.machine.memory:keep_freed_memory",
+)
 
 
 def definition(place: str) -> Definition:
@@ -175,9 +180,11 @@ def revision(component: str) -> str:
     if kind in registries:
         return str(registries[kind][name].REVISION)
     own = {
-        "backbones": backbones.REVISION, "folding": frozen_norms.REVISION, EVALUATOR: NAME,
+        "backbones": backbones.REVISION,
+        "folding": frozen_norms.REVISION,
+        EVALUATOR: NAME,
         "features": features.REVISION,
-    }  # fmt: skip
+    }
     return str(own.get(component, identity.CORE_REVISION))
 
 

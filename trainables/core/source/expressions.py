@@ -14,11 +14,18 @@ LOADERS = ("importlib.import_module", "__import__")
 
 class Expressions(Forms):
     handlers: ClassVar[dict[str, str]] = {
-        "Name": "name", "Attribute": "attribute", "Constant": "constant",
-        "JoinedStr": "joined", "FormattedValue": "formatted", "Call": "call",
-        "Lambda": "lambda_form", "ListComp": "comprehension", "SetComp": "comprehension",
-        "GeneratorExp": "comprehension", "DictComp": "comprehension",
-    }  # fmt: skip
+        "Name": "name",
+        "Attribute": "attribute",
+        "Constant": "constant",
+        "JoinedStr": "joined",
+        "FormattedValue": "formatted",
+        "Call": "call",
+        "Lambda": "lambda_form",
+        "ListComp": "comprehension",
+        "SetComp": "comprehension",
+        "GeneratorExp": "comprehension",
+        "DictComp": "comprehension",
+    }
 
     def attribute(self, node: ast.Attribute) -> Form:
         found = self.meant(node)
@@ -125,9 +132,13 @@ class Expressions(Forms):
 
         own = 1 if len(self.scopes) > 1 and self.scopes[-2].of_class else 0
         return [
-            of(args.posonlyargs), of(args.args[:own]), of(args.args[own:], by_name=named),
-            of([args.vararg]), of(args.kwonlyargs, by_name=True), of([args.kwarg]),
-        ]  # fmt: skip
+            of(args.posonlyargs),
+            of(args.args[:own]),
+            of(args.args[own:], by_name=named),
+            of([args.vararg]),
+            of(args.kwonlyargs, by_name=True),
+            of([args.kwarg]),
+        ]
 
     def scope(
         self, args: ast.arguments, body: list[ast.stmt], params: Sequence[ast.AST] = ()
@@ -152,11 +163,13 @@ class Expressions(Forms):
         self.scopes.append(Scope(Bound(targets, walrus=False).names))
         generators = [
             [
-                self.of(each.target), self.of(each.iter) if place else first,
-                self.block(each.ifs), str(each.is_async),
+                self.of(each.target),
+                self.of(each.iter) if place else first,
+                self.block(each.ifs),
+                str(each.is_async),
             ]
             for place, each in enumerate(node.generators)
-        ]  # fmt: skip
+        ]
         parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         form = [type(node).__name__, generators, self.block(parts)]
         self.scopes.pop()

@@ -53,13 +53,25 @@ def is_revision(name: str) -> bool:
 class Normal(Expressions):
     handlers: ClassVar[dict[str, str]] = {
         **Expressions.handlers,
-        "FunctionDef": "inner_function", "AsyncFunctionDef": "inner_function",
-        "ClassDef": "inner_class", "Pass": "nothing", "Global": "nothing",
-        "Nonlocal": "nothing", "TypeAlias": "nothing", "Import": "imports",
-        "ImportFrom": "imports", "Expr": "expression", "AnnAssign": "assigned", "If": "branch",
-        "Assert": "asserted", "Raise": "raised", "ExceptHandler": "handled",
-        "MatchAs": "matched", "MatchStar": "matched", "MatchMapping": "matched_mapping",
-    }  # fmt: skip
+        "FunctionDef": "inner_function",
+        "AsyncFunctionDef": "inner_function",
+        "ClassDef": "inner_class",
+        "Pass": "nothing",
+        "Global": "nothing",
+        "Nonlocal": "nothing",
+        "TypeAlias": "nothing",
+        "Import": "imports",
+        "ImportFrom": "imports",
+        "Expr": "expression",
+        "AnnAssign": "assigned",
+        "If": "branch",
+        "Assert": "asserted",
+        "Raise": "raised",
+        "ExceptHandler": "handled",
+        "MatchAs": "matched",
+        "MatchStar": "matched",
+        "MatchMapping": "matched_mapping",
+    }
 
     def form(self) -> Form:
         module = read(self.module)

@@ -198,9 +198,10 @@ class Reach:
         """Packages looked through as a whole none of whose modules does more than bind names."""
         found = {top: modules_of(top) for top in self._whole}
         return {
-            top for top, names in found.items()
+            top
+            for top, names in found.items()
             if not any(known.effects for known in map(self._known, names) if known is not None)
-        }  # fmt: skip
+        }
 
     @property
     def _whole(self) -> tuple[str, ...]:

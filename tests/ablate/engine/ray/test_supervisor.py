@@ -35,9 +35,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Made]
         monkeypatch.setenv("WHY", why)
         sweep, stream = dispatch(specs.plan(), tmp_path), io.StringIO()
         return Supervisor(
-            sweep, address, Request(1, 0, "cpu"), tmp_path / "ray", tmp_path / "ray.log",
+            sweep,
+            address,
+            Request(1, 0, "cpu"),
+            tmp_path / "ray",
+            tmp_path / "ray.log",
             lambda parallel: Board(sweep, parallel, tmp_path / "log", stream),
-        ), stream  # fmt: skip
+        ), stream
 
     return make
 
