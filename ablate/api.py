@@ -108,7 +108,7 @@ class Results:
 
 def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
     """The ledger's cells of a sweep with their metrics, in the order of studies and cells."""
-    found = []
+    results = []
     for cell in ledger.cells(sweep_id):
         trial = ledger.trial(cell["trial_id"])
         row = {key: cell[key] for key in ("study", "cell", "idx", "seed", "trial_id")}
@@ -119,8 +119,8 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
         row |= {f"coords/{name}": value for name, value in cell["coords"].items()}
         for split, metrics in ledger.evaluations(cell["trial_id"]).items():
             row |= {str(MetricName(split, name)): value for name, value in metrics.items()}
-        found.append(row)
-    return found
+        results.append(row)
+    return results
 
 
 def prepare(

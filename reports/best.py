@@ -41,23 +41,23 @@ def best_cell(
 ) -> tuple[str, Summary] | None:
     """The cell with the best mean over its seeds, the earlier one on a tie; None without."""
     cells = frame.study(study)
-    found: tuple[str, Summary] | None = None
+    best: tuple[str, Summary] | None = None
     for cell in dict.fromkeys(cells["cell"]):
         mine = summary(list(by_seed(cells[cells["cell"] == cell], metric).values()))
         if mine is None:
             continue
-        if found is None or (mine.mean > found[1].mean if most else mine.mean < found[1].mean):
-            found = (cell, mine)
-    return found
+        if best is None or (mine.mean > best[1].mean if most else mine.mean < best[1].mean):
+            best = (cell, mine)
+    return best
 
 
 def best_yaml(frame: Frame, study: str) -> str | None:
     """A spec of one cell with the study's best configuration; None if nothing has finished."""
     objective, most = objective_of(frame, study)
-    found = best_cell(frame, study, objective, most=most)
-    if found is None:
+    best = best_cell(frame, study, objective, most=most)
+    if best is None:
         return None
-    cell, value = found
+    cell, value = best
     rows = frame.cells[(frame.cells["study"] == study) & (frame.cells["cell"] == cell)]
     done = rows[rows["status"] == "done"].iloc[0]
     trial = frame.trials[frame.trials["trial_id"] == done["trial_id"]].iloc[0]

@@ -40,10 +40,10 @@ def _check_file(path: Path, shown: str) -> None:
     uri = f"file:{quote(str(path.absolute()))}?immutable=1"  # without a lock
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-            found = connection.execute(
+            tables = connection.execute(
                 "SELECT count(*) FROM sqlite_master WHERE name='experiments'"
             ).fetchone()
     except sqlite3.DatabaseError:
         return  # damaged, or written just now: MLflow tells which
-    if not found[0]:
+    if not tables[0]:
         raise ReportError(f"{shown}: found no table of MLflow's; expected an MLflow store")

@@ -127,13 +127,13 @@ def _distinct(parts: list[Keyed]) -> list[Keyed]:
 
 def distinct(keys: Sequence[str]) -> list[str]:
     """The keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
-    found: list[str] = []
+    names: list[str] = []
     for key in keys:
         digest = hashlib.sha256(key.encode()).hexdigest()[:8]
         fit = key if len(key) <= LONGEST else f"{key[: LONGEST - 9]}_{digest}"
         numbered = (f"{fit}_{number}" for number in itertools.count(2))
-        found.append(next(name for name in itertools.chain([fit], numbered) if name not in found))
-    return found
+        names.append(next(name for name in itertools.chain([fit], numbered) if name not in names))
+    return names
 
 
 def _write(path: Path, text: str) -> None:

@@ -108,8 +108,8 @@ class Frame:
 
     def design(self, study: str) -> str:
         """`search`, `grid`, `components` or `compare`; empty if the document does not say."""
-        found = (self.document.get("studies") or {}).get(study) or {}
-        return str(found.get("design", ""))
+        design_name = (self.document.get("studies") or {}).get(study) or {}
+        return str(design_name.get("design", ""))
 
     def curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
         """Per-epoch values of `metric`: run_id, epoch, value; read from the store when asked.
@@ -187,7 +187,7 @@ def _parent_runs(client: Any, name: str) -> list[Any]:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
             return []
-    experiments = [found.experiment_id for found in client.search_experiments()]
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{name}'"
     return _search(client, experiments, condition) if experiments else []
 
@@ -212,8 +212,8 @@ def _search(client: Any, experiments: list[str], condition: str) -> list[Any]:
 def _document(client: Any, run_id: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(client.download_artifacts(run_id, "sweep.json", folder))
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
 
 
 def _joined(tags: dict[str, str], name: str) -> str:
@@ -266,13 +266,13 @@ def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) 
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
     rows = []
     for cell in planned.values():
-        told: dict[str, Any] = {"status": "missing", "reason": NO_RUN, "run_id": ""}
+        missing: dict[str, Any] = {"status": "missing", "reason": NO_RUN, "run_id": ""}
         if cell["trial_id"] in by_trial:
             trial = by_trial[cell["trial_id"]]
-            told = {key: trial[key] for key in ("status", "reason", "run_id")}
+            missing = {key: trial[key] for key in ("status", "reason", "run_id")}
             if trial["status"] == "done":
-                told |= {name: trial[name] for name in metrics}
-        rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **told})
+                missing |= {name: trial[name] for name in metrics}
+        rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **missing})
     rows.sort(
         key=lambda r: (
             order.get(r["study"], len(order)),

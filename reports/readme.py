@@ -24,13 +24,13 @@ def section(report: str, title: str) -> str:
     Raises:
         ReportError: no such title.
     """
-    found = re.search(
+    match = re.search(
         rf"^### {re.escape(title)}\n+(.*?)(?=^##|\Z)", report, re.DOTALL | re.MULTILINE
     )
-    if found is None:
+    if match is None:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
         raise ReportError(f"found no table {title!r} in the report; expected one of: {titles}")
-    return found.group(1).strip()
+    return match.group(1).strip()
 
 
 def filled(readme: str, report: str) -> str:
@@ -44,21 +44,21 @@ def filled(readme: str, report: str) -> str:
     block = re.compile(
         rf"(<!-- report {re.escape(name)} -->\n)(.*?)(<!-- end report -->)", re.DOTALL
     )
-    found = block.search(readme)
-    if found is None:
+    match = block.search(readme)
+    if match is None:
         raise ReportError(f"found no `<!-- report {name} -->` … `<!-- end report -->` to fill")
     source = (
         f"Measured by sweep {head['Sweep']} at commit {head['Commit'][:12]}, "
         f"{head['First started']}, on {head['Data set']}, {head['Device']}, "
         f"{head['Threads']} thread a trial."
     )
-    told: set[str] = set()
+    notes_seen: set[str] = set()
     tables = (
-        f"<!-- table: {title} -->\n**{title}**\n\n{_untold(section(report, title), told)}"
-        for title in re.findall(r"<!-- table: (.*?) -->", found.group(2))
+        f"<!-- table: {title} -->\n**{title}**\n\n{_untold(section(report, title), notes_seen)}"
+        for title in re.findall(r"<!-- table: (.*?) -->", match.group(2))
     )
     text = "\n\n".join([source, *tables])
-    return f"{readme[: found.start()]}{found.group(1)}{text}\n{readme[found.start(3) :]}"
+    return f"{readme[: match.start()]}{match.group(1)}{text}\n{readme[match.start(3) :]}"
 
 
 def _untold(text: str, told: set[str]) -> str:

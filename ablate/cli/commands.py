@@ -34,11 +34,11 @@ def run(args: argparse.Namespace) -> int:
     if args.plan:
         from ablate.engine.preview import examine
 
-        told = examine(chosen, settings, pilot=args.pilot)
-        say(told.text)
-        if told.refused is not None:
-            raise told.refused
-        return 0 if told.runnable else 1
+        healthy = examine(chosen, settings, pilot=args.pilot)
+        say(healthy.text)
+        if healthy.refused is not None:
+            raise healthy.refused
+        return 0 if healthy.runnable else 1
     if args.cell is not None:
         from ablate.engine.foreground import run_cell
 
@@ -120,9 +120,9 @@ def _reasons(out: Path, sweep_id: str) -> list[str]:
     from ablate.ledger.ledger import Ledger
 
     with Ledger(out / "ledger.sqlite") as facts:
-        found = queries.failures(facts, sweep_id)
-    shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in found[:REASONS]]
-    more = len(found) - REASONS
+        reasons = queries.failures(facts, sweep_id)
+    shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:REASONS]]
+    more = len(reasons) - REASONS
     return shown + ([f"and {more} other reasons"] if more > 0 else [])
 
 

@@ -62,14 +62,14 @@ def examine(out: Path) -> list[Finding]:
 
 
 def packages() -> list[Finding]:
-    found = []
+    versions = []
     for name in PACKAGES:
         try:
-            found.append(Finding(True, f"{name} {version(name)}"))
+            versions.append(Finding(True, f"{name} {version(name)}"))
         except PackageNotFoundError:
             text = f"{name} is not installed: pip install {name}"
-            found.append(Finding(name in OPTIONAL, text))
-    return found
+            versions.append(Finding(name in OPTIONAL, text))
+    return versions
 
 
 def torch_pair() -> Finding:
@@ -118,17 +118,17 @@ def gpu() -> Finding:
 def disk(out: Path) -> list[Finding]:
     from trainables.machine.cache_folder import default_cache
 
-    found = []
+    findings = []
     for what, path in (("output", out), ("cache", default_cache())):
         there = path.absolute()
         while not there.exists():
             there = there.parent
         free = shutil.disk_usage(there).free / 2**30
         text = f"{what} {path}: {free:.1f} GiB free"
-        found.append(
+        findings.append(
             Finding(free >= FREE_GIB, text if free >= FREE_GIB else f"{text}: make some room")
         )
-    return found
+    return findings
 
 
 def ledger(path: Path) -> Finding:

@@ -22,9 +22,9 @@ _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"
 
 def _check_texts(args: argparse.Namespace) -> None:
     """That nothing given is empty, or holds what no file name can; `--set` is read as YAML."""
-    for name, given in vars(args).items():
+    for name, value in vars(args).items():
         option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
-        for text in given if isinstance(given, list) else [given]:
+        for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and name != "settings":
                 check_option(text, option, show=name != "tracking_uri")
 

@@ -22,20 +22,20 @@ def seconds(text: str, option: str = "--budget") -> float:
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
-    found = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if found > LONGEST:
+    total = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if total > LONGEST:
         raise ConfigError(option, repr(text[:40]), "at most 100 years", "Leave it out for no end")
-    return found
+    return total
 
 
 def budget(text: str) -> float:
     """A duration above zero."""
-    found = seconds(text)
-    if found == 0:
+    limit = seconds(text)
+    if limit == 0:
         raise ConfigError(
             "--budget", repr(text), "more than no time", "To run nothing, give --plan"
         )
-    return found
+    return limit
 
 
 def seed_option(text: str) -> int | tuple[int, ...]:
@@ -62,15 +62,15 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
     """`--set optimizer.lr=1e-4`, typed as YAML types it."""
     from ablate.spec.yaml_loader import load_text
 
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise ConfigError("--set", repr(pair), "key=value", "As in --set optimizer.lr=1e-4")
-        if key in found:
+        if key in chosen:
             raise ConfigError(f"--set {key}", "it twice", "each key once", "Remove one")
-        found[key] = load_text(value, f"--set {key}").data
-    return found
+        chosen[key] = load_text(value, f"--set {key}").data
+    return chosen
 
 
 def options_of(args: argparse.Namespace) -> Options:

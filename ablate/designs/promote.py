@@ -63,10 +63,10 @@ class Promote(StudyBase):
     @model_validator(mode="after")
     def one_number(self) -> Promote:
         if (self.best is None) == (self.share is None):
-            found = "neither best nor share" if self.best is None else "both best and share"
+            fault = "neither best nor share" if self.best is None else "both best and share"
             raise ConfigError(
                 "" if self.best is None else "share",
-                found,
+                fault,
                 "one of them",
                 "Say how many cells are promoted" if self.best is None else "Remove one",
             )

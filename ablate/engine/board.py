@@ -59,10 +59,10 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
     """One row per study. eta = cells left × mean wall time of a trial / trials at once."""
     progression = dispatch.progression
     walls = dispatch.walls
-    everywhere = [wall for found in walls.values() for wall in found]
+    everywhere = [wall for seen in walls.values() for wall in seen]
     # In the order of handing out; those beyond wait for a worker (the engine claims ahead).
     at_work = set(list(dispatch.running)[: max(1, int(parallel))])
-    found = []
+    seen = []
     for name, state in progression.studies.items():
         done = failed = running = 0
         by_idx: dict[int, list[float]] = {}
@@ -85,7 +85,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
         sample = walls.get(name) or everywhere
         eta = left * (sum(sample) / len(sample)) / max(parallel, 1) if sample else None
         note = state.blocked or ("waits for its centre" if not state.cells else "")
-        found.append(
+        seen.append(
             StudyRow(
                 name,
                 state.size,
@@ -98,7 +98,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
                 "" if left == 0 else note,
             )
         )
-    return found
+    return seen
 
 
 def line(row: StudyRow) -> str:

@@ -114,13 +114,13 @@ def check_data(plan: Plan, progression: Progression, cache: Path, run: str | Non
             class that is to be evaluated, a cache that cannot be written; its path is the place in
             the spec, or the file.
     """
-    found: dict[str, list[tuple[DataConfig, Use]]] = {}
+    by_data: dict[str, list[tuple[DataConfig, Use]]] = {}
     for use in uses(plan, progression):
         if use.data is not None:
-            found.setdefault(use.data.images, []).append((use.data, use))
+            by_data.setdefault(use.data.images, []).append((use.data, use))
     of_run(run)
     try:
-        for alike in found.values():
+        for alike in by_data.values():
             _check(plan, progression, alike, cache)
     finally:
         of_run(None)
@@ -132,14 +132,14 @@ def _check(
     """Uses of the same files."""
     data, use = alike[0]
     where = f" {data.root}" if data.root else ""
-    told = threading.Timer(
+    warning = threading.Timer(
         PATIENCE_SECONDS,
         say,
         [f"data: bringing {data.name}{where} into the cache ({cache}), once for all trials"],
         {"flush": True},
     )
-    told.daemon = True
-    told.start()
+    warning.daemon = True
+    warning.start()
     try:
         with required(cache):
             dataset = load_dataset(data, cache)
@@ -155,4 +155,4 @@ def _check(
     except ConfigError as error:
         raise placed(plan, progression, use, error) from error
     finally:
-        told.cancel()
+        warning.cancel()

@@ -46,7 +46,7 @@ def absent_weights(plan: Plan, progression: Progression, cache: Path, device: st
         ConfigError: timm's weights of a model that it does not know, at its place in the spec.
     """
     looked: dict[tuple[str, ...], str | None] = {}
-    found: dict[str, Absent] = {}
+    missing: dict[str, Absent] = {}
     for use, backbone in _needed(plan, progression, cache, device):
         key = (backbone.weights, backbone.name)
         if key not in looked:
@@ -56,10 +56,10 @@ def absent_weights(plan: Plan, progression: Progression, cache: Path, device: st
                 raise placed(plan, progression, use, error) from error
         what = looked[key]
         if what is not None:
-            told = found.setdefault(what, Absent(what, backbone, use, []))
-            if use.study not in told.studies:
-                told.studies.append(use.study)
-    return list(found.values())
+            weights = missing.setdefault(what, Absent(what, backbone, use, []))
+            if use.study not in weights.studies:
+                weights.studies.append(use.study)
+    return list(missing.values())
 
 
 def check_weights(plan: Plan, progression: Progression, cache: Path, device: str) -> None:

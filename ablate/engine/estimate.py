@@ -87,12 +87,12 @@ def kind(config: Mapping[str, Any]) -> Kind:
     """What trials must share for one's epoch to tell of the other's duration: data, network,
     batch, and of the method its name and what is whole or text among its options (depths,
     sizes, variants), not its weights."""
-    found: dict[str, Any] = {}
+    features: dict[str, Any] = {}
     for path in KIND:
         section, name = path.split(".")
-        found[path] = config[section].get(name)
-    found["method"] = _shape(config["method"])
-    return json.dumps(found, sort_keys=True)
+        features[path] = config[section].get(name)
+    features["method"] = _shape(config["method"])
+    return json.dumps(features, sort_keys=True)
 
 
 def _shape(options: Any) -> Any:
@@ -103,12 +103,12 @@ def _shape(options: Any) -> Any:
 
 def known_rates(ledger: Ledger) -> dict[Kind, Rate]:
     """Of finished trials, by kind: medians; spread 0 where there is only one."""
-    found: dict[Kind, list[float]] = {}
+    rates: dict[Kind, list[float]] = {}
     for row in queries.finished(ledger):
         if row["epochs"] and row["seconds"] is not None:
-            found.setdefault(kind(row["config"]), []).append(row["seconds"] / row["epochs"])
+            rates.setdefault(kind(row["config"]), []).append(row["seconds"] / row["epochs"])
     return {
-        key: Rate(statistics.median(each), _spread(each), len(each)) for key, each in found.items()
+        key: Rate(statistics.median(each), _spread(each), len(each)) for key, each in rates.items()
     }
 
 
@@ -127,11 +127,11 @@ def pilot_rates(
         key = kind(config)
         if key in rates or key in failed or len(rates) + len(failed) >= PILOTS:
             continue
-        found = _pilot(config, settings, run)
-        if isinstance(found, str):
-            failed[key] = found
+        measured = _pilot(config, settings, run)
+        if isinstance(measured, str):
+            failed[key] = measured
         else:
-            rates[key] = found
+            rates[key] = measured
     return rates, failed
 
 
@@ -161,18 +161,18 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
     if done.returncode != 0 or not done.stdout.strip():
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return f"its pilot ended: {last}"
-    found = json.loads(done.stdout.strip().splitlines()[-1])
-    if "error" in found:
-        return str(found["error"])
-    steps, per_epoch = found["steps"], found["steps_per_epoch"]
+    report = json.loads(done.stdout.strip().splitlines()[-1])
+    if "error" in report:
+        return str(report["error"])
+    steps, per_epoch = report["steps"], report["steps_per_epoch"]
     return Rate(
-        epoch=per_epoch * statistics.fmean(steps) + found["evaluate"],
+        epoch=per_epoch * statistics.fmean(steps) + report["evaluate"],
         # Of an epoch's sum of steps, as if they varied by themselves.
         spread=math.sqrt(per_epoch) * _spread(steps),
         n=max(1, len(steps) // per_epoch),
-        setup=found["setup"],
-        peak=found["peak_bytes"],
-        device=found["device_bytes"],
+        setup=report["setup"],
+        peak=report["peak_bytes"],
+        device=report["device_bytes"],
     )
 
 

@@ -64,17 +64,17 @@ def find_cell(progression: Progression, wanted: str) -> Cell:
             "finished studies before it",
             "Run the sweep first",
         )
-    found = [cell for cell in cells if cell.cell == name] or _by_coords(plan, study, cells, name)
-    if len(found) != 1:
-        names = [cell.cell for cell in (found or cells)]
-        several = f"{len(found)} cells called" if found else "no cell"
+    matches = [cell for cell in cells if cell.cell == name] or _by_coords(plan, study, cells, name)
+    if len(matches) != 1:
+        names = [cell.cell for cell in (matches or cells)]
+        several = f"{len(matches)} cells called" if matches else "no cell"
         raise ConfigError(
             OPTION,
             f"{several} {name!r} in {study}",
             f"one of {listed(names[:16])}",
             "Quote it: names may hold spaces",
         )
-    return found[0]
+    return matches[0]
 
 
 def check_study(plan: Plan, study: str) -> None:
@@ -101,17 +101,17 @@ def check_study(plan: Plan, study: str) -> None:
 
 
 def _by_coords(plan: Plan, study: str, cells: list[Cell], name: str) -> list[Cell]:
-    given = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
-    if not given:
+    coords = dict(part.partition("=")[::2] for part in name.split(",") if "=" in part)
+    if not coords:
         return []
     design = plan.spec.studies[study]
-    given = {**design.unsaid(), **given}
+    coords = {**design.unsaid(), **coords}
     return [
         cell
         for cell in cells
         if all(
             key in cell.coords and value in (cell.coords[key], shown(cell.coords[key]))
-            for key, value in given.items()
+            for key, value in coords.items()
         )
     ]
 

@@ -193,10 +193,10 @@ def _kinds(plan: Plan, progression: Progression) -> dict[Kind, dict[str, Any]]:
         for state in progression.studies.values()
         if len(state.cells) < state.size and not state.blocked
     ]
-    found: dict[Kind, dict[str, Any]] = {}
+    kinds: dict[Kind, dict[str, Any]] = {}
     for config in configs:
-        found.setdefault(kind(config), config)
-    return found
+        kinds.setdefault(kind(config), config)
+    return kinds
 
 
 def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:

@@ -25,21 +25,21 @@ PACKAGES = (
 
 def provenance() -> dict[str, Any]:
     """Versions, the command line, and the commit of this package in a repository."""
-    found: dict[str, Any] = {"versions": {}}
+    facts: dict[str, Any] = {"versions": {}}
     if typed():
-        found["command"] = typed()
+        facts["command"] = typed()
     for package in PACKAGES:
         try:
-            found["versions"][package] = version(package)
+            facts["versions"][package] = version(package)
         except PackageNotFoundError:
             continue
     root = Path(__file__).resolve().parents[2]
     if (root / ".git").exists():
         commit = _git(root, "rev-parse", "HEAD")
         if commit:
-            found["git_commit"] = commit
-            found["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
-    return found
+            facts["git_commit"] = commit
+            facts["git_dirty"] = bool(_git(root, "status", "--porcelain", "-uno"))
+    return facts
 
 
 def _git(root: Path, *args: str) -> str:

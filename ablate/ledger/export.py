@@ -72,8 +72,8 @@ def _row(ledger: Ledger, trial: Mapping[str, Any], place: Mapping[str, Any]) -> 
     for kind in ("config", "provenance"):
         of_kind = leaves(trial.get(kind) or {})
         # An empty mapping is no column: other trials may have some below it.
-        told = {name: value for name, value in of_kind.items() if value != {}}
-        row |= {f"{kind}/{name}": _scalar(value) for name, value in told.items()}
+        coords = {name: value for name, value in of_kind.items() if value != {}}
+        row |= {f"{kind}/{name}": _scalar(value) for name, value in coords.items()}
     return row
 
 
@@ -101,25 +101,25 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
     if to is not None and to.suffix not in WRITERS:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {', '.join(WRITERS)}")
     with Ledger(path) as ledger:
-        found = table(ledger, sweep)
+        rows = table(ledger, sweep)
     try:
         if to is None:
-            _guarded(found).to_csv(sys.stdout, index=False)
+            _guarded(rows).to_csv(sys.stdout, index=False)
         elif to.suffix == ".csv":
-            _guarded(found).to_csv(to, index=False)
+            _guarded(rows).to_csv(to, index=False)
         elif to.suffix == ".jsonl":
-            found.to_json(to, orient="records", lines=True)
+            rows.to_json(to, orient="records", lines=True)
         else:
             # Parquet wants one type a column, and a configuration's field may hold several.
             mixed = [
                 name
-                for name, column in found.items()
+                for name, column in rows.items()
                 if len({type(value) for value in column.dropna()} - {int, float}) > 1
             ]
-            found.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
+            rows.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
     except OSError as error:
         raise ConfigError(
             "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
         ) from error
     if to is not None:
-        say(f"{len(found)} rows in {to}")
+        say(f"{len(rows)} rows in {to}")

@@ -30,11 +30,11 @@ class Fact:
     def lacking(self, evaluate: Iterable[str], metrics: Iterable[str]) -> dict[str, list[str]]:
         """Split → the metrics, of these besides the usual ones, that it lacks; splits with
         nothing to add are left out, one that was never evaluated is in it in any case."""
-        found = {
+        needed = {
             split: [name for name in metrics if name not in self.evaluations.get(split, {})]
             for split in evaluate
         }
-        return {s: names for s, names in found.items() if names or s not in self.evaluations}
+        return {s: names for s, names in needed.items() if names or s not in self.evaluations}
 
 
 class Facts:
@@ -103,13 +103,13 @@ class Facts:
         """A metric at each whole epoch from the first on, until one lacks it."""
         values = self._values.setdefault(trial_id, {})
         if metric not in values:
-            found: list[float] = []
+            numbers: list[float] = []
             for row in self.ledger.epochs(trial_id):
                 value = row["metrics"].get(metric)
-                if row["epoch"] != len(found) + 1 or value is None:
+                if row["epoch"] != len(numbers) + 1 or value is None:
                     break
-                found.append(value)
-            values[metric] = tuple(found)
+                numbers.append(value)
+            values[metric] = tuple(numbers)
         return values[metric]
 
     def refresh(self, trial_id: str) -> None:
@@ -132,8 +132,8 @@ class Facts:
         ):
             return
         evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))
-        found = sources.differing(key, evaluators)
-        if found:
-            self.differing[trial_id] = Differing(found, status, key, evaluators)
+        others = sources.differing(key, evaluators)
+        if others:
+            self.differing[trial_id] = Differing(others, status, key, evaluators)
         elif key is None and status != "failed":  # as what could never run
             self.unsourced.add(trial_id)

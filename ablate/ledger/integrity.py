@@ -16,15 +16,15 @@ def damage(records: Records, sqlite: tuple[int, ...] = sqlite3.sqlite_version_in
 
     Versions 3.40.0 and 3.40.1 see NULLs that are not there; theirs are looked for.
     """
-    found = [row["quick_check"] for row in records.rows(f"PRAGMA quick_check({FAULTS})")]
+    complaints = [row["quick_check"] for row in records.rows(f"PRAGMA quick_check({FAULTS})")]
     if sqlite[:3] in SEES_NULLS:
-        found = [text for text in found if not _no_such_null(records, text)]
-    return [text for text in found if text != "ok"]
+        complaints = [text for text in complaints if not _no_such_null(records, text)]
+    return [text for text in complaints if text != "ok"]
 
 
 def _no_such_null(records: Records, text: str) -> bool:
-    told = re.fullmatch(r"NULL value in (\w+)\.(\w+)", text)
-    if told is None:
+    named = re.fullmatch(r"NULL value in (\w+)\.(\w+)", text)
+    if named is None:
         return False
-    table, column = told.groups()
+    table, column = named.groups()
     return not records.rows(f'SELECT 1 FROM "{table}" WHERE "{column}" IS NULL LIMIT 1')

@@ -194,12 +194,12 @@ def _put_evaluation(
         "AND evaluator=?",
         key,
     ).fetchone()
-    told, (recorded, source) = dict(metrics), made
+    values, (recorded, source) = dict(metrics), made
     if row is not None and not trained:
-        told, recorded = told | json.loads(row["metrics_json"]), row["recorded"]
+        values, recorded = values | json.loads(row["metrics_json"]), row["recorded"]
         source = source or row["source"]
     db.execute(
         "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, recorded, "
         "source) VALUES (?,?,?,?,?,?)",
-        (*key, as_json(told), recorded, source),
+        (*key, as_json(values), recorded, source),
     )

@@ -13,10 +13,10 @@ def trials(records: Records) -> list[Row]:
 
 def trials_called(records: Records, beginning: str) -> list[str]:
     """The ids that begin so."""
-    found = records.rows(
+    same = records.rows(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
-    return [row["trial_id"] for row in found]
+    return [row["trial_id"] for row in same]
 
 
 def statuses(records: Records) -> list[Row]:
@@ -73,5 +73,5 @@ def find_sweep(records: Records, named: str | None, place: str) -> str:
         if named in (None, sweep["sweep_id"], sweep["name"]):
             return str(sweep["sweep_id"])
     known = ", ".join(f"{s['name']} ({s['sweep_id']})" for s in latest_first) or "none"
-    found = repr(named) if named else "no sweep"
-    raise ConfigError(place, found, f"one of: {known}", "`ablate ledger ls` lists them")
+    what = repr(named) if named else "no sweep"
+    raise ConfigError(place, what, f"one of: {known}", "`ablate ledger ls` lists them")

@@ -72,43 +72,43 @@ class Records:
 
     def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
         """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT split, metrics_json FROM evaluations WHERE trial_id=? "
             "AND (? IS NULL OR evaluator=?) ORDER BY rowid",
             [trial_id, evaluator, evaluator],
         )
-        return {row["split"]: row["metrics"] for row in found}
+        return {row["split"]: row["metrics"] for row in rows}
 
     def source(self, key: str | None) -> dict[str, str | None] | None:
         """Component → hash of the source that a trial ran, by the key that stands with the trial;
         None: it was recorded before sources were kept."""
-        found = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
-        return found[0]["components"] if found else None
+        rows = self.rows("SELECT components_json FROM sources WHERE source=?", [key])
+        return rows[0]["components"] if rows else None
 
     def evaluators(self, trial_id: str, evaluator: str | None = None) -> list[str | None]:
         """The sources of what evaluated it, each once; None: recorded before they were kept."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT DISTINCT source FROM evaluations WHERE trial_id=? "
             "AND (? IS NULL OR evaluator=?)",
             [trial_id, evaluator, evaluator],
         )
-        return [row["source"] for row in found]
+        return [row["source"] for row in rows]
 
     def recorded(self, trial_id: str) -> dict[str, float]:
         """Split → when the evaluation that `evaluations` gives of it was first recorded; splits
         whose evaluation is older than this column are left out."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT split, recorded FROM evaluations WHERE trial_id=? ORDER BY rowid", [trial_id]
         )
-        times = {row["split"]: row["recorded"] for row in found}
+        times = {row["split"]: row["recorded"] for row in rows}
         return {split: at for split, at in times.items() if at is not None}
 
     def sweep(self, sweep_id: str) -> Row:
         """The sweep's row: sweep_id, name, spec, created, provenance. KeyError if unknown."""
-        found = self.rows("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
-        if not found:
+        rows = self.rows("SELECT * FROM sweeps WHERE sweep_id=?", [sweep_id])
+        if not rows:
             raise KeyError(f"no sweep {sweep_id} in {self.path}")
-        return found[0]
+        return rows[0]
 
     def cells(self, sweep_id: str) -> list[Row]:
         """All cells known so far: study, cell, seed, trial_id, coords, idx, fold (None: none)."""
@@ -119,33 +119,33 @@ class Records:
         return self._folded("sweep_id=? AND trial_id=?", sweep_id, trial_id)
 
     def _folded(self, condition: str, *values: object) -> list[Row]:
-        found = self.rows(
+        rows = self.rows(
             f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold", values
         )
-        return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in found]
+        return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 
     def proposals(self, study_key: str) -> dict[int, Row]:
         """Index → row with params, config_hash and beside: the earlier proposals that had no
         result when it was made, in an asynchronous search; else ()."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT p.*, b.beside_json FROM proposals p LEFT JOIN beside b USING (study_key, idx) "
             "WHERE p.study_key=? ORDER BY p.idx",
             [study_key],
         )
-        return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in found}
+        return {row["idx"]: row | {"beside": tuple(row["beside"] or ())} for row in rows}
 
     def stops(self, sweep_id: str, study: str) -> dict[str, int]:
         """Cell → epoch at which a scheduler stopped it for good."""
-        found = self.rows("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
-        return {row["cell"]: row["epoch"] for row in found}
+        rows = self.rows("SELECT * FROM stops WHERE sweep_id=? AND study=?", [sweep_id, study])
+        return {row["cell"]: row["epoch"] for row in rows}
 
     def mlflow_run(self, store: str, sweep_id: str, trial_id: str = "") -> Row | None:
         """run_id, logged_epoch, logged_final of a run in `store`; trial "" is the parent."""
-        found = self.rows(
+        rows = self.rows(
             "SELECT * FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
             [store, sweep_id, trial_id],
         )
-        return found[0] if found else None
+        return rows[0] if rows else None
 
     def mlflow_runs(self, store: str, sweep_id: str | None = None) -> list[Row]:
         return self.rows(

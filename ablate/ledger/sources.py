@@ -87,33 +87,33 @@ class Sources:
                 for name, value in (self.ledger.source(key) or {}).items()
                 if components.is_known(name) and not self._is_mine(name, value)
             )
-        found = self._seen.get(key or "", ())
-        told = {value for value in evaluators if value is not None}
-        if any(not self._is_mine(EVALUATOR, value) for value in told):
-            found += (EVALUATOR,)
-        return found
+        trials = self._seen.get(key or "", ())
+        evaluated = {value for value in evaluators if value is not None}
+        if any(not self._is_mine(EVALUATOR, value) for value in evaluated):
+            trials += (EVALUATOR,)
+        return trials
 
     def _is_mine(self, name: str, value: str | None) -> bool:
         return value is not None and value in self._one_code(name)
 
     def _one_code(self, name: str) -> set[str]:
         if name not in self._same:
-            told = self.ledger.rows(
+            sources = self.ledger.rows(
                 "SELECT one, other FROM same_code WHERE component=? AND revision=?",
                 [name, components.revision(name)],
             )
-            pairs = [(row["one"], row["other"]) for row in told]
+            pairs = [(row["one"], row["other"]) for row in sources]
             self._same[name] = components.one_code(name, pairs)
         return self._same[name]
 
     def accept(self, differing: Mapping[str, Differing]) -> None:
         """The sources of these trials are the code as it is: from now on, not this once."""
         pairs: set[tuple[str, str, str, str]] = set()
-        for found in differing.values():
-            kept = self.ledger.source(found.key) or {}
+        for trial in differing.values():
+            kept = self.ledger.source(trial.key) or {}
             recorded = {name: {value} for name, value in kept.items()}
-            recorded[EVALUATOR] = set(found.evaluators)
-            for name in found.components:
+            recorded[EVALUATOR] = set(trial.evaluators)
+            for name in trial.components:
                 now = components.component_hash(name)[0]
                 pairs |= {
                     (name, components.revision(name), before, now)
@@ -131,7 +131,7 @@ def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
     if not differing:
         return None
     lines = summary(differing)
-    unfinished = sum(found.status != "done" for found in differing.values())
+    unfinished = sum(trial.status != "done" for trial in differing.values())
     more = f"; {unfinished} of them unfinished or failed" if unfinished else ""
     return ConfigError(
         "source",
@@ -144,7 +144,7 @@ def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:
 
 def summary(differing: Mapping[str, Differing]) -> list[str]:
     """`method.ddml: source differs at REVISION 3; 40 trials`, the most frequent first."""
-    counts = Counter(name for found in differing.values() for name in found.components)
+    counts = Counter(name for trial in differing.values() for name in trial.components)
     return [_line(name, count) for name, count in sorted(counts.items(), key=_by_count)]
 
 

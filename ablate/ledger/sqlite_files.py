@@ -66,12 +66,12 @@ def damage(path: Path) -> str | None:
     uri = f"file:{quote(str(path.absolute()))}?mode=ro"
     try:
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
-            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+            verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:
         return None  # locked, or gone: that is no damage
     except sqlite3.DatabaseError as error:
         return str(error)
-    return None if found == "ok" else found
+    return None if verdict == "ok" else verdict
 
 
 def write_ahead(path: Path, *, timeout: float = 60.0) -> None:

@@ -238,10 +238,10 @@ class Checks:
                 )
                 key = "objective" if where == "objective" else "metric"
                 default = key == "objective" and "objective" not in self.spec.model_fields_set
-                given = " (the default)" if default else ""
+                note = " (the default)" if default else ""
                 raise ConfigError(
                     self.locate(where),
-                    f"{metric!r}{given} for {place}",
+                    f"{metric!r}{note} for {place}",
                     f"{expected} data.split.protocol: paper",
                     f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
                 )

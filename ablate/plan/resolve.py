@@ -79,6 +79,6 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
                 kind += f" ({named.get('name')})"
             expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
-            told = meant(path, length, names, data)
-            raise ConfigError(place, f"the unknown path {path!r}", expected, told)
+            hint = meant(path, length, names, data)
+            raise ConfigError(place, f"the unknown path {path!r}", expected, hint)
         free = is_free(fields[parts[length]].annotation)

@@ -72,10 +72,10 @@ def _extended(
         )
     document = load(path)
     if not isinstance(document.data, dict):
-        found = "a list" if isinstance(document.data, list) else shown(document.data)
+        shape = "a list" if isinstance(document.data, list) else shown(document.data)
         raise ConfigError(
             str(path),
-            found,
+            shape,
             "a mapping: name, studies, …",
             "Start from one of search_spaces/",
         )

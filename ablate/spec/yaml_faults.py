@@ -106,9 +106,9 @@ def _no_value(report: Report) -> Fault:
 
 
 def _open_quote(report: Report) -> Fault:
-    found = f"{cut(report.lines[report.began])}, with a quote that is never closed"
+    quoted = f"{cut(report.lines[report.began])}, with a quote that is never closed"
     remedy = "Add it, or double the quote inside the text"
-    return Fault(report.began + 1, found, "a closing quote", remedy)
+    return Fault(report.began + 1, quoted, "a closing quote", remedy)
 
 
 def _escape(report: Report) -> Fault:
@@ -120,8 +120,8 @@ def _escape(report: Report) -> Fault:
 
 
 def _digits(report: Report) -> Fault:
-    found = f"{report.rest[:1]!r} in the digits of an escape"
-    return report.fault(found, "hexadecimal digits", "Write all of them (\\u00e9)")
+    escape = f"{report.rest[:1]!r} in the digits of an escape"
+    return report.fault(escape, "hexadecimal digits", "Write all of them (\\u00e9)")
 
 
 def _alias(report: Report) -> Fault:
@@ -149,13 +149,13 @@ def _nameless(report: Report) -> Fault:
 
 def _reserved(report: Report) -> Fault:
     remedy = f'Write "{report.rest}"' if len(report.rest) < 50 else "Add them"
-    found = f"a value that begins with {report.rest[:1]}"
-    return report.fault(found, "quotes around it", remedy)
+    start = f"a value that begins with {report.rest[:1]}"
+    return report.fault(start, "quotes around it", remedy)
 
 
 def _block_text(report: Report) -> Fault:
-    found = f"{cut(report.rest)} after | or >"
-    return report.fault(found, "the text on the lines below", "Move it there")
+    rest = f"{cut(report.rest)} after | or >"
+    return report.fault(rest, "the text on the lines below", "Move it there")
 
 
 def _directive(report: Report) -> Fault:

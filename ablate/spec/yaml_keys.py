@@ -40,8 +40,8 @@ def _without_colon(lines: Sequence[str], at: int) -> Fault:
     text = lines[at].strip()
     near = re.match(r"(?:-\s+)?([\w.]+):(\S.*)$", text)
     if near is not None:
-        found, expected = f"{cut(text)}, without a space after the colon", f"`{near[1]}: {near[2]}`"
-        return Fault(at + 1, found, expected, "Put a space there")
+        what, expected = f"{cut(text)}, without a space after the colon", f"`{near[1]}: {near[2]}`"
+        return Fault(at + 1, what, expected, "Put a space there")
     remedy = f"Write `{text}:`" if re.fullmatch(r"[\w.-]+", text) else "Add the colon"
     return Fault(at + 1, f"{cut(text)}, a line without a colon", "`key: value`", remedy)
 
@@ -50,8 +50,8 @@ def block_end(report: Report) -> Fault:
     """Where keys or entries end, and something stands that belongs to none around them."""
     line, before = report.line, report.line[: report.column].rstrip()
     if report.token in ("]", "}"):
-        found = f"a {report.token} that nothing opens"
-        return report.fault(found, "as many as were opened", "Remove it")
+        what = f"a {report.token} that nothing opens"
+        return report.fault(what, "as many as were opened", "Remove it")
     if not before.strip(" -"):
         return indentation(report)
     if before.endswith("'"):
@@ -79,8 +79,8 @@ def indentation(report: Report) -> Fault:
         remedy = "Add the colon, or indent it as part of the text above"
         return report.fault(f"{cut(line)}, a line without a colon", "`key: value`", remedy)
     if same:
-        found, remedy = f"{cut(line)} after the end of the text", "Remove the line that ends it"
-        return report.fault(found, "no more text", f"{remedy} (...)")
+        what, remedy = f"{cut(line)} after the end of the text", "Remove the line that ends it"
+        return report.fault(what, "no more text", f"{remedy} (...)")
     wanted = [f"{level.indent} (as `{level.text}` in line {level.line})" for level in known[:3]]
     return report.fault(
         f"{cut(line)}, indented by {spaces(indent)}",

@@ -21,11 +21,11 @@ class Level(NamedTuple):
 
 def open_levels(lines: Sequence[str], at: int) -> list[Level]:
     """The keys and entries above line `at` that are still open there, innermost first."""
-    found: list[Level] = []
+    levels: list[Level] = []
 
     def add(indent: int, text: str, number: int, *, entry: bool = False) -> None:
-        if not found or indent < found[-1].indent:
-            found.append(Level(indent, text, number + 1, entry))
+        if not levels or indent < levels[-1].indent:
+            levels.append(Level(indent, text, number + 1, entry))
 
     for number in range(at - 1, -1, -1):
         line = lines[number]
@@ -39,13 +39,13 @@ def open_levels(lines: Sequence[str], at: int) -> list[Level]:
             add(indent_of(line), "- …", number, entry=True)
         elif key is not None:
             add(indent_of(line), key, number)
-    return found
+    return levels
 
 
 def key_of(line: str) -> str | None:
     """`key:` of a line that has one, also after the dash of a list entry."""
-    found = _KEY.match(line.strip() if not is_entry(line) else line.lstrip(" -"))
-    return f"{found[1]}:" if found else None
+    match = _KEY.match(line.strip() if not is_entry(line) else line.lstrip(" -"))
+    return f"{match[1]}:" if match else None
 
 
 def is_entry(line: str) -> bool:

@@ -52,5 +52,5 @@ def report_of(text: str, error: yaml.MarkedYAMLError) -> Report:
     lines = [*text.splitlines(), ""]
     mark = error.problem_mark or error.context_mark
     assert mark is not None
-    at, began = (min(found.line, len(lines) - 1) for found in (mark, error.context_mark or mark))
+    at, began = (min(place.line, len(lines) - 1) for place in (mark, error.context_mark or mark))
     return Report(lines, at, began, mark.column, str(error.problem), str(error.context or ""))

@@ -193,8 +193,8 @@ class Dispatch:
         fact = self.progression.facts[trial_id]
         missing = fact.lacking(job.evaluate, job.metrics)
         if missing and last["event"] == "final":
-            told = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
-            self.lost[trial_id] = f"its evaluation lacks {'; '.join(told)}"
+            words = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
+            self.lost[trial_id] = f"its evaluation lacks {'; '.join(words)}"
         elif last["event"] == "failed" and trained_before(self.progression, trial_id):
             self.lost[trial_id] = str(last["reason"])
 
@@ -275,8 +275,8 @@ class Dispatch:
 
     def _refuse(self, trial_id: str) -> None:
         """A record of other code that has come to light since the run began."""
-        found = summary({trial_id: self.progression.facts.differing[trial_id]})
-        self.lost[trial_id] = f"made by other code ({'; '.join(found)}): raise REVISION, or "
+        other = summary({trial_id: self.progression.facts.differing[trial_id]})
+        self.lost[trial_id] = f"made by other code ({'; '.join(other)}): raise REVISION, or "
         self.lost[trial_id] += "start again with --same-code"
         self.told(trial_id, self.lost[trial_id])
 

@@ -122,7 +122,7 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
     """The points to come that may differ in what they read, one of each kind."""
     if not study.fixed:
         return [None]
-    found: dict[str, Point | None] = {}
+    points: dict[str, Point | None] = {}
     for idx, point in enumerate(study.listed):
         if idx not in listed:
             kind = {
@@ -130,8 +130,8 @@ def _unknown(study: Study, listed: set[int]) -> list[Point | None]:
                 for path, value in study.gives(point).items()
                 if _of_data(path) or of_batch(path) or _of_backbone(path)
             }
-            found.setdefault(canonical(kind), point)
-    return list(found.values())
+            points.setdefault(canonical(kind), point)
+    return list(points.values())
 
 
 def _later(studies: Mapping[str, Study], name: str, point: Point | None) -> set[str]:
@@ -160,11 +160,11 @@ def _read(evaluate: tuple[str, ...]) -> frozenset[str]:
 
 def placed(plan: Plan, progression: Progression, use: Use, error: ConfigError) -> ConfigError:
     """The same error, at its place in the spec."""
-    path, found = error.path, error.found
+    path, fault = error.path, error.found
     if Path(path).is_absolute():  # a file below data.root
-        path, found = "data.root", f"{path}: {found}"
+        path, fault = "data.root", f"{path}: {fault}"
     where = _place(plan, progression, use, path)
-    return ConfigError(where, found, error.expected, error.remedy)
+    return ConfigError(where, fault, error.expected, error.remedy)
 
 
 def _place(plan: Plan, progression: Progression, use: Use, path: str) -> str:

@@ -94,9 +94,9 @@ def meaned_over_leading_dimensions(loss: Component) -> None:
     if draws(method, x[0], labels):
         return
     generators = [streams.generator(0, "loss") for _ in range(2)]
-    found = method.metric(x, labels, generators[0])
+    means = method.metric(x, labels, generators[0])
     each = torch.stack([method.metric(part, labels, generators[1]) for part in x])
-    torch.testing.assert_close(found, each.mean())
+    torch.testing.assert_close(means, each.mean())
 
 
 # ------------------------------------------------------------------- what they are made of

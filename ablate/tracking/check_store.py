@@ -55,15 +55,15 @@ class Store:
         if not self.given.startswith(ENV):
             return self.given
         name = self.given.removeprefix(ENV)
-        found = os.environ.get(name, "")
-        if not found:
+        uri_there = os.environ.get(name, "")
+        if not uri_there:
             raise ConfigError(
                 OPTION,
                 f"{self.given!r}, an environment variable that is not set",
                 "an MLflow URI in it",
                 f"export {name or 'NAME'}=URI, or name the store itself",
             )
-        return found
+        return uri_there
 
     @property
     def shown(self) -> str:
@@ -186,12 +186,12 @@ class Store:
 def tables(path: Path) -> frozenset[str]:
     """The tables of a database that may be written meanwhile; without a lock if that is enough."""
     try:
-        found = head(path)
+        head_of_file = head(path)
     except sqlite3.DatabaseError:
         if path.with_name(f"{path.name}-journal").exists():
             return frozenset()  # a transaction under way or broken off: opening it rolls back
-        found = head(path, locked=True)
-    return frozenset() if found is None else found.tables
+        head_of_file = head(path, locked=True)
+    return frozenset() if head_of_file is None else head_of_file.tables
 
 
 def _check_folder(uri: str) -> None:

@@ -43,7 +43,7 @@ def provenance_tags(provenance: Mapping[str, Any] | None) -> dict[str, str]:
     tags: dict[str, str] = {}
     for key, value in (provenance or {}).items():
         if key == "versions":
-            tags |= {f"ablate.version.{name}": str(found) for name, found in value.items()}
+            tags |= {f"ablate.version.{name}": str(version) for name, version in value.items()}
         elif isinstance(value, str | int | float | bool):
             text = str(value).lower() if isinstance(value, bool) else str(value)
             tags[f"ablate.{key}"] = text[:TAG_LIMIT]
@@ -54,10 +54,10 @@ def cells_by_trial(cells: Iterable[Row]) -> dict[str, list[dict[str, Any]]]:
     """Trial → the cells it fills, as the tag `ablate.cells` lists them."""
     found: dict[str, list[dict[str, Any]]] = {}
     for cell in cells:
-        told = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
+        cell_facts = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
         if cell["fold"] is not None:
-            told["fold"] = cell["fold"]
-        found.setdefault(cell["trial_id"], []).append(told)
+            cell_facts["fold"] = cell["fold"]
+        found.setdefault(cell["trial_id"], []).append(cell_facts)
     return found
 
 
@@ -151,8 +151,8 @@ def checksum(trial: Row, evaluations: Mapping[str, Any], cells: list[dict[str, A
 
     An evaluation added later, a further cell, or another end change it.
     """
-    told = [trial["status"], trial["reason"], trial["ended"], evaluations, cells]
-    return zlib.crc32(compact(told).encode()) + 1
+    state = [trial["status"], trial["reason"], trial["ended"], evaluations, cells]
+    return zlib.crc32(compact(state).encode()) + 1
 
 
 def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def asked_for(pipe: int) -> dict[str, Any] | None:
         if not byte:
             return None
         line += byte
-    found: dict[str, Any] = json.loads(line)
-    return found
+    request: dict[str, Any] = json.loads(line)
+    return request
 
 
 class ToDriver(logging.Handler):

@@ -208,11 +208,11 @@ class Replica:
         """Write the trials that ended, and those running ones whose turn has come."""
         moved, now = self.inbox.moved, time.monotonic()
         due: dict[str, float] = {}
-        for trial_id, told in moved.items():
+        for trial_id, words in moved.items():
             trial = ledger.trial(trial_id)
             ended = trial is not None and trial["status"] in STATUS
-            if ended or now - told >= self.live_seconds:
-                due[trial_id] = told
+            if ended or now - words >= self.live_seconds:
+                due[trial_id] = words
         if not due:
             return
         for trial_id in due:  # what is told from now on is to be written again

@@ -109,8 +109,8 @@ class Runs:
     def _resolve_doubt(self) -> None:
         """Adopt what an unanswered `create_run` made: it is RUNNING and unknown."""
         if self._doubtful:
-            found = self._find(" and attributes.status = 'RUNNING'")
-            self._adopt([run for run in found if self._record(run) is None])
+            runs = self._find(" and attributes.status = 'RUNNING'")
+            self._adopt([run for run in runs if self._record(run) is None])
             self._doubtful = False
 
     def _put(self, rows: Sequence[payload.Row]) -> None:
@@ -147,16 +147,16 @@ class Runs:
                 thorough = True
         thorough |= parent is None
         running = "" if thorough else " and attributes.status = 'RUNNING'"
-        found = self._find(running)
+        runs = self._find(running)
         if thorough:
-            present = {run.info.run_id for run in found}
+            present = {run.info.run_id for run in runs}
             for known in self.ledger.mlflow_runs(self.store, self.sweep_id):
                 if known["run_id"] not in present:
                     self.forget(known["trial_id"])
-            self._adopt(found)
+            self._adopt(runs)
         else:
-            self._adopt([run for run in found if self._record(run) is None])
-        for run in found:
+            self._adopt([run for run in runs if self._record(run) is None])
+        for run in runs:
             row = self._record(run)
             if (
                 run.info.status == "RUNNING"

@@ -48,10 +48,10 @@ def quiet_environment() -> None:
 
 def sqlite_file(tracking_uri: str) -> Path | None:
     """The file of a `sqlite:///` URI; None for every other store."""
-    found = _SQLITE.fullmatch(tracking_uri)
-    if found is None:
+    match = _SQLITE.fullmatch(tracking_uri)
+    if match is None:
         return None
-    path = Path(found["path"] or "")
+    path = Path(match["path"] or "")
     return path.expanduser() if path.parts[:1] == ("~",) else path
 
 
@@ -98,8 +98,8 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
     """The experiment called `name`, made if need be; beside a SQLite file lie its artifacts."""
     from mlflow.exceptions import MlflowException
 
-    found = client.get_experiment_by_name(name)
-    if found is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         path = sqlite_file(tracking_uri)
         root = None if path is None else (path.resolve().parent / "mlartifacts").as_uri()
         try:
@@ -107,12 +107,12 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            found = client.get_experiment_by_name(name)
-            if found is None:
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
                 raise
-    if found.lifecycle_stage == "deleted":
-        client.restore_experiment(found.experiment_id)
-    return str(found.experiment_id)
+    if experiment.lifecycle_stage == "deleted":
+        client.restore_experiment(experiment.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any]:

@@ -143,9 +143,9 @@ class Tracker:
             self._end(status)
         self._process = None
         if "closed" not in self._last:
-            told = self._last.get("error", "it was killed twice")
+            why = self._last.get("error", "it was killed twice")
             raise TrackingError(
-                f"MLflow tracking stopped ({told}); the ledger has everything, and "
+                f"MLflow tracking stopped ({why}); the ledger has everything, and "
                 f"{self._asked['remedy']} writes it. Details: {self.log_path}"
             )
         return bool(self._last["closed"])
@@ -185,5 +185,5 @@ class Tracker:
                     self._last = message
         self._first_try.set()
         if "error" in self._last or not (self._last or self._closing):
-            told = self._last.get("error", "its process was killed")
-            log.warning("MLflow tracking stopped: %s; details: %s", told, self.log_path)
+            why = self._last.get("error", "its process was killed")
+            log.warning("MLflow tracking stopped: %s; details: %s", why, self.log_path)

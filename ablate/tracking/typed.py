@@ -14,25 +14,25 @@ from reports.uri import has_secret
 
 def typed() -> str:
     """The command line of this process as a user would type it again; empty from Python."""
-    program, given = Path(sys.argv[0]), concealed(sys.argv[1:])[0]
+    program, words = Path(sys.argv[0]), concealed(sys.argv[1:])[0]
     if program.name == "run.py" and program.parent.name == "ablate":
-        return shlex.join(["python", "-m", "ablate.run", *given])
-    return shlex.join(["ablate", *given]) if program.name == "ablate" else ""
+        return shlex.join(["python", "-m", "ablate.run", *words])
+    return shlex.join(["ablate", *words]) if program.name == "ablate" else ""
 
 
 def concealed(argv: Sequence[str]) -> tuple[list[str], str | None]:
     """A command line with `--tracking-uri env:ABLATE_TRACKING_URI` for a URI that has a password,
     and that URI; None if there is none."""
-    words, found = list(argv), None
+    words, secret = list(argv), None
     for i, word in enumerate(words):
         option, equals, value = word.partition("=")
         if not (len(option) > 2 and OPTION.startswith(option)):  # argparse takes a beginning too
             continue
         if equals and has_secret(value):
-            found, words[i] = value, f"{option}={ENV}{VARIABLE}"
+            secret, words[i] = value, f"{option}={ENV}{VARIABLE}"
         elif not equals and i + 1 < len(words) and has_secret(words[i + 1]):
-            found, words[i + 1] = words[i + 1], f"{ENV}{VARIABLE}"
-    return words, found
+            secret, words[i + 1] = words[i + 1], f"{ENV}{VARIABLE}"
+    return words, secret
 
 
 def conceal() -> None:

@@ -31,22 +31,22 @@ def meant(path: str, level: int, names: Sequence[str], data: Mapping[str, Any]) 
         level: which part of the path is unknown. names: what is known at that level.
         data: partial trial, which tells the method and loss whose options count.
     """
-    given = path.split(".")
-    close = closest(given[level], names) if given[level] not in names else None
+    parts_meant = path.split(".")
+    close = closest(parts_meant[level], names) if parts_meant[level] not in names else None
     known = list(_paths((), data))
     if close is not None:
-        mended = ".".join([*given[:level], close, *given[level + 1 :]])
-        below = level + 1 < len(given) and not any(mended.startswith(f"{p}.") for p in known)
+        mended = ".".join([*parts_meant[:level], close, *parts_meant[level + 1 :]])
+        below = level + 1 < len(parts_meant) and not any(mended.startswith(f"{p}.") for p in known)
         return f"Did you mean {(below and closest(mended, known)) or mended!r}?"
-    parts = [part.casefold() for part in given if part]
+    parts = [part.casefold() for part in parts_meant if part]
     if parts[:1] == ["trial"]:
         parts = parts[1:]
     if parts and parts[0] in OF_A_SPEC:
         option = ", or give --seeds" if parts[0] == "seeds" else ""
         return f"{parts[0]} is no field of a trial: change it in the spec{option}"
-    found = _alike(parts, known) if parts else []
-    if found:
-        return f"Did you mean {' or '.join(map(repr, found[:3]))}?"
+    alike = _alike(parts, known) if parts else []
+    if alike:
+        return f"Did you mean {' or '.join(map(repr, alike[:3]))}?"
     return UNLIKE if names else "Remove it"
 
 

@@ -10,13 +10,13 @@ from trainables.errors import ConfigError
 
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested mapping → `{"optimizer.lr": 0.1, …}`; empty mappings and lists are values."""
-    found: dict[str, Any] = {}
+    leaves_of: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
-            found |= leaves(value, f"{above}{key}.")
+            leaves_of |= leaves(value, f"{above}{key}.")
         else:
-            found[f"{above}{key}"] = value
-    return found
+            leaves_of[f"{above}{key}"] = value
+    return leaves_of
 
 
 def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:

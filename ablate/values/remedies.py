@@ -81,9 +81,9 @@ def nearest_metric(word: str, known: Iterable[str]) -> str:
     name = re.sub(r"^(r|p|recall|precision)_?(at_)?(\d+)$", r"recall_at_\3", name)
     name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)
     whole = [f"{split}/{name}" if slash else f"val/{name}", name]
-    found = next((each for each in whole if each in words), None) or closest(whole[0], words)
-    found = found or closest(name, words)
-    return f"Did you mean {found!r}?" if found else UNLIKE
+    near = next((each for each in whole if each in words), None) or closest(whole[0], words)
+    near = near or closest(name, words)
+    return f"Did you mean {near!r}?" if near else UNLIKE
 
 
 def expected(fault: Mapping[str, Any]) -> str:
@@ -104,22 +104,22 @@ def expected(fault: Mapping[str, Any]) -> str:
 
 def remedy(fault: Mapping[str, Any]) -> str:
     """What to write instead."""
-    kind, given, context = fault["type"], fault["input"], fault.get("ctx", {})
+    kind, value, context = fault["type"], fault["input"], fault.get("ctx", {})
     if kind in _REMEDIES:
         return _REMEDIES[kind]
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
         return f"{words} {context[key]}"
     makers: dict[str, Callable[[], str]] = {
-        "int_parsing": lambda: _number(given, whole=True),
-        "int_type": lambda: _number(given, whole=True),
-        "float_parsing": lambda: _number(given, whole=False),
-        "float_type": lambda: _number(given, whole=False),
-        "int_from_float": lambda: f"Write {math.floor(given)} or {math.ceil(given)}",
-        "string_type": lambda: _quoted(given),
-        "string_pattern_mismatch": lambda: _fitting(str(given)),
+        "int_parsing": lambda: _number(value, whole=True),
+        "int_type": lambda: _number(value, whole=True),
+        "float_parsing": lambda: _number(value, whole=False),
+        "float_type": lambda: _number(value, whole=False),
+        "int_from_float": lambda: f"Write {math.floor(value)} or {math.ceil(value)}",
+        "string_type": lambda: _quoted(value),
+        "string_pattern_mismatch": lambda: _fitting(str(value)),
         "literal_error": lambda: nearest(
-            str(given), re.findall(r"'([^']*)'", str(context["expected"]))
+            str(value), re.findall(r"'([^']*)'", str(context["expected"]))
         ),
     }
     return makers.get(kind, lambda: "Correct it")()

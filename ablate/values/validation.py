@@ -59,20 +59,20 @@ def fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[st
 
     The members of tagged unions are told by `data`, which may be partial.
     """
-    found: Any = model
+    inner: Any = model
     for part in path:
-        fields = found.model_fields if _is_model(found) else {}
+        fields = inner.model_fields if _is_model(inner) else {}
         data = _child(data, int(part) if isinstance(data, list) and part.isdigit() else part)
         if fields:
             names = {info.alias or name: info for name, info in fields.items()}
             if part not in names:
                 return {}
-            found = _model_of(names[part].annotation, names[part].metadata, data)
+            inner = _model_of(names[part].annotation, names[part].metadata, data)
         else:
-            found = _model_of(found, (), data) if found is not None else None
-        if found is None:
+            inner = _model_of(inner, (), data) if inner is not None else None
+        if inner is None:
             return {}
-    return dict(found.model_fields) if _is_model(found) else {}
+    return dict(inner.model_fields) if _is_model(inner) else {}
 
 
 def _is_model(found: Any) -> bool:
@@ -98,11 +98,11 @@ def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> Any:
         return _Items(members[-1] if get_origin(annotation) is dict else members[0])
     if isinstance(annotation, _Items):
         return _model_of(annotation.member, (), data)
-    found = [m for m in (_model_of(member, (), data) for member in members) if m is not None]
-    for model in found:
+    models = [m for m in (_model_of(member, (), data) for member in members) if m is not None]
+    for model in models:
         if isinstance(data, Mapping) and any(data.get(tag) in _told(model, tag) for tag in _TAGS):
             return model
-    return found[0] if len(found) == 1 else None
+    return models[0] if len(models) == 1 else None
 
 
 def _told(model: Any, tag: str) -> tuple[Any, ...]:
@@ -146,8 +146,8 @@ def explain(
     if kind == "extra_forbidden":
         names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
         known = f"one of {listed(names)}" if names else "no such key"
-        told = _owner(path, names) or nearest(path[-1], names)
-        return path, ConfigError(dotted, f"the unknown key {path[-1]!r}", known, told)
+        likely = _owner(path, names) or nearest(path[-1], names)
+        return path, ConfigError(dotted, f"the unknown key {path[-1]!r}", known, likely)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _untold(fault, path, model, data)
     if kind == "missing":
@@ -155,8 +155,8 @@ def explain(
     places = {tuple(untagged(each["loc"], data)) for each in faults}
     others = [p for p in places if any(a != b for a, b in zip(p, path, strict=False))]
     more = f" ({len(others)} more to follow)" if others else ""
-    told = f"{remedy(fault)}{more}"
-    return path, ConfigError(dotted, shown(fault["input"]), expected(fault), told)
+    likely = f"{remedy(fault)}{more}"
+    return path, ConfigError(dotted, shown(fault["input"]), expected(fault), likely)
 
 
 def _told_best(faults: Sequence[Any], data: Any) -> Any:
@@ -185,8 +185,8 @@ def _untold(
     tag = str(context["discriminator"]).strip("'")
     if fault["type"] == "union_tag_not_found":
         known = _tags(model, path, data, tag)
-        given = fault["input"] if isinstance(fault["input"], Mapping) else {}
-        close = difflib.get_close_matches(tag, [str(key) for key in given], n=1) if known else []
+        keys = fault["input"] if isinstance(fault["input"], Mapping) else {}
+        close = difflib.get_close_matches(tag, [str(key) for key in keys], n=1) if known else []
         wanted = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
         if close:
             return ConfigError(
@@ -226,5 +226,5 @@ def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> l
     for mark in info.metadata if info else ():
         if isinstance(mark, FromRegistry):
             return list(mark.registry)
-    found = _members(info.annotation) if info else ()
-    return [str(value) for member in found for value in _told(member, tag)]
+    members = _members(info.annotation) if info else ()
+    return [str(value) for member in members for value in _told(member, tag)]

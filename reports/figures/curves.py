@@ -52,10 +52,10 @@ def curves(frame: Frame, recipe: Curves) -> Drawn:
     runs: list[str] = []
     for label, mine in parts:
         done = mine[mine["status"] == "done"]
-        found = frame.curves(recipe.metric, done["run_id"])
+        epochs = frame.curves(recipe.metric, done["run_id"])
         runs += list(done["run_id"])
         missing += gaps(mine)
-        grouped = found.groupby("epoch")["value"]
+        grouped = epochs.groupby("epoch")["value"]
         table = grouped.agg(["mean", "count", "std"])
         table = table[table["count"] == len(done)] if len(table) else table
         lines.append((label, table * [rank, 1, rank], len(done)))

@@ -104,13 +104,13 @@ def lines_of(cells: pd.DataFrame, recipe: FactorCurves, prefix: str = "") -> lis
     for key in dict.fromkeys(others):
         groups[key] = cells[[other == key for other in others]]
     levels = {key: {_place(c[recipe.x]) for c in mine["coords"]} for key, mine in groups.items()}
-    if any(len(found) > 1 for found in levels.values()):
+    if any(len(values_of) > 1 for values_of in levels.values()):
         groups = {key: mine for key, mine in groups.items() if len(levels[key]) > 1}
     varied = {k for a in groups for b in groups for k, _ in set(a) ^ set(b)}
     lines = []
     for key, mine in groups.items():
-        told = ", ".join(f"{coordinate_name(k)} = {v}" for k, v in key if k in varied)
-        lines.append(_line(mine, recipe, ": ".join(filter(None, [prefix, told]))))
+        words = ", ".join(f"{coordinate_name(k)} = {v}" for k, v in key if k in varied)
+        lines.append(_line(mine, recipe, ": ".join(filter(None, [prefix, words]))))
     return lines
 
 
@@ -120,11 +120,11 @@ def _line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
     at = [_place(coords[recipe.x]) for coords in cells["coords"]]
     for x in ordered(at):
         here = by_seed(cells[[value == x for value in at]], recipe.metric)
-        found = summary(list(here.values()))
-        if found is None:
+        stats_here = summary(list(here.values()))
+        if stats_here is None:
             continue
-        low, high = _interval(list(here.values()), found, recipe.interval)
-        rows.append((x, found.mean * factor, low * factor, high * factor, found.n))
+        low, high = _interval(list(here.values()), stats_here, recipe.interval)
+        rows.append((x, stats_here.mean * factor, low * factor, high * factor, stats_here.n))
     columns = list(zip(*rows, strict=True)) or [()] * 5
     return Line(label, *columns)
 

@@ -45,12 +45,12 @@ def heatmap(frame: Frame, recipe: Heatmap) -> Drawn:
     for i, y in enumerate(ys):
         for j, x in enumerate(xs):
             here = cells[(cells[recipe.x] == x) & (cells[recipe.y] == y)]
-            found = summary(list(by_seed(here, recipe.metric).values()))
-            counts.append(found.n if found else 0)
-            if found:
+            cell = summary(list(by_seed(here, recipe.metric).values()))
+            counts.append(cell.n if cell else 0)
+            if cell:
                 factor = scale(recipe.metric)
-                means[i, j] = found.mean * factor
-                sd = "" if found.sd is None else f"\n± {number(found.sd * factor, recipe.digits)}"
+                means[i, j] = cell.mean * factor
+                sd = "" if cell.sd is None else f"\n± {number(cell.sd * factor, recipe.digits)}"
                 texts[i, j] = number(means[i, j], recipe.digits) + sd
             elif len(here):
                 texts[i, j] = str(here["status"].iloc[0])

@@ -113,9 +113,9 @@ def provenance(frame: Frame) -> list[tuple[str, str]]:
     tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
     def values(name: str) -> str:
-        found = sorted({t[name] for t in tags if t.get(name)})
-        shown = ", ".join(found[:4])
-        return shown + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+        tagged = sorted({t[name] for t in tags if t.get(name)})
+        shown = ", ".join(tagged[:4])
+        return shown + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
 
     versions = sorted({name for t in tags for name in t if name.startswith("ablate.version.")})
     rows = [
@@ -142,7 +142,7 @@ def rerun(frame: Frame) -> str:
 
 def studies(frame: Frame) -> list[dict[str, Any]]:
     """Per study: design, what it was allowed and what it used."""
-    found = []
+    sections = []
     for name in frame.study_order:
         rows = frame.cells[frame.cells["study"] == name]
         spec = (frame.document.get("studies") or {}).get(name) or {}
@@ -151,7 +151,7 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
         sampler = (
             f"{spec.get('sampler', 'tpe')}, {spec['trials']} trials" if "trials" in spec else ""
         )
-        found.append(
+        sections.append(
             {
                 "name": name,
                 "design": frame.design(name),
@@ -165,7 +165,7 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
                 "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
             }
         )
-    return found
+    return sections
 
 
 def duration(seconds: float) -> str:

@@ -18,12 +18,12 @@ from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableDa
 def mean_sd(measured: Measured, metric: str, digits: int, spread: str = "sd") -> str:
     """`62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
     without a result."""
-    found = measured.summary
-    if found is None:
+    result = measured.summary
+    if result is None:
         return ""
     factor = scale(metric)
-    text = number(found.mean * factor, digits)
-    after = found.sd if spread == "sd" else measured.half
+    text = number(result.mean * factor, digits)
+    after = result.sd if spread == "sd" else measured.half
     return text if after is None else f"{text} ± {number(after * factor, digits)}"
 
 
@@ -31,8 +31,8 @@ def delta(row: TableRow, metric: str, digits: int) -> str:
     """`+0.52 [+0.11, +0.93]`; `baseline`; without an interval where one seed gives none."""
     if row.baseline:
         return "baseline"
-    found = row.measured[metric].difference
-    if found is None:
+    difference_of = row.measured[metric].difference
+    if difference_of is None:
         return ""
     factor = scale(metric)
 
@@ -40,9 +40,11 @@ def delta(row: TableRow, metric: str, digits: int) -> str:
         text = number(value * factor, digits)
         return text if text.startswith("−") else f"+{text}"
 
-    if found.low is None or found.high is None:
-        return signed(found.mean)
-    return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]"
+    if difference_of.low is None or difference_of.high is None:
+        return signed(difference_of.mean)
+    return (
+        f"{signed(difference_of.mean)} [{signed(difference_of.low)}, {signed(difference_of.high)}]"
+    )
 
 
 def published_text(measured: Measured) -> str:
@@ -60,17 +62,17 @@ def improvement(measured: Measured) -> str:
 
     Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
     """
-    found = measured.compared.improvement if measured.compared else None
-    if found is None:
+    chance = measured.compared.improvement if measured.compared else None
+    if chance is None:
         return ""
-    if found.low is None or found.high is None or found.low == found.high:
-        return f"{found.probability:.2f}"
-    return f"{found.probability:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    if chance.low is None or chance.high is None or chance.low == chance.high:
+        return f"{chance.probability:.2f}"
+    return f"{chance.probability:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
 
 
 def _dz(measured: Measured) -> str:
-    found = measured.compared.dz if measured.compared else None
-    return "" if found is None else number(found, 2)
+    size = measured.compared.dz if measured.compared else None
+    return "" if size is None else number(size, 2)
 
 
 Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, wide, field of a row
@@ -107,14 +109,16 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
     digits, first = table.recipe.digits, place == 0
 
     def value(row: TableRow) -> Field:
-        found = row.measured[metric]
-        text = mean_sd(found, metric, digits, table.recipe.spread)
+        result = row.measured[metric]
+        text = mean_sd(result, metric, digits, table.recipe.spread)
         why = "; ".join(row.gaps)
-        return Field(text or "missing", bool(text), found.best, "" if text else why)
+        return Field(text or "missing", bool(text), result.best, "" if text else why)
 
     def printed(row: TableRow) -> Field:
-        found = row.measured[metric]
-        return Field(published_text(found), hint=found.printed.slip or "" if found.printed else "")
+        result = row.measured[metric]
+        return Field(
+            published_text(result), hint=result.printed.slip or "" if result.printed else ""
+        )
 
     columns: list[Column] = [(metric_label(metric), False, value)]
     if table.recipe.kind != "search":
@@ -148,14 +152,14 @@ def narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
 
 def plain(table: AnyTable) -> str:
     """For a terminal: aligned columns under one rule, notes below."""
-    found = grid(table)
-    headers, rows = narrow(found)
+    fields = grid(table)
+    headers, rows = narrow(fields)
     lines = [headers, *([field.text for field in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
 
     def joined(line: list[str]) -> str:
         padded = [
-            text.ljust(w) if i < found.labels else text.rjust(w)
+            text.ljust(w) if i < fields.labels else text.rjust(w)
             for i, (text, w) in enumerate(zip(line, widths, strict=True))
         ]
         return "  ".join(padded).rstrip()
@@ -185,16 +189,16 @@ def marked_notes(table: AnyTable, *, wide: bool = True) -> list[tuple[str, str]]
 
 
 def markdown(table: AnyTable) -> str:
-    found = grid(table)
+    fields = grid(table)
 
     def line(texts: list[str]) -> str:
         return (
             "| " + " | ".join(" ".join(text.split()).replace("|", "\\|") for text in texts) + " |"
         )
 
-    rule = [":--" if i < found.labels else "--:" for i in range(len(found.headers))]
-    body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in found.rows]
+    rule = [":--" if i < fields.labels else "--:" for i in range(len(fields.headers))]
+    body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in fields.rows]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     notes = [f"- {mark.replace('*', chr(92) + '*')}{note}" for mark, note in marked_notes(table)]
-    head = [f"### {table.title}", "", *caption, line(list(found.headers)), line(rule)]
+    head = [f"### {table.title}", "", *caption, line(list(fields.headers)), line(rule)]
     return "\n".join([*head, *body, "", *notes, ""])

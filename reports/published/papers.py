@@ -145,7 +145,7 @@ def paper(key: str) -> Paper:
     """The paper called `key` (the file's name); ReportError names the papers there are."""
     path = FOLDER / f"{key}.yaml"
     if not path.is_file():
-        known = ", ".join(sorted(found.stem for found in FOLDER.glob("*.yaml")))
+        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
         raise ReportError(f"published: found paper {key!r}; known: {known}")
     return Paper.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
 
@@ -153,12 +153,16 @@ def paper(key: str) -> Paper:
 def table(reference: str) -> PublishedTable:
     """`"ddml/table4"` → that table, carrying its paper's title, protocol and unit."""
     key, _, name = reference.partition("/")
-    found = paper(key)
-    if name not in found.tables:
-        known = ", ".join(f"{key}/{known}" for known in found.tables)
+    source = paper(key)
+    if name not in source.tables:
+        known = ", ".join(f"{key}/{known}" for known in source.tables)
         raise ReportError(f"published: found table {reference!r}; known: {known}")
-    chosen = found.tables[name]
-    update = {"paper": found.title, "protocol": found.protocol, "unit": chosen.unit or found.unit}
+    chosen = source.tables[name]
+    update = {
+        "paper": source.title,
+        "protocol": source.protocol,
+        "unit": chosen.unit or source.unit,
+    }
     return chosen.model_copy(update=update)
 
 

@@ -93,14 +93,14 @@ def probability_of_improvement(
     ]
     if not both:
         return None
-    found = float(np.mean([vargha_delaney_a(list(x), list(y)) for x, y in both]))
+    chance = float(np.mean([vargha_delaney_a(list(x), list(y)) for x, y in both]))
     n = min(min(len(x), len(y)) for x, y in both)
     if n < 2:
-        return Improvement(found, None, None, len(both), n)
+        return Improvement(chance, None, None, len(both), n)
     rng = np.random.default_rng(seed)
     drawn = np.mean([_resampled(x, y, rng, resamples) for x, y in both], axis=0)
     low, high = np.percentile(drawn, [50 * (1 - level), 50 * (1 + level)])
-    return Improvement(found, float(low), float(high), len(both), n)
+    return Improvement(chance, float(low), float(high), len(both), n)
 
 
 def _resampled(x: Floats, y: Floats, rng: np.random.Generator, resamples: int) -> Floats:
@@ -108,5 +108,5 @@ def _resampled(x: Floats, y: Floats, rng: np.random.Generator, resamples: int) -
     wins = (np.sign(x[:, None] - y[None, :]) + 1) / 2
     rows = rng.multinomial(len(x), np.full(len(x), 1 / len(x)), size=resamples)
     columns = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=resamples)
-    found: Floats = np.einsum("ri,ij,rj->r", rows, wins, columns, optimize=True)
-    return found / wins.size
+    shares: Floats = np.einsum("ri,ij,rj->r", rows, wins, columns, optimize=True)
+    return shares / wins.size

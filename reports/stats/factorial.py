@@ -168,12 +168,12 @@ def _factors(
 ) -> dict[str, list[str]]:
     """The levels of each factor that varies."""
     names = dict.fromkeys(name for coords in rows for name in coords)
-    found = {}
+    factors = {}
     for name in names:
         seen = dict.fromkeys(coords.get(name, "") for coords in rows)
         order = [level for level in given.get(name, ()) if level in seen]
-        found[name] = [*order, *(level for level in seen if level not in order)]
-    return {name: levels for name, levels in found.items() if len(levels) > 1}
+        factors[name] = [*order, *(level for level in seen if level not in order)]
+    return {name: levels for name, levels in factors.items() if len(levels) > 1}
 
 
 def _coded(values: Sequence[str], levels: Sequence[str]) -> Floats:

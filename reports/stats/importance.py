@@ -71,24 +71,24 @@ def importances(
     Raises:
         ValueError: a trial has a value outside its space, or a path that `space` lacks.
     """
-    told = [(dict(p), float(v)) for p, v in zip(params, values, strict=True) if math.isfinite(v)]
-    n = len(told)
+    trials = [(dict(p), float(v)) for p, v in zip(params, values, strict=True) if math.isfinite(v)]
+    n = len(trials)
     if n < LEAST:
         return None
-    paths = [path for path in space if any(path in p for p, _ in told)]
-    conditional = tuple(path for path in paths if not all(path in p for p, _ in told))
+    paths = [path for path in space if any(path in p for p, _ in trials)]
+    conditional = tuple(path for path in paths if not all(path in p for p, _ in trials))
     dropped = conditional if evaluator == "fanova" else ()
     assessed = [path for path in paths if path not in dropped]
     best = max(math.ceil(TARGET * n), IN_TARGET)
     judge = _evaluator(evaluator, best / n, seed)
-    shares = _evaluate(told, space, assessed, judge)
+    shares = _evaluate(trials, space, assessed, judge)
     name = f"{EVALUATORS[evaluator]} of {n} trials"
     if evaluator == "ped_anova":
         name = f"{EVALUATORS[evaluator]} of the best {best} of {n} trials"
     notes = []
     if n < SENSIBLE:
         notes.append(f"{n} trials are few: below {SENSIBLE}, importances are a hint and no more")
-    if len({v for _, v in told}) == 1:
+    if len({v for _, v in trials}) == 1:
         notes.append("all trials have the same value, so nothing can matter")
     if dropped:
         notes.append(f"{EVALUATORS[evaluator]} cannot judge conditional parameters, left out")
@@ -124,8 +124,8 @@ def _evaluate(
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         try:
             study = optuna.create_study(direction="maximize")
-            for given, value in told:
-                drawn = {path: _drawn(path, v, space) for path, v in given.items()}
+            for point, value in told:
+                drawn = {path: _drawn(path, v, space) for path, v in point.items()}
                 kinds = {path: axes[path] for path in drawn}
                 trial = optuna.trial.create_trial(value=value, params=drawn, distributions=kinds)
                 study.add_trial(trial)

@@ -60,8 +60,8 @@ def shapley(worth: Mapping[frozenset[str], float]) -> dict[str, float]:
         if not np.isfinite(v[sum(place[name] for name in names_of)])
     ]
     if lost:
-        told = " + ".join(lost[0]) or "none"
-        raise ValueError(f"the worth of every subset, not without {told} ({len(lost)} missing)")
+        words = " + ".join(lost[0]) or "none"
+        raise ValueError(f"the worth of every subset, not without {words} ({len(lost)} missing)")
     masks = np.arange(2**n)
     sizes = np.array([bin(mask).count("1") for mask in masks])
     weights = np.array([faculty(s) * faculty(n - s - 1) / faculty(n) for s in range(n)])
@@ -93,7 +93,7 @@ def attribution(worth: Mapping[frozenset[str], Mapping[int, float]]) -> Attribut
     if not complete:
         return None
     each = [shapley({s: values[seed] for s, values in worth.items()}) for seed in complete]
-    columns = {name: [found[name] for found in each] for name in names}
+    columns = {name: [one[name] for one in each] for name in names}
     totals = [worth[frozenset(names)][seed] - worth[frozenset()][seed] for seed in complete]
     return Attribution(
         {name: float(np.mean(column)) for name, column in columns.items()},

@@ -45,12 +45,12 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
     have no rows is not shown; its notes say why under the table that it goes with.
     """
     own: set[tuple[str, str]] = {(part.kind, part.study) for part in recipe.tables}
-    found: list[AnyTable] = []
+    made: list[AnyTable] = []
     for part in recipe.tables:
         table = build(frame, part)
         kind = _companion(frame, part)
         if kind is None or part.alone or (kind, part.study) in own:
-            found.append(table)
+            made.append(table)
             continue
         title = f"{part.title or part.study}: {'effects' if kind == 'effects' else 'importances'}"
         with_it = build(
@@ -64,11 +64,11 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
             ),
         )
         if with_it.rows:
-            found += [table, with_it]
+            made += [table, with_it]
         else:
-            found.append(replace(table, notes=(*table.notes, *with_it.notes[1:])))
+            made.append(replace(table, notes=(*table.notes, *with_it.notes[1:])))
         own.add((kind, part.study))
-    return found
+    return made
 
 
 def _companion(frame: Frame, part: Table) -> str | None:

@@ -22,14 +22,16 @@ def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
         trials: as in a `Frame`.
         cells: of one study.
     """
-    told = {
+    by_run = {
         run: tags.get("ablate.data_fingerprint") or params.get("data.name")
         for run, tags, params in zip(
             trials["run_id"], trials["tags"], trials["params"], strict=True
         )
     }
-    found = {cell: told.get(run) for cell, run in zip(cells["cell"], cells["run_id"], strict=True)}
-    return {cell: str(data) for cell, data in found.items() if data}
+    prints = {
+        cell: by_run.get(run) for cell, run in zip(cells["cell"], cells["run_id"], strict=True)
+    }
+    return {cell: str(data) for cell, data in prints.items() if data}
 
 
 def baselines(

@@ -97,8 +97,8 @@ def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
 
 def protocol(frame: Frame) -> str:
     """`test-selected` if any trial selected its epoch on test, else `validation-selected`."""
-    found = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
-    return "test-selected" if "paper" in found else "validation-selected"
+    protocols = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
+    return "test-selected" if "paper" in protocols else "validation-selected"
 
 
 def protocol_note(frame: Frame) -> str:

@@ -123,7 +123,7 @@ def _headers(
     """Components, or crossed factors; else one column with the cells' names."""
     if recipe.kind == "components":
         return tuple(component_order(cells, recipe))
-    shapes = {tuple(found) for found in coords.values()}
+    shapes = {tuple(keys) for keys in coords.values()}
     names = next(iter(shapes)) if len(shapes) == 1 else ()
     if names == ("variant",) or len(names) > 1:
         return names
@@ -141,8 +141,8 @@ def _labels(
 
 
 def _coords(cells: pd.DataFrame, cell: str) -> dict[str, Any]:
-    found: dict[str, Any] = cells[cells["cell"] == cell]["coords"].iloc[0]
-    return {key: named(value) for key, value in found.items()}
+    coords_of_cell: dict[str, Any] = cells[cells["cell"] == cell]["coords"].iloc[0]
+    return {key: named(value) for key, value in coords_of_cell.items()}
 
 
 def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -197,18 +197,18 @@ def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> l
     ]
     measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
     for metric in recipe.metrics:
-        told = [found[metric].compared for found in measured]
-        p = holm([t.permutation if t else None for t in told])
-        p_wilcoxon = holm([t.wilcoxon if t else None for t in told])
+        comparisons = [of_row[metric].compared for of_row in measured]
+        p = holm([t.permutation if t else None for t in comparisons])
+        p_wilcoxon = holm([t.wilcoxon if t else None for t in comparisons])
         best_of = min if lower_is_better(metric) else max
-        for i, found in enumerate(measured):
-            mine, other = found[metric].summary, told[i]
+        for i, of_row in enumerate(measured):
+            mine, other = of_row[metric].summary, comparisons[i]
             means = [row.measured[metric].summary for row in alike[i]]
             top = best_of((m.mean for m in means if m), default=None)
             best = mine is not None and mine.mean == top and len(alike[i]) > 1
             corrected = other and replace(other, p=p[i], p_wilcoxon=p_wilcoxon[i])
-            found[metric] = replace(found[metric], compared=corrected, best=best)
-    return [replace(row, measured=found) for row, found in zip(rows, measured, strict=True)]
+            of_row[metric] = replace(of_row[metric], compared=corrected, best=best)
+    return [replace(row, measured=of_row) for row, of_row in zip(rows, measured, strict=True)]
 
 
 def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
@@ -237,10 +237,10 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
             f"{table.protocol}; another data set and backbone than measured unless they agree."
         )
         for row in rows:
-            for found in row.measured.values():
-                if found.printed is not None and found.printed.slip:
-                    value = found.printed.value
-                    notes.append(f"Published {value:g} is marked: {found.printed.slip}.")
+            for result in row.measured.values():
+                if result.printed is not None and result.printed.slip:
+                    value = result.printed.value
+                    notes.append(f"Published {value:g} is marked: {result.printed.slip}.")
     notes += [f"Without a result: {gap}." for row in rows for gap in row.gaps]
     return notes
 
@@ -286,11 +286,11 @@ def _test_notes(pairs: int, comparisons: int) -> list[str]:
 
 def _tuning_notes(rows: Sequence[TableRow]) -> list[str]:
     """What went into the tuning of the rows: equal, or who had more."""
-    found = {row.tuning for row in rows if row.tuning is not None}
-    if not found:
+    budgets = {row.tuning for row in rows if row.tuning is not None}
+    if not budgets:
         return []
-    if len(found) == 1:
-        (trials,) = found
+    if len(budgets) == 1:
+        (trials,) = budgets
         if not trials:
             return ["Tuning: none, no row was centred on a search."]
         return [f"Tuning: {trials} trials planned for each row, an equal budget."]

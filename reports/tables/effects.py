@@ -71,7 +71,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         _block(recipe, metric, data, levels, with_shapley=with_shapley)
         for metric, data in worth.items()
     ]
-    told = dict.fromkeys(note for block in blocks for note in block.notes)
+    remarks = dict.fromkeys(note for block in blocks for note in block.notes)
     unit = ", points" if all(scale(metric) != 1 for metric in recipe.metrics) else ""
     headers = (
         *(("metric",) if several else ()),
@@ -95,7 +95,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             protocol_note(frame),
             *fold_notes(cells, recipe.metrics),
             *race_notes(frame, recipe.study),
-            *told,
+            *remarks,
             *(f"Without a result: {gap}." for gap in gaps(cells)),
         ),
     )
@@ -109,7 +109,7 @@ def _block(
     if fit is None:
         return _Block([], [], [f"{name}: no two finished cells differ, so there are no effects."])
     p = dict(zip((e.term for e in fit.effects), holm([e.p for e in fit.effects]), strict=True))
-    found = shapley.attribution(data, levels) if with_shapley else None
+    whole = shapley.attribution(data, levels) if with_shapley else None
     shown = _shown(fit, recipe.top)
     rows = []
     for effect in shown:
@@ -122,12 +122,12 @@ def _block(
             f"{100 * effect.share:.1f}",
         ]
         if with_shapley:
-            value, ends = shapley.value_of(effect.term, found)
+            value, ends = shapley.value_of(effect.term, whole)
             row.append("" if value is None else _interval(value, ends, metric, digits))
         rows.append(tuple(map(Field, row)))
     numbers = []
     for e in fit.effects:
-        value, ends = shapley.value_of(e.term, found)
+        value, ends = shapley.value_of(e.term, whole)
         numbers.append(
             (
                 metric,
@@ -153,7 +153,7 @@ def _block(
         )
     notes = _notes(fit, len(shown), metric, digits)
     if with_shapley:
-        notes.append(shapley.note(found, levels, metric, digits))
+        notes.append(shapley.note(whole, levels, metric, digits))
     return _Block(rows, numbers, notes)
 
 
@@ -163,27 +163,27 @@ def _levels(frame: Frame, cells: pd.DataFrame) -> Levels:
     for coords in coordinates(frame, cells):
         for name, value in coords.items():
             seen.setdefault(name, {}).setdefault(level(named(value)), named(value))
-    found = {}
+    levels = {}
     for name, values in seen.items():
         texts = list(values)
         if set(texts) == {"on", "off"}:
             texts = ["off", "on"]
         elif all(isinstance(v, int | float) and not isinstance(v, bool) for v in values.values()):
             texts.sort(key=lambda text: float(values[text]))
-        found[name] = texts
-    return found
+        levels[name] = texts
+    return levels
 
 
 def _cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
     """Values by seed at each combination of levels; what is one trial in two cells counts once."""
-    found: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
+    by_cell: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
     at = coordinates(frame, cells)
     for cell in dict.fromkeys(cells["cell"]):
         mine = (cells["cell"] == cell).to_numpy()
         coords = at[int(mine.argmax())]
         key = tuple(sorted((name, level(named(value))) for name, value in coords.items()))
-        found.setdefault(key, {}).update(by_seed(cells[mine], metric))
-    return [(dict(key), values) for key, values in found.items()]
+        by_cell.setdefault(key, {}).update(by_seed(cells[mine], metric))
+    return [(dict(key), values) for key, values in by_cell.items()]
 
 
 def _shown(fit: Fit, top: int) -> list[Effect]:
@@ -218,8 +218,8 @@ def _interval(
     low, high = ends
     if low is None or high is None:
         return signed(value, metric, digits)
-    told = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"
-    return f"{signed(value, metric, digits)} [{told}]"
+    ends_text = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"
+    return f"{signed(value, metric, digits)} [{ends_text}]"
 
 
 def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
@@ -251,13 +251,13 @@ def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
     if shown < len(fit.effects):
         notes.append(f"Not shown: the {len(fit.effects) - shown} smallest interactions (CSV: all).")
     if fit.aliased:
-        told = [
+        mixed_up = [
             f"{_called(term)} with {', '.join(map(_called, mixed)) or 'missing cells'}"
             for term, mixed in list(fit.aliased.items())[:ALIASED_SHOWN]
         ]
-        more = len(fit.aliased) - len(told)
+        more = len(fit.aliased) - len(mixed_up)
         notes.append(
-            f"Cannot be told apart in this design: {'; '.join(told)}"
+            f"Cannot be told apart in this design: {'; '.join(mixed_up)}"
             + (f"; and {more} more" if more else "")
             + "."
         )

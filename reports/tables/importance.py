@@ -32,20 +32,20 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     metric = recipe.metrics[0]
     params, values = [], []
     for _, mine in cells.groupby("cell", sort=False):
-        found = summary(list(by_seed(mine, metric).values()))
-        if found is not None:
+        result = summary(list(by_seed(mine, metric).values()))
+        if result is not None:
             params.append(mine["coords"].iloc[0])
-            values.append(found.mean)
-    told = importances(params, values, space, evaluator=recipe.evaluator)
+            values.append(result.mean)
+    shares = importances(params, values, space, evaluator=recipe.evaluator)
     notes = [protocol_note(frame)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
-    if told is None:
+    if shares is None:
         notes.append(
             f"Importances: none, {len(values)} trials are finished and at least {LEAST} are needed."
         )
     else:
-        for path, share in told.shares.items():
+        for path, share in shares.shares.items():
             where = _searched(space[path])
             rows.append((Field(path), Field(where), Field(f"{100 * share:.1f}")))
             numbers.append(
@@ -53,13 +53,13 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
                     path,
                     where,
                     share,
-                    told.evaluator,
-                    told.n,
-                    path in told.conditional,
+                    shares.evaluator,
+                    shares.n,
+                    path in shares.conditional,
                     metric,
                 )
             )
-        notes += _notes(told, metric)
+        notes += _notes(shares, metric)
     return Sheet(
         recipe,
         slug(f"importance_{recipe.study}"),

@@ -96,8 +96,8 @@ class TableRow:
 
     @property
     def n(self) -> int:
-        found = [m.summary.n for m in self.measured.values() if m.summary]
-        return max(found, default=0)
+        counts = [m.summary.n for m in self.measured.values() if m.summary]
+        return max(counts, default=0)
 
 
 @dataclass(frozen=True)

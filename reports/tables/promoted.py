@@ -47,15 +47,17 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         coords: dict[str, Any] = mine["coords"].iloc[0]
         was = str(coords.get(SOURCE, ""))
         sampled = [level(coords.get(name, "")) for name in names]
-        told = [(by, by_seed(before[before["cell"] == was], by), (source, was))]
-        told += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
+        pairs_before = [(by, by_seed(before[before["cell"] == was], by), (source, was))]
+        pairs_before += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
         lost = "; ".join(gaps(mine))
-        fields = [_field(metric, values, of, recipe.digits, lost) for metric, values, of in told]
-        planned, n = mine["seed"].nunique(), len(told[1][1])
+        fields = [
+            _field(metric, values, of, recipe.digits, lost) for metric, values, of in pairs_before
+        ]
+        planned, n = mine["seed"].nunique(), len(pairs_before[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
         labels = (Field(str(coords.get(RANK, ""))), Field(was), *map(Field, sampled))
         rows.append((*labels, *fields, count))
-        means = [_numbers(metric, values) for metric, values, _ in told]
+        means = [_numbers(metric, values) for metric, values, _ in pairs_before]
         runs = " ".join(run for run in mine["run_id"] if run)
         numbers.append(
             (
@@ -111,10 +113,10 @@ def _field(
     metric: str, values: dict[int, float], of: tuple[str, str], digits: int, lost: str
 ) -> Field:
     """`61.31 [60.90, 61.72]`; without an interval where one seed gives none."""
-    found = summary(list(values.values()))
-    if found is None:
+    result = summary(list(values.values()))
+    if result is None:
         return Field("missing", hint=lost)
-    text = number(found.mean * scale(metric), digits)
+    text = number(result.mean * scale(metric), digits)
     interval = t_interval(list(values.values()))
     if interval is not None:
         low, high = (number(end * scale(metric), digits) for end in interval)
@@ -124,11 +126,11 @@ def _field(
 
 def _numbers(metric: str, values: dict[int, float]) -> tuple[Any, ...]:
     """As `COLUMNS`, on the scale of the runs."""
-    found = summary(list(values.values()))
-    if found is None:
+    result = summary(list(values.values()))
+    if result is None:
         return (metric, None, None, None, None, 0)
     low, high = t_interval(list(values.values())) or (None, None)
-    return (metric, found.mean, found.sd, low, high, found.n)
+    return (metric, result.mean, result.sd, low, high, result.n)
 
 
 def _agreement(
@@ -138,17 +140,17 @@ def _agreement(
     metric, most = by
     first = recipe.metrics[0]
     signs = (1 if most else -1, -1 if lower_is_better(first) else 1)
-    found = spearman([signs[0] * a for a, _ in pairs], [signs[1] * b for _, b in pairs])
+    agreement = spearman([signs[0] * a for a, _ in pairs], [signs[1] * b for _, b in pairs])
     what = (
         f"Spearman's rank correlation of {metric_label(metric)} in {source} and "
         f"{metric_label(first)} in {recipe.study}"
     )
-    if found is None:
+    if agreement is None:
         return f"{what}: none with fewer than 3 cells, or where all of one side are equal."
     return (
-        f"{what}: ρ = {number(found.value, 2)} over {found.n} promoted cells, 1 if both order them "
-        f"alike. Only the best of {source} are in it, which are alike there: over all its cells it "
-        "may be larger."
+        f"{what}: ρ = {number(agreement.value, 2)} over {agreement.n} promoted cells, 1 if both "
+        f"order them alike. Only the best of {source} are in it, which are alike there: over all "
+        "its cells it may be larger."
     )
 
 

@@ -48,6 +48,6 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
 
 
 def _measured(values: dict[int, float]) -> Measured:
-    found = list(values.values())
-    interval = reality_check_interval(found)
-    return Measured(summary(found), interval and interval[1])
+    scores = list(values.values())
+    interval = reality_check_interval(scores)
+    return Measured(summary(scores), interval and interval[1])

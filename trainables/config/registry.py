@@ -81,8 +81,8 @@ class Registry(Generic[T]):
         self._loaded = True
         for name in self._modules:
             loaded = import_module(name)
-            for found in sorted(m.name for m in iter_modules(getattr(loaded, "__path__", []))):
-                import_module(f"{name}.{found}")
+            for module in sorted(m.name for m in iter_modules(getattr(loaded, "__path__", []))):
+                import_module(f"{name}.{module}")
         for entry in _installed().select(group=f"ablate.{self.name}"):
             entry.load()
 

@@ -53,8 +53,8 @@ class SplitConfig(ComponentConfig):
     def whole_folds(self) -> SplitConfig:
         if self.folds is None:
             if self.fold is not None or self.blocks is not None:
-                given = "fold" if self.fold is not None else "blocks"
-                raise ValueError(f"{given} together with folds, not alone: say how many there are")
+                key = "fold" if self.fold is not None else "blocks"
+                raise ValueError(f"{key} together with folds, not alone: say how many there are")
             return self
         if self.fold is None or self.fold >= self.folds:
             raise ValueError(f"a fold from 0 to {self.folds - 1} with {self.folds} folds")

@@ -20,8 +20,8 @@ class Strict(BaseModel):
         if isinstance(data, dict):
             for key, value in data.items():
                 if _truth(value) and key in _numeric(cls):
-                    found = str(value).lower() if isinstance(value, bool) else "true or false in it"
-                    raise ConfigError(str(key), found, "a number", "Write it in digits")
+                    word = str(value).lower() if isinstance(value, bool) else "true or false in it"
+                    raise ConfigError(str(key), word, "a number", "Write it in digits")
         return data
 
 
@@ -34,9 +34,9 @@ def _truth(value: Any) -> bool:
 @cache
 def _numeric(model: type[BaseModel]) -> frozenset[str]:
     """The fields that hold numbers, and nothing that a truth value could be meant as."""
-    found = {info.alias or name: set(_leaves(info)) for name, info in model.model_fields.items()}
+    leaves = {info.alias or name: set(_leaves(info)) for name, info in model.model_fields.items()}
     return frozenset(
-        name for name, kinds in found.items() if kinds & {int, float} and not kinds & {bool, Any}
+        name for name, kinds in leaves.items() if kinds & {int, float} and not kinds & {bool, Any}
     )
 
 

@@ -72,11 +72,11 @@ class Checkpoints:
         return None
 
     def _check(self, path: Path, content: dict[str, Any]) -> None:
-        found = {key: content.get(key) for key in self.identity}
-        if found != self.identity:
+        stored = {key: content.get(key) for key in self.identity}
+        if stored != self.identity:
             raise ConfigError(
                 str(path),
-                f"a checkpoint of {found}",
+                f"a checkpoint of {stored}",
                 f"one of {self.identity}",
                 "Take another output folder, or remove this one",
             )

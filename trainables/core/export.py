@@ -91,7 +91,7 @@ class Model:
                 sizes. They are cropped and resized as in the trial's evaluation.
         """
         pictures = as_images(images, self._frame, self.config.data.image_size)
-        found = []
+        parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
             made = eval_images(
                 pictures,
@@ -102,8 +102,8 @@ class Model:
                 device=self._device,
             )
             inputs = self._backbone(made) if self.network.backbone is None else made
-            found.append(self.network.embed(inputs).cpu())
-        return torch.cat(found)
+            parts.append(self.network.embed(inputs).cpu())
+        return torch.cat(parts)
 
     @torch.inference_mode()
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
@@ -224,8 +224,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     except (SafetensorError, ValueError) as error:  # ValueError: text that is no JSON
         raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
     if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
-        found = about.get("format") if isinstance(about, dict) else about
-        raise ConfigError(str(path), f"format {found!r}", f"an export of format {FORMAT!r}")
+        form = about.get("format") if isinstance(about, dict) else about
+        raise ConfigError(str(path), f"format {form!r}", f"an export of format {FORMAT!r}")
     digest = about.pop("sha256", None)
     if (digest or about["format"] == FORMAT) and digest != _digest(about, weights):
         raise ConfigError(

@@ -51,7 +51,7 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
 def component_revisions(config: TrialConfig) -> dict[str, int]:
     """REVISION of each component this trial uses, by name, as `{"loss.proxy_anchor": 1, …}`."""
     loss, method = _name(config.loss), _name(config.method)
-    found = {
+    revisions = {
         f"loss.{loss}": LOSSES[loss].REVISION,
         f"method.{method}": METHODS[method].REVISION,
         f"data.{config.data.name}": DATASETS[config.data.name].REVISION,
@@ -60,8 +60,8 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
         "core": CORE_REVISION,
     }
     if backbone.folds(config.backbone):
-        found["folding"] = frozen_norms.REVISION
-    return found
+        revisions["folding"] = frozen_norms.REVISION
+    return revisions
 
 
 def config_hash(config: TrialConfig, fingerprint: str) -> str:

@@ -31,18 +31,18 @@ def measured(network: Network, inputs: Inputs, subset: Subset) -> dict[str, floa
     network.eval()
     order = torch.randperm(len(subset), generator=streams.generator(0, "measured"))[:MOST]
     sample = replace(subset, index=subset.index[order], labels=subset.labels[order])
-    found: dict[str, list[torch.Tensor]] = {}
+    observed: dict[str, list[torch.Tensor]] = {}
     draws = None
     for block in inputs.blocks(sample):
         draws = draws or streams.generator(0, "measure", device=block.device)
         for name, values in network.method.measure(block, network.features, draws).items():
-            found.setdefault(name, []).append(values.double().cpu())
-    told: dict[str, float] = {}
-    for name, parts in found.items():
+            observed.setdefault(name, []).append(values.double().cpu())
+    means: dict[str, float] = {}
+    for name, parts in observed.items():
         all_values = torch.cat(parts).numpy()
         three = (float(all_values.mean()), *bootstrap(all_values))
-        told |= {name + suffix: value for suffix, value in zip(SUFFIXES, three, strict=True)}
-    return told
+        means |= {name + suffix: value for suffix, value in zip(SUFFIXES, three, strict=True)}
+    return means
 
 
 def bootstrap(values: np.ndarray[Any, Any]) -> tuple[float, float]:

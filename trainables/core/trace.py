@@ -68,8 +68,8 @@ class Trace:
             bad = ~values.isfinite()
             if bool(bad.any()):
                 place = int(bad.int().argmax())
-                found = (steps[begin + place], name, float(values[place]))
-                worst = found if worst is None or found[0] < worst[0] else worst
+                fault = (steps[begin + place], name, float(values[place]))
+                worst = fault if worst is None or fault[0] < worst[0] else worst
         self._checked = self.length
         if worst is not None:
             step, name, value = worst
@@ -82,23 +82,23 @@ class Trace:
         """`train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means over
         the epoch. What is observed may be infinite for a step, as a gradient norm may; such
         steps stay out of the mean and their share is told as `observed/<name>/nonfinite`."""
-        found: dict[str, float] = {}
+        averages: dict[str, float] = {}
         loss = 0.0
         for name, values in self._values.items():
             value = torch.stack(values).double().cpu()
             weight = torch.tensor([float(w) for w in self._weights[name]], dtype=torch.float64)
-            found[f"term/{name}/value"] = float(value.mean())
-            found[f"term/{name}/weight"] = float(weight.mean())
+            averages[f"term/{name}/value"] = float(value.mean())
+            averages[f"term/{name}/weight"] = float(weight.mean())
             loss += float((value * weight).sum())
         for name, values in self._observed.items():
             steps = torch.stack(values).double().cpu()
             finite = steps.isfinite()
             if bool(finite.any()):
-                found[f"observed/{name}"] = float(steps[finite].mean())
+                averages[f"observed/{name}"] = float(steps[finite].mean())
             if not bool(finite.all()):
-                found[f"observed/{name}/nonfinite"] = float((~finite).double().mean())
-        found["train/loss"] = loss / self.length if self.length else math.nan
-        return found
+                averages[f"observed/{name}/nonfinite"] = float((~finite).double().mean())
+        averages["train/loss"] = loss / self.length if self.length else math.nan
+        return averages
 
     def state(self) -> dict[str, Any]:
         return {

@@ -88,9 +88,9 @@ class Trainer:
         self.checkpoints = (
             None if folder is None else Checkpoints(folder / "checkpoints", self.hash, seed)
         )
-        found = self.checkpoints.latest() if resume and self.checkpoints else None
-        if found is not None:
-            self._restore(*found)
+        saved = self.checkpoints.latest() if resume and self.checkpoints else None
+        if saved is not None:
+            self._restore(*saved)
 
     # --- the loop ------------------------------------------------------------------------------
 
@@ -195,8 +195,8 @@ class Trainer:
         Raises:
             TrialFailure: an embedding is not finite.
         """
-        found = self._metrics(split, metrics)
-        return found | measured(self.network, self.inputs, self.splits[split])
+        metrics_of_split = self._metrics(split, metrics)
+        return metrics_of_split | measured(self.network, self.inputs, self.splits[split])
 
     @torch.inference_mode()
     def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
@@ -206,12 +206,12 @@ class Trainer:
         return evaluate(z, subset.labels, score=self.network.retrieval_score(), metrics=metrics)
 
     def _select(self) -> dict[str, float]:
-        found = self._metrics(self.selection, PER_EPOCH)
-        value = found[self.config.selection.metric]
+        scores = self._metrics(self.selection, PER_EPOCH)
+        value = scores[self.config.selection.metric]
         if self.best is None or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
             self.best = {"epoch": self.epoch, "value": value, "weights": weights}
-        return {f"{self.selection}/{name}": number for name, number in found.items()}
+        return {f"{self.selection}/{name}": number for name, number in scores.items()}
 
     def finish(
         self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()

@@ -214,12 +214,12 @@ def _here() -> str:
 def _state(folder: Path) -> State | None:
     """What changes with any change of the files; None without a folder."""
     try:
-        found = {file.name: file.stat() for file in folder.iterdir()}
+        states = {file.name: file.stat() for file in folder.iterdir()}
     except OSError:
         return None
     return {
         name: [file.st_size, file.st_mtime_ns, file.st_ctime_ns, file.st_ino]
-        for name, file in found.items()
+        for name, file in states.items()
     }
 
 

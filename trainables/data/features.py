@@ -79,7 +79,7 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
     total = len(images)
     LOG.info("computing %s features of %d images at %d px, once", config.backbone.name, total, size)
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
-    begun = told = time.monotonic()
+    begun = last_word = time.monotonic()
     with _all_threads(), torch.no_grad(), (folder / "features.npy").open("wb") as out:
         np.lib.format.write_array_header_1_0(out, header)
         for first in range(0, total, BATCH):
@@ -90,8 +90,8 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
             # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
             out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
             now, done = time.monotonic(), int(rows[-1]) + 1
-            if now - told > SECONDS_BETWEEN_LINES:
-                told = now
+            if now - last_word > SECONDS_BETWEEN_LINES:
+                last_word = now
                 left = (now - begun) / done * (total - done)
                 LOG.info("features of %d of %d images, %.0f s left", done, total, left)
     LOG.info("features of %d images took %.1f s", total, time.monotonic() - begun)

@@ -207,15 +207,15 @@ def _hashes(root: Path, files: list[Path], cache: Path) -> dict[str, str]:
             ) from error
 
     with ThreadPoolExecutor(_workers()) as pool:
-        found = dict(pool.map(one, files))
-    if found != known:
+        digests = dict(pool.map(one, files))
+    if digests != known:
         with explained(cache):
             cache.mkdir(parents=True, exist_ok=True)
             handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
             with os.fdopen(handle, "wb") as out:
-                out.write(sealed(found))
+                out.write(sealed(digests))
             Path(fresh).replace(index)
-    return {name: digest for name, (_, digest) in found.items()}
+    return {name: digest for name, (_, digest) in digests.items()}
 
 
 def _decode(root: Path, short: int, folder: Path) -> None:

@@ -89,18 +89,18 @@ def emoji_drawings(source: Path) -> Callable[[str, str], np.ndarray]:
 
     def icons(family: str) -> dict[str, Any]:
         if family not in sets:
-            found = sorted(source.glob(f"iconify-json-{family}-[0-9]*.tgz"))
-            if not found:
+            archives = sorted(source.glob(f"iconify-json-{family}-[0-9]*.tgz"))
+            if not archives:
                 raise ConfigError(
                     "--source",
                     f"no iconify-json-{family}-*.tgz in {source}",
                     "the npm package",
                     f"npm pack @iconify-json/{family}, at the version in ATTRIBUTION.md",
                 )
-            with tarfile.open(found[0]) as archive:
+            with tarfile.open(archives[0]) as archive:
                 member = archive.extractfile("package/icons.json")
                 if member is None:
-                    raise ConfigError(str(found[0]), "no icons.json", "an iconify-json package")
+                    raise ConfigError(str(archives[0]), "no icons.json", "an iconify-json package")
                 sets[family] = json.load(member)
         return sets[family]
 
@@ -169,9 +169,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", choices=sorted(FILES))
     parser.add_argument("--source", type=Path, required=True, help="folder of the sources")
     parser.add_argument("--out", type=Path, default=HERE, help="where to write (%(default)s)")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        written = rebuild(given.name, given.source, given.out)
+        written = rebuild(options.name, options.source, options.out)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2

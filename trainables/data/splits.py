@@ -60,8 +60,8 @@ class Splits:
     fingerprint: str
 
     def __getitem__(self, name: str) -> Subset:
-        found = {"train": self.train, "val": self.val, "test": self.test}.get(name)
-        if found is None:
+        part = {"train": self.train, "val": self.val, "test": self.test}.get(name)
+        if part is None:
             known = "train, test" if self.val is None else "train, val, test"
             raise ConfigError(
                 "evaluate",
@@ -71,7 +71,7 @@ class Splits:
                 if name == "val"
                 else "",
             )
-        return found
+        return part
 
     def require(self, names: Iterable[str]) -> None:
         """Raise now what evaluating these splits would raise after hours of training.

@@ -71,7 +71,7 @@ def expected_information(table: Contingency) -> float:
 
     total = int(table.cells.sum())
     sizes_b, times_b = (x.numpy() for x in torch.unique(table.classes, return_counts=True))
-    found = []
+    sums = []
     for a, times_a in zip(*torch.unique(table.clusters, return_counts=True), strict=True):
         size, log_a = int(a), math.log(int(a))
         for b, times in zip(sizes_b, times_b, strict=True):
@@ -88,8 +88,8 @@ def expected_information(table: Contingency) -> float:
                 - gammaln(total - size - b + n + 1)
             )
             share = n / total * (math.log(total) + np.log(n) - log_a - math.log(b))
-            found.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
-    return math.fsum(found)
+            sums.append(int(times_a) * int(times) * float((share * np.exp(log_p)).sum()))
+    return math.fsum(sums)
 
 
 def f1(table: Contingency) -> float:

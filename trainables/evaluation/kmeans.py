@@ -57,15 +57,15 @@ def nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tenso
     limit = DISTANCE_BYTES if rows.device.type == "cpu" else DISTANCE_BYTES_GPU
     block = max(1, min(1024 if rows.device.type == "cpu" else 2**16, limit // (4 * len(among))))
     squares = (chosen**2).sum(1)
-    found = []
+    places = []
     out = torch.empty(block, len(among), device=rows.device)
     for piece in torch.split(rows, block):
         far = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
-        found.append(far.min(1))
-    if not found:
+        places.append(far.min(1))
+    if not places:
         return among[:0], rows.new_empty(0)
-    picked = torch.cat([piece.indices for piece in found])
-    values = torch.cat([piece.values for piece in found])
+    picked = torch.cat([piece.indices for piece in places])
+    values = torch.cat([piece.values for piece in places])
     return among[picked], values + (rows**2).sum(1)
 
 

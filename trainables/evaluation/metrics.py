@@ -111,11 +111,11 @@ def evaluate(
             raise ConfigError(f"metrics.{wanted[0]}", "no logits", "logits of the classifier")
         for name in wanted:
             values[name] = top_k_accuracy(logits, labels.to(logits.device), ACCURACY[name])
-    rows, given = embeddings, labels.to(embeddings.device)
+    rows, classes = embeddings, labels.to(embeddings.device)
     if gallery is not None:
         rows = torch.cat([rows, gallery[0].to(rows.device)])
-        given = torch.cat([given, gallery[1].to(rows.device)])
-    codes = torch.unique(given, return_inverse=True)[1]
+        classes = torch.cat([classes, gallery[1].to(rows.device)])
+    codes = torch.unique(classes, return_inverse=True)[1]
     if ranking:
         cut = None if gallery is None else len(labels)
         made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block=block)

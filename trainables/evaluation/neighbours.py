@@ -67,8 +67,8 @@ def neighbours(
             keys.scatter_(1, itself, EXCLUDED)
             positives = positives - (reference_labels[itself[:, 0]] == labels).long()
         nearest = keys.topk(depth, dim=1).values
-        found = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
-        relevant = (found == labels[:, None]) & (nearest != EXCLUDED)
+        labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
+        relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
         yield places_of(relevant, positives)
 
 

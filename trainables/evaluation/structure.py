@@ -116,8 +116,8 @@ def inter_distance(of_class: Tensor) -> float:
         far = torch.cdist(of_class[first : first + BLOCK].double(), of_class[first:].double())
         total += float(far.triu(1).sum())
     if total == 0:
-        found = f"{count} class" + ("es of one centre" if count > 1 else "")
-        raise ConfigError("metrics", found, "two classes apart, for distances between classes")
+        what = f"{count} class" + ("es of one centre" if count > 1 else "")
+        raise ConfigError("metrics", what, "two classes apart, for distances between classes")
     return total / (count * (count - 1) / 2)
 
 

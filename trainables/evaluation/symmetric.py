@@ -139,13 +139,13 @@ def symmetric_places(
 
 def cut(ends: Tensor) -> list[tuple[int, int]]:
     """Groups of whole classes, of at most `GROUP` items, as (first, last + 1)."""
-    found, first = [], 0
+    pieces, first = [], 0
     borders = torch.unique(ends).tolist()
     for border, following in zip(borders, [*borders[1:], None], strict=True):
         if following is None or following - first > GROUP:
-            found.append((first, border))
+            pieces.append((first, border))
             first = border
-    return found
+    return pieces
 
 
 class Shared:

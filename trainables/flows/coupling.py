@@ -67,5 +67,5 @@ class Coupling(nn.Module):
         if self.conditional:
             assert condition is not None
             passive = torch.cat([passive, condition], dim=-1)
-        found: Tensor = self.subnet(passive)
-        return found
+        raw: Tensor = self.subnet(passive)
+        return raw

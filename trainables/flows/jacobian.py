@@ -27,20 +27,20 @@ def layer_jacobians(flow: Flow, x: Tensor, condition: Tensor | None = None) -> l
 
     A diagonal scaling adds [D, D], in the order of x.
     """
-    found: list[Tensor] = []
+    layers: list[Tensor] = []
     for coupling, active, passive in flow.walk(x, condition):
-        found.append(_jacobian(coupling, active, passive, condition))
+        layers.append(_jacobian(coupling, active, passive, condition))
     if flow.scale is not None:
-        found.append(soft_clamp(flow.scale, flow.config.clamp).exp().diag())
-    return found
+        layers.append(soft_clamp(flow.scale, flow.config.clamp).exp().diag())
+    return layers
 
 
 def flow_jacobian(flow: Flow, x: Tensor, condition: Tensor | None = None) -> Tensor:
     """∂z/∂x of the whole flow, [N, D, D], for x[N, D]."""
 
     def z(one: Tensor, given: Tensor | None) -> Tensor:
-        found: Tensor = flow(one, given).z
-        return found
+        moved: Tensor = flow(one, given).z
+        return moved
 
     rows: Tensor = vmap(jacrev(z), in_dims=(0, None if condition is None else 0))(x, condition)
     return rows

@@ -92,22 +92,22 @@ class Attempt:
         The last one of a job is "final", "paused" or "failed" (reason, traceback). OSError
         passes: it is the machine's fault, and the job may be tried again.
         """
-        found: list[Event] = []
+        reports: list[Event] = []
         end = time.monotonic() + patience
         try:
             if self._events is None:
                 self._say("begins (%s), process %d", self.job.mode, os.getpid())
                 self._events = iter(self._runner(self.job))
             for event in self._events:
-                found.append(event)
+                reports.append(event)
                 if event["event"] == "final":
                     if self.clean:
                         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
-                    return found
+                    return reports
                 if event["event"] == "paused":
-                    return found
+                    return reports
                 if time.monotonic() >= end:
-                    return found
+                    return reports
             raise TrialFailure("the runner ended without a final event")
         except OSError as error:
             self._say("interrupted by the machine: %s", error)
@@ -116,7 +116,7 @@ class Attempt:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             self._say("failed: %s", reason)
             trace = traceback.format_exc()
-            return [*found, {"event": "failed", "reason": reason, "traceback": trace}]
+            return [*reports, {"event": "failed", "reason": reason, "traceback": trace}]
 
     def close(self) -> None:
         """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""

@@ -33,15 +33,15 @@ class Crosses:
         """
         where = cls.__name__.lower()
         try:
-            found: Self = _adapter(cls).validate_python(given)
+            made: Self = _adapter(cls).validate_python(given)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             path = ".".join(map(str, (where, *first["loc"])))
             if first["type"] == "missing":
                 raise _other_fields(path.rpartition(".")[0], "no", first["loc"][-1:]) from None
             raise ConfigError(path, repr(first["input"])[:200], first["msg"].lower()) from None
-        _same_fields(given, found.to_dict(), where)
-        return found
+        _same_fields(given, made.to_dict(), where)
+        return made
 
 
 _adapters: dict[type, TypeAdapter[Any]] = {}

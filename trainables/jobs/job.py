@@ -89,9 +89,9 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
         final = _final_event(trainer.finish(wanted, more))
     elif job.mode == "ensemble":
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
-        found = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)
-        found = known.get("ensemble", {}) | found
-        final |= {"evaluations": known | {"ensemble": found}, "evaluator": EVALUATOR}
+        results = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)
+        results = known.get("ensemble", {}) | results
+        final |= {"evaluations": known | {"ensemble": results}, "evaluator": EVALUATOR}
     else:
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
         missing = {
@@ -142,11 +142,11 @@ def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None
     except ValueError:
         LOG.warning("%s is damaged; the trial goes on from its checkpoints", folder / FINAL)
         return None
-    found = {name: final.pop(name, None) for name in key}
-    if found != key:
+    known = {name: final.pop(name, None) for name in key}
+    if known != key:
         raise ConfigError(
             str(folder / FINAL),
-            f"the result of {found}",
+            f"the result of {known}",
             f"that of {key}",
             "Take another output folder, or remove this one",
         )

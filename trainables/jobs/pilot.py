@@ -102,11 +102,11 @@ def main() -> int:
     try:
         job = Job.from_dict(json.loads(sys.stdin.read()))
         of_run(job.runtime.run)
-        found = pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
+        timing = pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
     except (ConfigError, TrialFailure) as error:
         print(json.dumps({"error": " ".join(str(error).split())}))
         return 0
-    print(json.dumps(asdict(found)))
+    print(json.dumps(asdict(timing)))
     return 0
 
 

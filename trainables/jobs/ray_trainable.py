@@ -63,8 +63,8 @@ class JobTrainable(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         if self._attempt is None:
-            given = self._envelope
-            self._attempt = Attempt(given.job, given.runner, clean=given.clean)
+            envelope = self._envelope
+            self._attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
         events = self._attempt.events(STEP_SECONDS)
         done = events[-1]["event"] != "epoch"
         if done:

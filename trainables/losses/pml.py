@@ -195,9 +195,9 @@ def _built(
             f"no option {wrong[0]} of {name}, not {part.options[wrong[0]]}: it is filled in"
         )
     wanted = _arguments(known[name])
-    given = {k: v for k, v in (sizes or {}).items() if k in wanted} | (more or {})
+    options = {k: v for k, v in (sizes or {}).items() if k in wanted} | (more or {})
     try:
-        built: nn.Module = known[name](**part.options, **given)
+        built: nn.Module = known[name](**part.options, **options)
     except Exception as error:
         raise _refused(part, error) from error
     return built

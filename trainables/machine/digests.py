@@ -39,8 +39,8 @@ def unsealed(path: Path) -> dict[str, Any] | None:
         digest, _, text = file.read().partition(b"\n")
     if digest != hashlib.sha256(text).hexdigest().encode():
         return None
-    found: dict[str, Any] = json.loads(text)
-    return found
+    seals: dict[str, Any] = json.loads(text)
+    return seals
 
 
 def seal(folder: Path) -> None:
@@ -88,8 +88,8 @@ def _changed(folder: Path, manifest: dict[str, Any]) -> str | None:
         for number, digest in enumerate(file["sha256"])
     ]
     with ThreadPoolExecutor(_threads()) as pool:
-        found = pool.map(_digest, [block[:2] for block in blocks])
-        for (path, start, wanted), digest in zip(blocks, found, strict=True):
+        digests = pool.map(_digest, [block[:2] for block in blocks])
+        for (path, start, wanted), digest in zip(blocks, digests, strict=True):
             if digest != wanted:
                 pool.shutdown(cancel_futures=True)
                 return f"{path.name} is not as it was written, in the block from byte {start}"

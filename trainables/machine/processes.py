@@ -44,14 +44,14 @@ def runs(pid: int, start: float) -> bool:
 def session(leader: int) -> list[int]:
     """The processes of the session that `leader` leads or led, on this host, except those that
     have ended and wait for their parent to ask how."""
-    found = []
+    members = []
     for pid in psutil.pids():
         try:
             if os.getsid(pid) == leader and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
+                members.append(pid)
         except (ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             continue
-    return found
+    return members
 
 
 def end_session(leader: int, seconds: float = 10.0) -> None:

@@ -26,10 +26,10 @@ _HIDDEN = re.compile(
 
 def unfit(text: str) -> str | None:
     """What `text` holds that no name may, in words; None if it is fit."""
-    found = _UNFIT.search(text)
-    if found is None:
+    match = _UNFIT.search(text)
+    if match is None:
         return None
-    code = ord(found[0])
+    code = ord(match[0])
     if code == 0:
         return "a NUL character (\\x00)"
     if 0xDC80 <= code <= 0xDCFF:
@@ -45,11 +45,11 @@ def check_text(text: str, where: str, *, show: bool = True) -> str:
     Raises:
         ConfigError: it holds a control character or something that is no character.
     """
-    found = unfit(text)
-    if found is not None:
+    what = unfit(text)
+    if what is not None:
         inside = f" in '{printable(text[:60])}'" if show else ""
         expected = "text of whole characters that can be seen"
-        raise ConfigError(where, f"{found}{inside}", expected, "Remove it")
+        raise ConfigError(where, f"{what}{inside}", expected, "Remove it")
     return text
 
 
@@ -100,16 +100,16 @@ def user_path(text: str | Path, where: str) -> Path:
     Raises:
         ConfigError: an empty one, one that no file can have, or the home of nobody.
     """
-    given = check_text(str(text), where)
-    if not given.strip():
-        raise ConfigError(where, repr(given), "a path", "Name one; `.` is this folder")
+    path = check_text(str(text), where)
+    if not path.strip():
+        raise ConfigError(where, repr(path), "a path", "Name one; `.` is this folder")
     try:
-        return Path(given).expanduser()
+        return Path(path).expanduser()
     except RuntimeError:
-        user = given.split("/")[0]
+        user = path.split("/")[0]
         raise ConfigError(
             where,
-            f"{given}, and no home folder of {user.removeprefix('~') or 'this user'}",
+            f"{path}, and no home folder of {user.removeprefix('~') or 'this user'}",
             "a path that is there",
             f"Write the folder out; {user} written ./{user} is a name",
         ) from None

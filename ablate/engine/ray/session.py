@@ -104,8 +104,8 @@ def _join(address: str | None) -> None:
 def _nodes() -> list[dict[str, Any]]:
     import ray
 
-    found: Any = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node for node in found if node["Alive"]]
+    nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in nodes if node["Alive"]]
 
 
 def node_lives() -> bool:

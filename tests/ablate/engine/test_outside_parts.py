@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from trainables.config.registry import Registry, one_of
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = Path(__file__).parent / "outside"
+FILES = Path(__file__).parents[1] / "outside"
 GROUPS = {"designs": "doubling", "schedulers": "one_goes_on", "samplers": "halton"}
 
 SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}, "method.alpha": {"low": 0, "high": 1}}

@@ -100,8 +100,8 @@ def class_hash(cls: type) -> str:
     Raises:
         NoSource: it was made by `exec`, in a notebook or at a prompt, or is compiled.
     """
-    found = located(cls)
-    return hashes_of(found.module.partition(".")[0]).of(found)[:16]
+    definition_here = located(cls)
+    return hashes_of(definition_here.module.partition(".")[0]).of(definition_here)[:16]
 
 
 def located(cls: type) -> Definition:

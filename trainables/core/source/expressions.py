@@ -28,9 +28,9 @@ class Expressions(Forms):
     }
 
     def attribute(self, node: ast.Attribute) -> Form:
-        found = self.meant(node)
-        if found is not None:
-            return self.target(found)
+        target = self.meant(node)
+        if target is not None:
+            return self.target(target)
         methods = self.reach.config_methods.get(node.attr)
         also = [self.ref(*methods)] if methods else []
         return ["attribute", self.of(node.value), node.attr, *also]
@@ -62,20 +62,20 @@ class Expressions(Forms):
 
     def call(self, node: ast.Call) -> Form:
         """Arguments by name are told by their places, where the function is one of ours."""
-        found = self.meant(node.func)
-        name = found.name if isinstance(found, Outside) else ""
+        target = self.meant(node.func)
+        name = target.name if isinstance(target, Outside) else ""
         if name == "typing.cast" and len(node.args) == 2:
             return self.of(node.args[1])
         also = self._loaded(node.args[0]) if name in LOADERS and node.args else []
         places: list[str] = []
         called: Form
-        made = self.made(found)
-        if isinstance(found, Definition) and isinstance(made, FUNCTIONS):
+        made = self.made(target)
+        if isinstance(target, Definition) and isinstance(made, FUNCTIONS):
             if all(keyword.arg is not None for keyword in node.keywords):
                 places = by_place(made.args)
-            called = self.ref(found) if places else self.target(found)
-        elif isinstance(found, Definition):
-            called = self.target(found, fields=True)
+            called = self.ref(target) if places else self.target(target)
+        elif isinstance(target, Definition):
+            called = self.target(target, fields=True)
         else:
             called = self.of(node.func)
         keywords = [
@@ -94,8 +94,8 @@ class Expressions(Forms):
             first = self.reach.value(target) or first
         if not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
             return []
-        found = self.reach.inside(first.value)
-        return [self.target(found)] if isinstance(found, Inside) else []
+        origin = self.reach.inside(first.value)
+        return [self.target(origin)] if isinstance(origin, Inside) else []
 
     # ---------------------------------------------------------------- scopes
 
@@ -144,11 +144,11 @@ class Expressions(Forms):
         self, args: ast.arguments, body: list[ast.stmt], params: Sequence[ast.AST] = ()
     ) -> Scope:
         """Of a function; params: its type parameters."""
-        found = Bound(body, walrus=self.walrus)
+        inner = Bound(body, walrus=self.walrus)
         every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
-        names = found.names | {arg.arg for arg in every if arg is not None}
+        names = inner.names | {arg.arg for arg in every if arg is not None}
         scope = Scope(names | {str(getattr(param, "name", "")) for param in params})
-        for node in found.imports:
+        for node in inner.imports:
             for name, (source, member) in bindings(node, self.package):
                 scope.imports[name] = (
                     self.reach.inside(source)

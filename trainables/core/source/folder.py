@@ -64,10 +64,10 @@ def left_by_others(folder: Path, source: Code) -> set[str]:
 
 def _recorded(folder: Path) -> dict[str, str | None]:
     try:
-        found: dict[str, str | None] = json.loads((folder / SOURCE).read_text())
+        hashes: dict[str, str | None] = json.loads((folder / SOURCE).read_text())
     except (FileNotFoundError, ValueError):
         return {}
-    return found
+    return hashes
 
 
 def take_over(folder: Path, source: Code, *, trains: bool) -> bool:

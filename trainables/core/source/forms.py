@@ -111,8 +111,8 @@ class Forms:
             if self.found.name == WHOLE:
                 return ["bound", node.id]
             return ["bound"] if node.id == self.found.name else ["bound beside"]
-        found = self.local(node.id)
-        return self.target(found) if isinstance(found, Target) else found
+        local = self.local(node.id)
+        return self.target(local) if isinstance(local, Target) else local
 
     def target(self, target: Target, *, fields: bool = False) -> Form:
         """fields: of a configuration that is made here, its defaults count as well."""
@@ -132,8 +132,8 @@ class Forms:
     def meant(self, node: ast.expr) -> Target | None:
         """What an expression of names and dots stands for; None: something local."""
         if isinstance(node, ast.Name):
-            found = self.local(node.id)
-            return found if isinstance(found, Target) else None
+            local = self.local(node.id)
+            return local if isinstance(local, Target) else None
         if not isinstance(node, ast.Attribute):
             return None
         above = self.meant(node.value)

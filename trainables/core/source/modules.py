@@ -178,8 +178,8 @@ def parsed(name: str, data: bytes, *, is_package: bool) -> Module:
             module.names.setdefault(key, []).append(node)
     for node in module.statements:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            found = bindings(node, package)
-            module.imports.update((k, v) for k, v in found if len(module.names[k]) == 1)
+            names = bindings(node, package)
+            module.imports.update((k, v) for k, v in names if len(module.names[k]) == 1)
             if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
                 module.stars.append(origin(node, package))
     module.effects.extend(node for node in module.statements if has_effect(node))
@@ -219,15 +219,15 @@ def _main(node: ast.stmt) -> bool:
 def imported(name: str) -> tuple[str, ...]:
     """All that any import in a module names, late ones too: modules, and members of modules."""
     module = read(name)
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for node in module.statements if module is not None else ():
         for inner in ast.walk(node):
             if isinstance(inner, ast.Import):
-                found |= dict.fromkeys(alias.name for alias in inner.names)
+                names |= dict.fromkeys(alias.name for alias in inner.names)
             elif isinstance(inner, ast.ImportFrom) and module is not None:
                 source = origin(inner, module.package)
-                found |= dict.fromkeys([source, *(f"{source}.{a.name}" for a in inner.names)])
-    return tuple(found)
+                names |= dict.fromkeys([source, *(f"{source}.{a.name}" for a in inner.names)])
+    return tuple(names)
 
 
 @cache

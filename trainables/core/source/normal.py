@@ -157,8 +157,8 @@ class Normal(Expressions):
         maker = decorator.func if isinstance(decorator, ast.Call) else decorator
         if not (isinstance(maker, ast.Attribute) and maker.attr == "register"):
             return False
-        found = self.meant(maker.value)
-        return isinstance(found, Definition) and self.reach.is_registry(found)
+        target = self.meant(maker.value)
+        return isinstance(target, Definition) and self.reach.is_registry(target)
 
     # ---------------------------------------------------------------- statements
 
@@ -172,8 +172,8 @@ class Normal(Expressions):
         for name, (source, member) in bindings(node, self.package):
             if name == self.found.name:
                 reach = self.reach
-                found = reach.inside(source) if member is None else reach.member(source, member)
-                return ["import", self.target(found)]
+                reached = reach.inside(source) if member is None else reach.member(source, member)
+                return ["import", self.target(reached)]
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
             return ["import all", origin(node, self.package)]
         return None
@@ -186,14 +186,14 @@ class Normal(Expressions):
     def _is_logged(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Call):
             return False
-        found = self.meant(node.func)
-        if found is None and isinstance(node.func, ast.Attribute):
-            found = self.meant(node.func.value)
-        if isinstance(found, Definition):
-            value = self.reach.value(found)
+        target = self.meant(node.func)
+        if target is None and isinstance(node.func, ast.Attribute):
+            target = self.meant(node.func.value)
+        if isinstance(target, Definition):
+            value = self.reach.value(target)
             maker = value.func if isinstance(value, ast.Call) else None
-            found = self.reach.named(found.module, maker) if maker is not None else None
-        return isinstance(found, Outside) and found.name.startswith(LOGS)
+            target = self.reach.named(target.module, maker) if maker is not None else None
+        return isinstance(target, Outside) and target.name.startswith(LOGS)
 
     def assigned(self, node: ast.AnnAssign) -> Form:
         if node.value is None:
@@ -212,10 +212,10 @@ class Normal(Expressions):
         """That it raises, and what class; not its words."""
         if node.exc is None:
             return ["raise"]
-        found = self.meant(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-        if found is None or isinstance(self.made(found), FUNCTIONS):
+        target = self.meant(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+        if target is None or isinstance(self.made(target), FUNCTIONS):
             return ["raise", "made"]
-        return ["raise", self.target(found)]
+        return ["raise", self.target(target)]
 
     def handled(self, node: ast.ExceptHandler) -> Form:
         kind = None if node.type is None else self.of(node.type)
@@ -232,8 +232,8 @@ class Normal(Expressions):
 
 
 def _is_error(name: str) -> bool:
-    found = getattr(builtins, name, None)
-    return isinstance(found, type) and issubclass(found, BaseException)
+    builtin = getattr(builtins, name, None)
+    return isinstance(builtin, type) and issubclass(builtin, BaseException)
 
 
 def _apart(node: ast.stmt) -> bool:

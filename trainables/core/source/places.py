@@ -61,14 +61,14 @@ def _packaged(module: object) -> bool:
 
 def modules_of(top: str) -> list[str]:
     """All modules of a top-level package, by the files in its folders."""
-    found: set[str] = {top}
+    modules: set[str] = {top}
     for root in _roots(top):
         for path in root.rglob("*.py") if root.is_dir() else ():
             parts = path.relative_to(root).with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
             if all(part.isidentifier() for part in parts):
-                found.add(".".join([top, *parts]))
-    return sorted(found)
+                modules.add(".".join([top, *parts]))
+    return sorted(modules)
 
 
 @cache

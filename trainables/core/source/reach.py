@@ -53,16 +53,16 @@ class Reach:
 
     def resolve(self, module: str, name: str, seen: frozenset[object] = frozenset()) -> Target:
         """What a name at the top of a module of ours stands for."""
-        found = read(module)
-        if found is None or (module, name) in seen:
+        module_read = read(module)
+        if module_read is None or (module, name) in seen:
             return Outside(f"{module}.{name}")
         seen |= {(module, name)}
-        if name in found.imports:
-            source, member = found.imports[name]
+        if name in module_read.imports:
+            source, member = module_read.imports[name]
             return self.inside(source) if member is None else self.member(source, member, seen)
-        if name in found.names:
+        if name in module_read.names:
             return Definition(module, name)
-        for star in found.stars:
+        for star in module_read.stars:
             known = read(star) if self.mine(star) else None
             if known is not None:
                 target = self.resolve(star, name, seen)
@@ -75,18 +75,18 @@ class Reach:
 
     def member(self, module: str, name: str, seen: frozenset[object] = frozenset()) -> Target:
         """What `module.name` stands for. All of a module of ours, where that cannot be told."""
-        found = self.module(module)
-        if found is None:
+        source = self.module(module)
+        if source is None:
             return Outside(f"{module}.{name}")
-        if found.digest is not None:
+        if source.digest is not None:
             return Definition(module, WHOLE)
-        if name in found.names or name in found.imports:
+        if name in source.names or name in source.imports:
             return self.resolve(module, name, seen)
         if read(f"{module}.{name}") is not None:
             return Inside(f"{module}.{name}")
         if name.startswith("__"):
             return Outside(name)
-        target = self.resolve(module, name, seen) if found.stars else None
+        target = self.resolve(module, name, seen) if source.stars else None
         return target if isinstance(target, Definition | Inside) else Definition(module, WHOLE)
 
     # ---------------------------------------------------------------- definitions
@@ -176,7 +176,7 @@ class Reach:
             return self._effects[module]
         seen: set[str] = set()
         left = [module]
-        found: set[Definition] = set()
+        definitions: set[Definition] = set()
         while left:
             name = left.pop()
             if name in seen or not self.mine(name) or name.partition(".")[0] in self.quiet:
@@ -186,20 +186,20 @@ class Reach:
             if known is None:
                 continue
             if known.effects:
-                found.add(Definition(name, EFFECTS))
+                definitions.add(Definition(name, EFFECTS))
             parts = name.split(".")
             left += [".".join(parts[:n]) for n in range(1, len(parts))]
             left += imported(name)
-        self._effects[module] = frozenset(found)
+        self._effects[module] = frozenset(definitions)
         return self._effects[module]
 
     @cached_property
     def quiet(self) -> set[str]:
         """Packages looked through as a whole none of whose modules does more than bind names."""
-        found = {top: modules_of(top) for top in self._whole}
+        silent = {top: modules_of(top) for top in self._whole}
         return {
             top
-            for top, names in found.items()
+            for top, names in silent.items()
             if not any(known.effects for known in map(self._known, names) if known is not None)
         }
 
@@ -219,7 +219,7 @@ class Reach:
     def config_methods(self) -> dict[str, list[Definition]]:
         """Methods of configurations by name. A component is handed its configuration, so that
         no name in it leads to them."""
-        found: dict[str, list[Definition]] = {}
+        methods: dict[str, list[Definition]] = {}
         for name in self._all_modules():
             module = self._known(name)
             for node in module.statements if module is not None else ():
@@ -227,8 +227,8 @@ class Reach:
                     if self.is_config(name, inner):
                         for method in self.plain_methods(name, inner):
                             at = Definition(name, f"{path}.{method.name}")
-                            found.setdefault(method.name, []).append(at)
-        return found
+                            methods.setdefault(method.name, []).append(at)
+        return methods
 
     def plain_methods(self, module: str, node: ast.ClassDef) -> list[ast.FunctionDef]:
         """Of a configuration: without validators, whose work shows in the values."""
@@ -265,5 +265,5 @@ def _classes(node: ast.stmt) -> Iterator[tuple[str, ast.ClassDef]]:
     if isinstance(node, ast.ClassDef):
         yield node.name, node
         for inner in node.body:
-            for path, found in _classes(inner):
-                yield f"{node.name}.{path}", found
+            for path, inner_class in _classes(inner):
+                yield f"{node.name}.{path}", inner_class

@@ -84,11 +84,11 @@ class _Embedded:
         path, entry = cls.FOLDER / f"{cls.NAME}.arrow", cls.entry()
         LOG.info("decoding %s into %s", path.name, folder.parent)
         raw = path.read_bytes()
-        found = hashlib.sha256(raw).hexdigest()
-        if found != entry["file_sha256"]:
+        digest = hashlib.sha256(raw).hexdigest()
+        if digest != entry["file_sha256"]:
             raise ConfigError(
                 str(path),
-                f"SHA-256 {found[:12]}…",
+                f"SHA-256 {digest[:12]}…",
                 f"{entry['file_sha256'][:12]}…",
                 "The file is damaged; reinstall the package",
             )
