@@ -17,6 +17,7 @@ from reports.figures import curves, factor_curves, heatmap
 from reports.figures.drawn import Drawn
 from reports.frame import Frame, load
 from reports.pages import csv_table, html, latex, markup
+from reports.plugins import builder
 from reports.tables.build import build_all
 from reports.tables.cells import protocol
 from reports.tables.labels import slug
@@ -97,6 +98,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     drawn = [heatmap.heatmap(frame, part) for part in recipe.heatmaps]
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
     drawn += [curves.curves(frame, part) for part in recipe.curves]
+    drawn += [builder("figures", part.kind)(frame, part) for part in recipe.figures]
     drawn = _distinct(drawn)
     with_files = []
     for figure in drawn:

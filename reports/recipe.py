@@ -9,9 +9,11 @@ that a plan stays quick.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from reports.plugins import kinds
 
 
 def level_name(value: Any) -> Any:
@@ -51,6 +53,14 @@ class Published(RecipePart):
         return self
 
 
+TABLES = ("components", "compare", "search", "effects", "importance", "promoted")
+
+if TYPE_CHECKING:
+    TableKind = str
+else:
+    TableKind = Literal[(*TABLES, *kinds("tables"))]
+
+
 class Table(RecipePart):
     """One table of one study.
 
@@ -73,7 +83,7 @@ class Table(RecipePart):
     alone: without the table of effects or importances that otherwise follows.
     """
 
-    kind: Literal["components", "compare", "search", "effects", "importance", "promoted"]
+    kind: TableKind
     study: str
     metrics: tuple[str, ...] = Field(("val/map_at_r",), min_length=1)
     title: str = ""
@@ -182,7 +192,31 @@ class FactorCurves(RecipePart):
         return self
 
 
-CurvesT = TypeVar("CurvesT", Curves, FactorCurves)
+class Figure(RecipePart):
+    """A figure of another package (an entry point of `ablate.figures`, named by `kind`).
+
+    options: what its author says it takes.
+    """
+
+    kind: str
+    studies: tuple[str, ...] = Field(min_length=1)
+    metric: str = "val/map_at_r"
+    title: str = ""
+    caption: str = ""
+    options: dict[str, Any] = {}
+
+    @field_validator("kind", mode="after")
+    @classmethod
+    def installed(cls, kind: str) -> str:
+        if kind not in kinds("figures"):
+            there = ", ".join(kinds("figures")) or "none"
+            raise ValueError(
+                f"{kind} is no figure of a package that is installed; there are: {there}"
+            )
+        return kind
+
+
+CurvesT = TypeVar("CurvesT", Curves, FactorCurves, Figure)
 
 
 class Recipe(RecipePart):
@@ -192,6 +226,7 @@ class Recipe(RecipePart):
     heatmaps: tuple[Heatmap, ...] = ()
     curves: tuple[Curves, ...] = ()
     factor_curves: tuple[FactorCurves, ...] = ()
+    figures: tuple[Figure, ...] = ()
     best: tuple[str, ...] = ()
 
     def studies(self) -> dict[str, str]:
@@ -207,6 +242,9 @@ class Recipe(RecipePart):
         for i, factor in enumerate(self.factor_curves):
             for j, study in enumerate(factor.studies):
                 places.setdefault(study, f"report.factor_curves.{i}.studies.{j}")
+        for i, figure in enumerate(self.figures):
+            for j, study in enumerate(figure.studies):
+                places.setdefault(study, f"report.figures.{i}.studies.{j}")
         for i, study in enumerate(self.best):
             places.setdefault(study, f"report.best.{i}")
         return places
@@ -227,5 +265,6 @@ class Recipe(RecipePart):
             factor_curves=tuple(
                 kept(part) for part in self.factor_curves if {*part.studies} & {*studies}
             ),
+            figures=tuple(kept(part) for part in self.figures if {*part.studies} & {*studies}),
             best=tuple(name for name in self.best if name in studies),
         )

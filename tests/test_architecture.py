@@ -37,11 +37,12 @@ ablate.values
 reports.readme
 reports.compile
 reports.pages
-reports.figures         reports.best
+reports.figures
 reports.tables
 reports.frame           reports.stats        reports.published
 reports.client
 reports.recipe
+reports.plugins
 reports                 reports.errors       reports.uri
 
 trainables

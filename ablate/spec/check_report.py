@@ -8,7 +8,7 @@ from ablate.designs.base import ENSEMBLE
 from ablate.designs.study import Study
 from ablate.values.remedies import nearest, nearest_metric
 from ablate.values.wording import listed
-from reports.recipe import Recipe
+from reports.recipe import TABLES, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -25,7 +25,7 @@ def check_recipe(
     """
     for i, table in enumerate(recipe.tables):
         place, study = f"report.tables.{i}", studies[table.study]
-        if table.kind not in study.tables:
+        if table.kind in TABLES and table.kind not in study.tables:  # others judge themselves
             raise ConfigError(
                 f"{place}.kind",
                 f"{table.kind!r} for {table.study}, a {study.design} study",
@@ -55,6 +55,16 @@ def check_recipe(
                     f"{place}.{side}", repr(axis), f"one of {listed(axes)}", nearest(axis, axes)
                 )
     _of_epochs(recipe)
+    for i, figure in enumerate(recipe.figures):
+        for name in figure.studies:
+            _known(f"report.figures.{i}.metric", figure.metric, metrics, name, studies[name])
+    _over_factors(recipe, studies, metrics, objective)
+
+
+def _over_factors(
+    recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Curves over a factor that their studies list, of a metric that is read of them."""
     for i, part in enumerate(recipe.factor_curves):
         for j, name in enumerate(part.studies):
             place, study = f"report.factor_curves.{i}", studies[name]

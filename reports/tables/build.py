@@ -7,9 +7,13 @@ CSV.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+import pandas as pd
+
 from reports.frame import Frame
+from reports.plugins import builder
 from reports.recipe import Recipe, Table
 from reports.tables.compared import compared
 from reports.tables.effects import effects
@@ -17,6 +21,17 @@ from reports.tables.importance import importance
 from reports.tables.model import AnyTable
 from reports.tables.promoted import promoted
 from reports.tables.searched import searched
+
+Builder = Callable[[Frame, Table, pd.DataFrame], AnyTable]
+
+BUILDERS: Mapping[str, Builder] = {
+    "components": compared,
+    "compare": compared,
+    "search": searched,
+    "importance": importance,
+    "effects": effects,
+    "promoted": promoted,
+}
 
 
 def build(frame: Frame, recipe: Table) -> AnyTable:
@@ -26,15 +41,8 @@ def build(frame: Frame, recipe: Table) -> AnyTable:
         ReportError: the recipe names a study, baseline or published row that does not exist.
     """
     cells = frame.study(recipe.study)
-    if recipe.kind == "search":
-        return searched(frame, recipe, cells)
-    if recipe.kind == "importance":
-        return importance(frame, recipe, cells)
-    if recipe.kind == "effects":
-        return effects(frame, recipe, cells)
-    if recipe.kind == "promoted":
-        return promoted(frame, recipe, cells)
-    return compared(frame, recipe, cells)
+    build_kind = BUILDERS.get(recipe.kind) or builder("tables", recipe.kind)
+    return build_kind(frame, recipe, cells)
 
 
 def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:

@@ -83,7 +83,7 @@ class Registry(Generic[T]):
             loaded = import_module(name)
             for module in sorted(m.name for m in iter_modules(getattr(loaded, "__path__", []))):
                 import_module(f"{name}.{module}")
-        for entry in _installed().select(group=f"ablate.{self.name}"):
+        for entry in installed().select(group=f"ablate.{self.name}"):
             entry.load()
 
     def __getitem__(self, name: str) -> type[T]:
@@ -105,7 +105,7 @@ class Registry(Generic[T]):
 
 
 @cache
-def _installed() -> Any:
+def installed() -> Any:
     """Entry points of all packages; reading them takes some 20 ms. (Python 3.11 has them in a class
     of another name than later ones, with the same `select`.)"""
     return entry_points()

@@ -1,8 +1,10 @@
 """`evaluate`: embeddings, labels and a score to named metrics.
 
-A new ranking metric is a class in `ranking.py` and a line in `RANKING`; one that reads embeddings
-is a function (unit rows, labels) → float and a line in `STRUCTURE`; one of a clustering, in
-`CLUSTERING`. Metrics of a kind share its costly part: the places of positives, or the clustering.
+A new ranking metric is a class in `ranking_metrics.py` and a line in `RANKING`; one that reads
+embeddings is a function (unit rows, labels) → float and a line in `STRUCTURE`; one of a clustering,
+in `CLUSTERING`. Metrics of a kind share its costly part: the places of positives, or the
+clustering.
+Those of other packages are entry points (`outside.py`).
 """
 
 from __future__ import annotations
@@ -19,12 +21,11 @@ from trainables.evaluation import clustering, dvml_figures, structure
 from trainables.evaluation.accuracy import top_k_accuracy
 from trainables.evaluation.clustering import Contingency
 from trainables.evaluation.kmeans import kmeans
+from trainables.evaluation.outside import metrics_of_others, names_with_text
 from trainables.evaluation.places import Places
 from trainables.evaluation.ranking_metrics import MapAt, MapAtR, RankingMetric, RecallAt, RPrecision
 from trainables.evaluation.routes import places
 from trainables.evaluation.scores import Score, resolve_score
-
-EVALUATOR = "retrieval-2"  # raise when any value could change: evaluations are kept under it
 
 MOST_RECALL = 1000
 RANKING: Mapping[str, RankingMetric] = {
@@ -49,6 +50,9 @@ STRUCTURE: Mapping[str, Callable[[Tensor, Tensor], float]] = {
     "relative_deviation": dvml_figures.relative_deviation,
 }
 ACCURACY: Mapping[str, int] = {"top_1_accuracy": 1, "top_5_accuracy": 5}
+OTHERS = metrics_of_others({*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY})
+# Raise the number when any value could change: evaluations are kept under it.
+EVALUATOR = "retrieval-2" + names_with_text(OTHERS)
 # Every epoch; once at the end (those defined for every split with a pair, also for collapsed
 # embeddings); whatever can be asked for, besides any recall_at_<k ≤ 1000>.
 PER_EPOCH: tuple[str, ...] = (
@@ -64,7 +68,7 @@ METRICS: tuple[str, ...] = (
     "map_at_1000",
     *CLUSTERING,
 )
-ALL: tuple[str, ...] = (*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY)
+ALL: tuple[str, ...] = (*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY, *OTHERS)
 
 
 @torch.no_grad()
@@ -120,7 +124,7 @@ def evaluate(
         cut = None if gallery is None else len(labels)
         made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block=block)
         values |= average(ranking, made)
-    if any(name in CLUSTERING or name in STRUCTURE for name in metrics):
+    if any(name in CLUSTERING or name in STRUCTURE or name in OTHERS for name in metrics):
         values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed)
     return {name: values[name] for name in metrics}
 
@@ -173,6 +177,7 @@ def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dic
 def of_rows(rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int) -> dict[str, float]:
     """Of unit rows; labels 0 … C − 1, all present."""
     values = {name: STRUCTURE[name](rows, labels) for name in metrics if name in STRUCTURE}
+    values |= {name: float(OTHERS[name](rows, labels)) for name in metrics if name in OTHERS}
     wanted = [name for name in metrics if name in CLUSTERING]
     if wanted:
         clusters = kmeans(rows, int(labels.max()) + 1, seed=seed)
