@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from reports.best import best_yaml
 from reports.client import open_client
 from reports.errors import ReportError, StoreAway
 from reports.figures import curves, factor_curves, heatmap
 from reports.figures.drawn import Drawn
 from reports.frame import Frame, load
 from reports.pages import csv_table, html, latex, markup
+from reports.pages.best import best_yaml
 from reports.plugins import builder
 from reports.tables.build import build_all
 from reports.tables.cells import protocol

@@ -18,12 +18,12 @@ import yaml
 from pydantic import ValidationError
 
 from ablate.ledger.ledger import Ledger
-from reports.best import nested
 from reports.compile import Report, compile_report
 from reports.errors import ReportError
 from reports.figures import curves, heatmap
 from reports.frame import load
 from reports.pages import latex
+from reports.pages.best import nested
 from reports.recipe import Curves, Heatmap, Recipe, Table
 from reports.tables.build import build
 from tests.reports.conftest import REPORT
