@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-LISTED = ROOT / "trainables" / "source" / "hashes.json"
+LISTED = ROOT / "trainables" / "core" / "source" / "hashes.json"
 NUMBERS = Path(__file__).with_name("ten_steps.json")
 EVERYWHERE = ("core", "backbones", "features")
 Measured = dict[str, Any]  # what `ten_steps.py` prints
