@@ -139,7 +139,8 @@ class Run:
         """The process that writes MLflow for a driver."""
         try:
             children = psutil.Process(driver.pid).children()
-            found = [child for child in children if "tracker_process" in " ".join(child.cmdline())]
+            writer = "ablate.tracking.process"
+            found = [child for child in children if writer in " ".join(child.cmdline())]
         except psutil.Error:
             return []
         self.trackers += found

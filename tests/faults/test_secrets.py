@@ -121,7 +121,7 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     assert process.stdout is not None
     text = process.stdout.read()
     assert process.returncode == 0, text
-    assert any("tracker_process" in line for line in seen)
+    assert any("ablate.tracking.process" in line for line in seen)
     assert any("raylet" in line for line in seen)
     assert any("env:ABLATE_TRACKING_URI" in line for line in seen)
     for line in [*seen, text]:
