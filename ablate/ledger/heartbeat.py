@@ -24,8 +24,9 @@ def heartbeats(path: Path, owner: Owner) -> Iterator[None]:
             while not ended.wait(HEARTBEAT_SECONDS):
                 try:
                     ledger.heartbeat(owner)
-                except RuntimeError as error:  # the driver's own writes will tell it louder
-                    log.warning("no heartbeat: %s", error)
+                except RuntimeError as error:
+                    # The driver's own writes tell it, in the one line that a person is to read.
+                    log.info("no heartbeat: %s", error)
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
     thread.start()
