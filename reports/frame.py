@@ -108,8 +108,8 @@ class Frame:
 
     def design(self, study: str) -> str:
         """`search`, `grid`, `components` or `compare`; empty if the document does not say."""
-        design_name = (self.document.get("studies") or {}).get(study) or {}
-        return str(design_name.get("design", ""))
+        declared = (self.document.get("studies") or {}).get(study) or {}
+        return str(declared.get("design", ""))
 
     def curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
         """Per-epoch values of `metric`: run_id, epoch, value; read from the store when asked.
@@ -266,13 +266,13 @@ def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) 
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
     rows = []
     for cell in planned.values():
-        missing: dict[str, Any] = {"status": "missing", "reason": NO_RUN, "run_id": ""}
+        state: dict[str, Any] = {"status": "missing", "reason": NO_RUN, "run_id": ""}
         if cell["trial_id"] in by_trial:
             trial = by_trial[cell["trial_id"]]
-            missing = {key: trial[key] for key in ("status", "reason", "run_id")}
+            state = {key: trial[key] for key in ("status", "reason", "run_id")}
             if trial["status"] == "done":
-                missing |= {name: trial[name] for name in metrics}
-        rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **missing})
+                state |= {name: trial[name] for name in metrics}
+        rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **state})
     rows.sort(
         key=lambda r: (
             order.get(r["study"], len(order)),

@@ -56,9 +56,9 @@ def absent_weights(plan: Plan, progression: Progression, cache: Path, device: st
                 raise placed(plan, progression, use, error) from error
         what = looked[key]
         if what is not None:
-            weights = missing.setdefault(what, Absent(what, backbone, use, []))
-            if use.study not in weights.studies:
-                weights.studies.append(use.study)
+            entry = missing.setdefault(what, Absent(what, backbone, use, []))
+            if use.study not in entry.studies:
+                entry.studies.append(use.study)
     return list(missing.values())
 
 

@@ -87,12 +87,12 @@ def kind(config: Mapping[str, Any]) -> Kind:
     """What trials must share for one's epoch to tell of the other's duration: data, network,
     batch, and of the method its name and what is whole or text among its options (depths,
     sizes, variants), not its weights."""
-    features: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for path in KIND:
         section, name = path.split(".")
-        features[path] = config[section].get(name)
-    features["method"] = _shape(config["method"])
-    return json.dumps(features, sort_keys=True)
+        parts[path] = config[section].get(name)
+    parts["method"] = _shape(config["method"])
+    return json.dumps(parts, sort_keys=True)
 
 
 def _shape(options: Any) -> Any:

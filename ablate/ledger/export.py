@@ -72,8 +72,8 @@ def _row(ledger: Ledger, trial: Mapping[str, Any], place: Mapping[str, Any]) -> 
     for kind in ("config", "provenance"):
         of_kind = leaves(trial.get(kind) or {})
         # An empty mapping is no column: other trials may have some below it.
-        coords = {name: value for name, value in of_kind.items() if value != {}}
-        row |= {f"{kind}/{name}": _scalar(value) for name, value in coords.items()}
+        columns = {name: value for name, value in of_kind.items() if value != {}}
+        row |= {f"{kind}/{name}": _scalar(value) for name, value in columns.items()}
     return row
 
 

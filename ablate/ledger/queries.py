@@ -13,10 +13,10 @@ def trials(records: Records) -> list[Row]:
 
 def trials_called(records: Records, beginning: str) -> list[str]:
     """The ids that begin so."""
-    same = records.rows(
+    rows = records.rows(
         "SELECT trial_id FROM trials WHERE trial_id LIKE ? || '%' ORDER BY trial_id", [beginning]
     )
-    return [row["trial_id"] for row in same]
+    return [row["trial_id"] for row in rows]
 
 
 def statuses(records: Records) -> list[Row]:

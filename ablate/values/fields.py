@@ -31,14 +31,14 @@ def meant(path: str, level: int, names: Sequence[str], data: Mapping[str, Any]) 
         level: which part of the path is unknown. names: what is known at that level.
         data: partial trial, which tells the method and loss whose options count.
     """
-    parts_meant = path.split(".")
-    close = closest(parts_meant[level], names) if parts_meant[level] not in names else None
+    typed = path.split(".")
+    close = closest(typed[level], names) if typed[level] not in names else None
     known = list(_paths((), data))
     if close is not None:
-        mended = ".".join([*parts_meant[:level], close, *parts_meant[level + 1 :]])
-        below = level + 1 < len(parts_meant) and not any(mended.startswith(f"{p}.") for p in known)
+        mended = ".".join([*typed[:level], close, *typed[level + 1 :]])
+        below = level + 1 < len(typed) and not any(mended.startswith(f"{p}.") for p in known)
         return f"Did you mean {(below and closest(mended, known)) or mended!r}?"
-    parts = [part.casefold() for part in parts_meant if part]
+    parts = [part.casefold() for part in typed if part]
     if parts[:1] == ["trial"]:
         parts = parts[1:]
     if parts and parts[0] in OF_A_SPEC:

@@ -10,13 +10,13 @@ from trainables.errors import ConfigError
 
 def leaves(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested mapping → `{"optimizer.lr": 0.1, …}`; empty mappings and lists are values."""
-    leaves_of: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping) and value:
-            leaves_of |= leaves(value, f"{above}{key}.")
+            flat |= leaves(value, f"{above}{key}.")
         else:
-            leaves_of[f"{above}{key}"] = value
-    return leaves_of
+            flat[f"{above}{key}"] = value
+    return flat
 
 
 def expand(values: Mapping[str, Any], where: str) -> dict[str, Any]:

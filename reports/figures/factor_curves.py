@@ -120,11 +120,11 @@ def _line(cells: pd.DataFrame, recipe: FactorCurves, label: str) -> Line:
     at = [_place(coords[recipe.x]) for coords in cells["coords"]]
     for x in ordered(at):
         here = by_seed(cells[[value == x for value in at]], recipe.metric)
-        stats_here = summary(list(here.values()))
-        if stats_here is None:
+        over_seeds = summary(list(here.values()))
+        if over_seeds is None:
             continue
-        low, high = _interval(list(here.values()), stats_here, recipe.interval)
-        rows.append((x, stats_here.mean * factor, low * factor, high * factor, stats_here.n))
+        low, high = _interval(list(here.values()), over_seeds, recipe.interval)
+        rows.append((x, over_seeds.mean * factor, low * factor, high * factor, over_seeds.n))
     columns = list(zip(*rows, strict=True)) or [()] * 5
     return Line(label, *columns)
 

@@ -55,9 +55,9 @@ def latex_text(text: str) -> str:
 
 def latex(table: AnyTable) -> str:
     """A `table` float; needs `booktabs` and, for the check marks, `amssymb`."""
-    fields = grid(table)
-    headers, rows = narrow(fields)
-    columns = "l" * fields.labels + "r" * (len(headers) - fields.labels)
+    layout = grid(table)
+    headers, rows = narrow(layout)
+    columns = "l" * layout.labels + "r" * (len(headers) - layout.labels)
     body = [
         " & ".join(
             rf"\textbf{{{latex_text(f.text)}}}" if f.best else latex_text(f.text) for f in row

@@ -31,8 +31,8 @@ def delta(row: TableRow, metric: str, digits: int) -> str:
     """`+0.52 [+0.11, +0.93]`; `baseline`; without an interval where one seed gives none."""
     if row.baseline:
         return "baseline"
-    difference_of = row.measured[metric].difference
-    if difference_of is None:
+    difference = row.measured[metric].difference
+    if difference is None:
         return ""
     factor = scale(metric)
 
@@ -40,11 +40,9 @@ def delta(row: TableRow, metric: str, digits: int) -> str:
         text = number(value * factor, digits)
         return text if text.startswith("−") else f"+{text}"
 
-    if difference_of.low is None or difference_of.high is None:
-        return signed(difference_of.mean)
-    return (
-        f"{signed(difference_of.mean)} [{signed(difference_of.low)}, {signed(difference_of.high)}]"
-    )
+    if difference.low is None or difference.high is None:
+        return signed(difference.mean)
+    return f"{signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}]"
 
 
 def published_text(measured: Measured) -> str:
@@ -145,21 +143,21 @@ def _n(row: TableRow) -> Field:
     return Field(text, hint="; ".join(row.gaps))
 
 
-def narrow(found: Grid) -> tuple[list[str], list[list[Field]]]:
-    keep = [i for i, wide in enumerate(found.wide) if not wide]
-    return [found.headers[i] for i in keep], [[row[i] for i in keep] for row in found.rows]
+def narrow(whole: Grid) -> tuple[list[str], list[list[Field]]]:
+    keep = [i for i, wide in enumerate(whole.wide) if not wide]
+    return [whole.headers[i] for i in keep], [[row[i] for i in keep] for row in found.rows]
 
 
 def plain(table: AnyTable) -> str:
     """For a terminal: aligned columns under one rule, notes below."""
-    fields = grid(table)
-    headers, rows = narrow(fields)
+    layout = grid(table)
+    headers, rows = narrow(layout)
     lines = [headers, *([field.text for field in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
 
     def joined(line: list[str]) -> str:
         padded = [
-            text.ljust(w) if i < fields.labels else text.rjust(w)
+            text.ljust(w) if i < layout.labels else text.rjust(w)
             for i, (text, w) in enumerate(zip(line, widths, strict=True))
         ]
         return "  ".join(padded).rstrip()
@@ -189,16 +187,16 @@ def marked_notes(table: AnyTable, *, wide: bool = True) -> list[tuple[str, str]]
 
 
 def markdown(table: AnyTable) -> str:
-    fields = grid(table)
+    layout = grid(table)
 
     def line(texts: list[str]) -> str:
         return (
             "| " + " | ".join(" ".join(text.split()).replace("|", "\\|") for text in texts) + " |"
         )
 
-    rule = [":--" if i < fields.labels else "--:" for i in range(len(fields.headers))]
-    body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in fields.rows]
+    rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
+    body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in layout.rows]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     notes = [f"- {mark.replace('*', chr(92) + '*')}{note}" for mark, note in marked_notes(table)]
-    head = [f"### {table.title}", "", *caption, line(list(fields.headers)), line(rule)]
+    head = [f"### {table.title}", "", *caption, line(list(layout.headers)), line(rule)]
     return "\n".join([*head, *body, "", *notes, ""])

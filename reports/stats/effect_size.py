@@ -108,5 +108,5 @@ def _resampled(x: Floats, y: Floats, rng: np.random.Generator, resamples: int) -
     wins = (np.sign(x[:, None] - y[None, :]) + 1) / 2
     rows = rng.multinomial(len(x), np.full(len(x), 1 / len(x)), size=resamples)
     columns = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=resamples)
-    shares: Floats = np.einsum("ri,ij,rj->r", rows, wins, columns, optimize=True)
-    return shares / wins.size
+    chances: Floats = np.einsum("ri,ij,rj->r", rows, wins, columns, optimize=True)
+    return chances / wins.size

@@ -47,17 +47,15 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         coords: dict[str, Any] = mine["coords"].iloc[0]
         was = str(coords.get(SOURCE, ""))
         sampled = [level(coords.get(name, "")) for name in names]
-        pairs_before = [(by, by_seed(before[before["cell"] == was], by), (source, was))]
-        pairs_before += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
+        sides = [(by, by_seed(before[before["cell"] == was], by), (source, was))]
+        sides += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
         lost = "; ".join(gaps(mine))
-        fields = [
-            _field(metric, values, of, recipe.digits, lost) for metric, values, of in pairs_before
-        ]
-        planned, n = mine["seed"].nunique(), len(pairs_before[1][1])
+        fields = [_field(metric, values, of, recipe.digits, lost) for metric, values, of in sides]
+        planned, n = mine["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
         labels = (Field(str(coords.get(RANK, ""))), Field(was), *map(Field, sampled))
         rows.append((*labels, *fields, count))
-        means = [_numbers(metric, values) for metric, values, _ in pairs_before]
+        means = [_numbers(metric, values) for metric, values, _ in sides]
         runs = " ".join(run for run in mine["run_id"] if run)
         numbers.append(
             (

@@ -100,8 +100,8 @@ def class_hash(cls: type) -> str:
     Raises:
         NoSource: it was made by `exec`, in a notebook or at a prompt, or is compiled.
     """
-    definition_here = located(cls)
-    return hashes_of(definition_here.module.partition(".")[0]).of(definition_here)[:16]
+    place = located(cls)
+    return hashes_of(place.module.partition(".")[0]).of(place)[:16]
 
 
 def located(cls: type) -> Definition:

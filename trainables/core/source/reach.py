@@ -196,10 +196,10 @@ class Reach:
     @cached_property
     def quiet(self) -> set[str]:
         """Packages looked through as a whole none of whose modules does more than bind names."""
-        silent = {top: modules_of(top) for top in self._whole}
+        by_package = {top: modules_of(top) for top in self._whole}
         return {
             top
-            for top, names in silent.items()
+            for top, names in by_package.items()
             if not any(known.effects for known in map(self._known, names) if known is not None)
         }
 
