@@ -8,11 +8,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
 from trainables import streams
@@ -68,6 +68,7 @@ class DetReg(Plain):
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {
         "lambda1": 0.0,
+        "input": "raw",
         "flow": FlowConfig(depth=0),
         "activation": "none",
         "dueling": False,
@@ -108,6 +109,13 @@ class DetReg(Plain):
         spectrum: Literal["diagonal", "singular"] = "diagonal"
         across: Literal["sum", "mean", "product"] = "sum"
         normalize: bool = True
+        input: Literal["raw", "unit", "sqrt_d"] | None = None
+
+        @field_validator("input", mode="before")
+        @classmethod
+        def unit_is_none(cls, value: Any) -> Any:
+            """So that the default, written out or not, is one trial."""
+            return None if value == "unit" else value
 
     def __init__(
         self,
@@ -194,7 +202,12 @@ class DetReg(Plain):
         return groups if self.second_loss is None else [*groups, *self.second_loss.param_groups()]
 
     def _flow_input(self, features: Tensor) -> Tensor:
-        return ACTIVATIONS[self.options.activation](self.head(features))
+        z: Tensor = self.head(features)
+        if self.options.input != "raw":
+            z = F.normalize(z, dim=-1)
+        if self.options.input == "sqrt_d":
+            z = z * self.head.out_features**0.5
+        return ACTIVATIONS[self.options.activation](z)
 
     def _normalized(self, z: Tensor) -> Tensor:
         """L2 after the flow, left to the geometry where that normalises: twice is not once, in
