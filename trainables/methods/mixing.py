@@ -44,9 +44,9 @@ class MixingConfig(NamedConfig):
 
         so that a loss of pairs compares originals with originals and mixtures with mixtures; with
         originals "replaced" the first is left out. "joint", the paper's text: one L over originals
-        and mixtures together, as `mixed_labels` says. What sums exponentials over a batch, as
-        Proxy-Anchor does, then leaves little of the originals' pull: a mixture half as near as an
-        original outweighs it. Penalties of the loss itself are added once in both.
+        and mixtures together, as `mixed_labels` says. Proxy-Anchor, which sums exponentials over
+        the batch, then leaves the originals a third of their pull at the first step, for mixtures
+        lie farther from either class. Penalties of the loss itself are added once in both.
     mixed_labels: of objective "joint" alone. "sets", a mixed image is of both classes, {l_i, l_j},
         and a pair is positive if the sets meet (IDML, section 3.3); "weighted", λ L(l_i) +
         (1 − λ) L(l_j) over all 2B images, where an original is of its own class in both: neither
