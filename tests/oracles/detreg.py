@@ -16,6 +16,17 @@ from torch import Tensor
 Layer = Callable[[Tensor], Tensor]
 
 
+def flow_input(z: Tensor, length: str) -> Tensor:
+    """z as it is ("raw"), of length 1 ("unit") or of length √D ("sqrt_d")."""
+    if length == "raw":
+        return z
+    total = z.new_zeros(())
+    for value in z:
+        total = total + value * value
+    unit = z / total.sqrt()
+    return unit if length == "unit" else unit * math.sqrt(len(z))
+
+
 def layers_of(flow: Any) -> list[Layer]:
     """The maps of ℝᴰ, in the order of x, that a flow's parameters stand for."""
     config, dim = flow.config, flow.dim

@@ -192,3 +192,36 @@ def multi_similarity(  # noqa: PLR0917
                 down = down + torch.exp(torch.tensor(-beta * lam, dtype=torch.float64))
         total = total + torch.log(up) / alpha + torch.log(down) / beta
     return total / len(labels)
+
+
+# --- What is minimised of originals x and mixtures; `loss` is of features and label sets ----------
+
+OfSets = Callable[[Tensor, list[set[int]]], Tensor]
+
+
+def mixtures(x: Tensor, partner: list[int], share: Tensor) -> Tensor:
+    return torch.stack([share * x[i] + (1 - share) * x[partner[i]] for i in range(len(x))])
+
+
+def separate(
+    loss: OfSets, x: Tensor, labels: list[int], partner: list[int], share: Tensor
+) -> Tensor:
+    """The step of the authors' code: L(originals) + λ L(mixed, y₁) + (1 − λ) L(mixed, y₂)."""
+    mixed = mixtures(x, partner, share)
+    one, other = [{y} for y in labels], [{labels[j]} for j in partner]
+    return loss(x, one) + share * loss(mixed, one) + (1 - share) * loss(mixed, other)
+
+
+def joint(loss: OfSets, x: Tensor, labels: list[int], partner: list[int], share: Tensor) -> Tensor:
+    """Section 3.3: one loss of both, a mixture is of the set {l₁, l₂}."""
+    sets = [{y} for y in labels] + [{y, labels[j]} for y, j in zip(labels, partner, strict=True)]
+    return loss(torch.cat([x, mixtures(x, partner, share)]), sets)
+
+
+def joint_weighted(
+    loss: OfSets, x: Tensor, labels: list[int], partner: list[int], share: Tensor
+) -> Tensor:
+    """One loss of both for each label of the mixtures, weighted: neither paper's nor code's."""
+    both = torch.cat([x, mixtures(x, partner, share)])
+    own, others = [{y} for y in labels], [{labels[j]} for j in partner]
+    return share * loss(both, own + own) + (1 - share) * loss(both, own + others)

@@ -45,9 +45,15 @@ class IDML(Mixing):
     −D_IN (Eq. 6), one of cosines C_IN (Eq. 8); where the loss's geometry normalises, s is of
     unit length in α too; u never is. A loss of squared distances gets −D_IN². So the forms of
     the paper's Eq. 7, 9 and appendix A come of the losses as they stand, mining and sampling
-    included. Mixed images are trained on as `mixing` says.
+    included. Mixed images are trained on as `mixing` and `objective` say (`MixingConfig`): by
+    default by the three losses of the authors' public code; the paper's text has one.
 
     Retrieval uses s alone by default. Proxies carry an uncertainty of their own, 0 by default.
+
+    The public code differs from the paper's equations; its retrieval is `uncertainty: unit,
+    gamma: 4` on Proxy-Anchor with objective "separate" (and its uncertainty head never trains, see
+    `uncertainty`). Its classification takes ReLU(u), β²/(5α²) and products of vectors that are not
+    normalised, which is not built here: classification follows the paper, C_IN at τ = 1.
 
     Deviations: one λ per step. The uncertainty head learns at the rate of `auxiliary` and starts as
     a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
@@ -55,7 +61,7 @@ class IDML(Mixing):
     for every pair, and training does not leave that place.
     """
 
-    REVISION = 1
+    REVISION = 2
     NEUTRAL: ClassVar[dict[str, object]] = {"mixing": "none", "tau": 1e12, "gamma": 0.0}
     MEASURES: ClassVar[tuple[str, ...]] = (
         "uncertainty_original",

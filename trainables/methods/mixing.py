@@ -5,10 +5,10 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Generator, Tensor
 
 from trainables.config.registry import ComponentConfig, NamedConfig
@@ -36,9 +36,21 @@ class MixingConfig(NamedConfig):
         it ("both original images and mixed images"); "replaced", the mixed images alone, as in
         Mixup and CutMix of classification.
     mixing_probability: share of steps that mix, with originals "replaced".
-    mixed_labels: "sets", a mixed image is of both classes, {l_i, l_j}, and a pair is positive if
-        the sets meet (IDML, section 3.3); "weighted", λ L(l_i) + (1 − λ) L(l_j), as in IDML's
-        public code, where an original is of its own class in both.
+    objective: what is minimised of a batch of originals x and mixtures m = λ x_i + (1 − λ) x_j.
+        "separate", the step of IDML's public code and the default: the loss is taken three times,
+        each with its own normalisers,
+
+            L(x, l) + λ L(m, l_i) + (1 − λ) L(m, l_j),
+
+        so that a loss of pairs compares originals with originals and mixtures with mixtures; with
+        originals "replaced" the first is left out. "joint", the paper's text: one L over originals
+        and mixtures together, as `mixed_labels` says. Proxy-Anchor, which sums exponentials over
+        the batch, then leaves the originals a third of their pull at the first step, for mixtures
+        lie farther from either class. Penalties of the loss itself are added once in both.
+    mixed_labels: of objective "joint" alone. "sets", a mixed image is of both classes, {l_i, l_j},
+        and a pair is positive if the sets meet (IDML, section 3.3); "weighted", λ L(l_i) +
+        (1 − λ) L(l_j) over all 2B images, where an original is of its own class in both: neither
+        the paper's nor its code's.
     """
 
     mixing: Literal["none", "mixup", "cutmix", "feature_mixup"] = "none"
@@ -46,12 +58,19 @@ class MixingConfig(NamedConfig):
     originals: Literal["kept", "replaced"] = "kept"
     mixing_probability: float = Field(1.0, gt=0, le=1)
     mixed_labels: Literal["sets", "weighted"] = "sets"
+    objective: Literal["separate", "joint"] | None = None
+
+    @field_validator("objective", mode="before")
+    @classmethod
+    def separate_is_none(cls, value: Any) -> Any:
+        """So that the default, written out or not, is one trial."""
+        return None if value == "separate" else value
 
 
 class Mixing(Plain):
     """A linear head whose method may train on mixed images.
 
-    `prepare` remembers the step's λ for `metric`, which weighs two losses with it.
+    `prepare` remembers the step's λ for `metric`, which weighs losses with it.
     """
 
     STATIC: ClassVar[tuple[str, ...]] = ("mixing_beta", "mixing_probability")
@@ -99,9 +118,11 @@ class Mixing(Plain):
 
     @classmethod
     def label_sets(cls, config: ComponentConfig) -> bool:
-        """Whether the loss is given label sets; weighted labels come one at a time."""
+        """Whether the loss is given label sets: by the paper's reading alone, all others weigh
+        losses of one label an item."""
         assert isinstance(config, MixingConfig)
-        return config.mixing != "none" and config.mixed_labels == "sets"
+        sets = config.objective == "joint" and config.mixed_labels == "sets"
+        return config.mixing != "none" and sets
 
     @classmethod
     def own_scores(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
@@ -127,7 +148,7 @@ class Mixing(Plain):
             mixed = mixup(x, x[order], share)
         nothing = torch.full_like(labels, UNUSED)
         both = torch.cat([labels, torch.where(mixes, labels[order], nothing)], 1)
-        if self.mix.mixed_labels == "weighted":
+        if self.mix.objective != "joint" or self.mix.mixed_labels == "weighted":
             self.share = share
         if self.mix.originals == "replaced":
             return Batch(mixed, both)
@@ -135,8 +156,19 @@ class Mixing(Plain):
         return Batch(torch.cat([x, mixed]), torch.cat([alone, both]))
 
     def metric(self, query: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+        """query [..., 2B, E] of a prepared batch, or [..., B, E] where originals are replaced."""
         if self.share is None:
             return super().metric(query, labels, generator)
+        if self.mix.objective == "joint" or self.mix.originals == "replaced":
+            return self._weighted(query, labels, generator)
+        x, m = query.chunk(2, dim=-2)
+        of_x, of_m = labels.chunk(2, dim=0)
+        originals = super().metric(x, of_x.chunk(2, dim=1)[0], generator)
+        return originals + self._weighted(m, of_m, generator)
+
+    def _weighted(self, query: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+        """λ L(l_i) + (1 − λ) L(l_j); an item of one class alone has it in both."""
+        assert self.share is not None
         first, second = labels.chunk(2, dim=1)
         second = torch.where(second == UNUSED, first, second)
         one = super().metric(query, first, generator)

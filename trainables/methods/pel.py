@@ -53,7 +53,7 @@ class PEL(Mixing):
     near 0; samples are L2-normalised where the loss's geometry normalises.
     """
 
-    REVISION = 1
+    REVISION = 2
     NEUTRAL: ClassVar[dict[str, object]] = {"samples": 0, "kl": 0.0, "mixing": "none"}
 
     class Config(MixingConfig):

@@ -95,9 +95,10 @@ def compare(method: Any, found: Tensor, expected: Tensor, reaches: int = 2) -> N
 
 def flow_input(method: Any) -> Tensor:
     z = inputs() @ method.head.weight.T + method.head.bias
-    return {"tanh": torch.tanh, "relu": lambda v: torch.clamp(v, min=0)}[method.options.activation](
-        z
-    )
+    z = torch.stack([oracle.flow_input(row, method.options.input or "unit") for row in z])
+    return {"tanh": torch.tanh, "relu": lambda v: torch.clamp(v, min=0), "none": lambda v: v}[
+        method.options.activation
+    ](z)
 
 
 def expected_r(method: Any, flow: Any, **augmentation: Any) -> Tensor:
@@ -309,7 +310,8 @@ def test_proxies_shared_or_own() -> None:
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu", "tanh", "none"])
 def test_activation_stands_between_head_and_flow(activation: str) -> None:
-    method = built(activation=activation, flow={"depth": 0}, normalize=False, loss="pulls")
+    options = {"activation": activation, "input": "raw", "normalize": False}
+    method = built(flow={"depth": 0}, loss="pulls", **options)
     z = method.head(inputs())
     expected = {
         "relu": z.clamp_min(0),

@@ -112,7 +112,8 @@ def test_a_share_of_steps_mixes() -> None:
 
 @pytest.mark.parametrize("originals", ["kept", "replaced"])
 def test_weighted_labels_weigh_two_losses(originals: str) -> None:
-    mixing = method(mixing="mixup", originals=originals, mixed_labels="weighted")
+    joint = {"mixing": "mixup", "originals": originals, "objective": "joint"}
+    mixing = method(**joint, mixed_labels="weighted")
     x = images().flatten(1)
     batch = mixing.prepare(Batch(x, LABELS), streams.generator(0, "prepare"))
     share = beta_share(1.0, x, streams.generator(0, "prepare"))
@@ -123,7 +124,7 @@ def test_weighted_labels_weigh_two_losses(originals: str) -> None:
     expected = share * one_metric(alone, batch.inputs, first[:, None])
     expected = expected + (1 - share) * one_metric(alone, batch.inputs, second[:, None])
     torch.testing.assert_close(found, expected)
-    sets = method(mixing="mixup", originals=originals)
+    sets = method(**joint)
     sets.prepare(Batch(x, LABELS), streams.generator(0, "prepare"))
     assert not torch.isclose(found, one_metric(sets, batch.inputs, batch.labels))
 

@@ -1,0 +1,205 @@
+"""What is minimised of originals and mixtures: the authors' three losses, or the paper's one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.oracles import idml as oracle
+from tests.trainables.components import loss_options
+from tests.trainables.methods.idml_cases import (
+    GAMMA,
+    TAU,
+    B,
+    C,
+    U,
+    attached,
+    base,
+    compare,
+    slots,
+    x,
+)  # fmt: skip
+from trainables import streams
+from trainables.core.identity import config_hash
+from trainables.methods.base import METHODS, Batch, Progress
+from trainables.methods.mixing import UNUSED, beta_share
+from trainables.trial import TrialConfig
+
+LABELS = [0, 0, 1, 1, 3, 3]
+LOSSES_BY_LOOPS: dict[str, dict[str, Any]] = {
+    "proxy_anchor": {"alpha": 9.0, "margin": 0.2},
+    "multi_similarity": {
+        "alpha": 2.0, "beta": 10.0, "threshold": 0.6, "epsilon": 0.05,
+        "mining": "max_plus_epsilon",
+    },
+}  # fmt: skip
+OBJECTIVES: dict[str, tuple[dict[str, Any], Callable[..., Tensor]]] = {
+    "separate": ({"objective": "separate"}, oracle.separate),
+    "default": ({}, oracle.separate),
+    "joint": ({"objective": "joint"}, oracle.joint),
+    "joint weighted": ({"objective": "joint", "mixed_labels": "weighted"}, oracle.joint_weighted),
+}
+
+
+def by_loops(method: Any, name: str) -> oracle.OfSets:
+    """The loss of features and label sets, on the introspective score, from the heads' weights."""
+    options = LOSSES_BY_LOOPS[name]
+
+    def loss(features: Tensor, sets: list[set[int]]) -> Tensor:
+        s = features @ method.head.weight.T + method.head.bias
+        u = features @ method.uncertainty.weight.T + method.uncertainty.bias
+        if name == "proxy_anchor":
+            p, nothing = method.loss.proxies, torch.zeros(U, dtype=torch.float64)
+            return oracle.proxy_anchor(
+                lambda i, j: oracle.similarity(s[i], p[j], u[i], nothing, TAU, GAMMA),
+                sets, C, options["alpha"], options["margin"],
+            )  # fmt: skip
+        return oracle.multi_similarity(
+            lambda i, j: oracle.similarity(s[i], s[j], u[i], u[j], TAU, GAMMA),
+            sets, options["alpha"], options["beta"], options["threshold"], options["epsilon"],
+            printed=False,
+        )  # fmt: skip
+
+    return loss
+
+
+def drawn() -> tuple[Tensor, list[int]]:
+    """λ and the partners that `prepare` draws."""
+    draws = streams.generator(0, "prepare")
+    share = beta_share(1.0, x(), draws)
+    return share, torch.randperm(B, generator=draws).tolist()
+
+
+def prepared(method: Any) -> Batch:
+    batch = Batch(x(), torch.tensor(LABELS)[:, None])
+    found: Batch = method.prepare(batch, streams.generator(0, "prepare"))
+    return found
+
+
+def step(method: Any) -> Tensor:
+    batch = prepared(method)
+    state = method(batch.inputs, batch.labels, Progress(), streams.generator(0, "method"))
+    terms = method.terms(state, batch.labels, Progress(), streams.generator(0, "loss"))
+    found: Tensor = terms["metric"].value
+    return found
+
+
+@pytest.mark.parametrize("loss", list(LOSSES_BY_LOOPS))
+@pytest.mark.parametrize("objective", list(OBJECTIVES))
+def test_each_objective_by_loops(loss: str, objective: str) -> None:
+    options, loops = OBJECTIVES[objective]
+    method = attached(
+        "idml", base(loss, **LOSSES_BY_LOOPS[loss]), mixing="feature_mixup", **options
+    )
+    share, partner = drawn()
+    expected = loops(by_loops(method, loss), x(), LABELS, partner, share)
+    compare(method, step(method), expected)
+
+
+@pytest.mark.parametrize("loss", list(LOSSES_BY_LOOPS))
+def test_without_originals_the_mixtures_alone_are_weighed(loss: str) -> None:
+    method = attached(
+        "idml",
+        base(loss, **LOSSES_BY_LOOPS[loss]),
+        mixing="feature_mixup",
+        originals="replaced",
+    )
+    share, partner = drawn()
+    of_sets = by_loops(method, loss)
+    mixed = oracle.mixtures(x(), partner, share)
+    expected = share * of_sets(mixed, [{y} for y in LABELS])
+    expected = expected + (1 - share) * of_sets(mixed, [{LABELS[j]} for j in partner])
+    compare(method, step(method), expected)
+
+
+def test_a_step_that_does_not_mix_is_the_plain_one() -> None:
+    """λ = 1 and no second class, with a share of steps mixed."""
+    options = {"mixing": "feature_mixup", "originals": "replaced", "mixing_probability": 1e-9}
+    method = attached("idml", base("proxy_anchor"), **options)
+    batch = prepared(method)
+    assert (batch.labels[:, 1] == UNUSED).all()
+    torch.testing.assert_close(
+        step(method), step(attached("idml", base("proxy_anchor"), mixing="none"))
+    )
+
+
+def test_the_objectives_differ() -> None:
+    found = []
+    for options, _ in OBJECTIVES.values():
+        loss = base("proxy_anchor", **LOSSES_BY_LOOPS["proxy_anchor"])
+        found.append(step(attached("idml", loss, mixing="feature_mixup", **options)).item())
+    separate, default, joint, weighted = found
+    assert separate == default
+    assert len({round(value, 6) for value in (separate, joint, weighted)}) == 3
+
+
+@pytest.mark.parametrize("objective", ["separate", "joint"])
+@pytest.mark.parametrize("method", ["idml", "pel"])
+def test_nothing_without_mixing(method: str, objective: str) -> None:
+    """Whichever the objective: bit for bit what it is without the field."""
+    found = []
+    for options in ({}, {"objective": objective}):
+        built = attached(method, base("proxy_anchor"), **{"mixing": "none", **options})
+        value = step(built)
+        found.append(
+            [value, *torch.autograd.grad(value, list(built.parameters()), allow_unused=True)]
+        )
+    for a, b in zip(*found, strict=True):
+        assert (a is None and b is None) or torch.equal(a, b)
+
+
+@pytest.mark.parametrize("monte_carlo", ["scores", "losses"])
+@pytest.mark.parametrize("loss", ["proxy_anchor", "multi_similarity"])
+def test_pel_mixes_alike(loss: str, monte_carlo: str) -> None:
+    """Samples [K, 2B, D]: each third of the objective has its own rows and labels."""
+    options = {"mixing": "feature_mixup", "samples": 3, "monte_carlo": monte_carlo}
+    method = attached("pel", base(loss), **options)
+    batch = prepared(method)
+    share, partner = drawn()
+    state = method(batch.inputs, batch.labels, Progress(), streams.generator(0, "method"))
+    assert state.query.shape[:2] == (3, 2 * B)
+    draws = streams.generator(0, "loss")
+    found = method.metric(state.query, batch.labels, draws)
+    alone = attached("pel", base(loss), **options | {"mixing": "none"})
+    one, other = torch.tensor(LABELS)[:, None], torch.tensor([LABELS[j] for j in partner])[:, None]
+    originals, mixed = state.query[:, :B], state.query[:, B:]
+    expected = alone.metric(originals, one, draws) + share * alone.metric(mixed, one, draws)
+    expected = expected + (1 - share) * alone.metric(mixed, other, draws)
+    torch.testing.assert_close(found, expected)
+
+
+def test_losses_of_one_label_take_the_separate_objective() -> None:
+    """And refuse the sets of the joint one."""
+    trial = {"loss": loss_options("pml"), "method": {"name": "idml", "metric": "plain"}}
+    TrialConfig.model_validate(trial)
+    trial["method"] |= {"objective": "joint"}
+    with pytest.raises(ValidationError, match="not the label sets of method idml"):
+        TrialConfig.model_validate(trial)
+    trial["method"] |= {"mixed_labels": "weighted"}
+    TrialConfig.model_validate(trial)
+
+
+@pytest.mark.parametrize("method", ["idml", "pel"])
+def test_the_default_written_out_is_the_same_trial(method: str) -> None:
+    assert METHODS[method].REVISION == 2
+    trials = [
+        TrialConfig.model_validate({"method": {"name": method, **options}})
+        for options in ({}, {"objective": "separate"}, {"objective": "joint"})
+    ]
+    default, written, other = (config_hash(trial, "data") for trial in trials)
+    assert default == written != other
+    again = TrialConfig.model_validate_json(trials[2].model_dump_json())
+    assert again == trials[2]
+
+
+def test_slots_are_as_the_tests_above_think() -> None:
+    found = prepared(attached("idml", base("proxy_anchor"), mixing="feature_mixup")).labels
+    _, partner = drawn()
+    sets = [{y} for y in LABELS] + [{y, LABELS[j]} for y, j in zip(LABELS, partner, strict=True)]
+    assert [{int(y) for y in row if y != UNUSED} for row in found] == sets
+    assert torch.equal(found[:B], slots([{y} for y in LABELS]))
