@@ -76,8 +76,8 @@ class DDML(Plain):
         alpha, beta, gamma: weights of the agnostic, specific and split terms.
         logit_scale: factor of the decoder's cosines; 23 in the public code, whatever the loss. Or
             "tied": that of the loss whose proxies the decoder has (`Loss.logit_scale`), 1/τ of
-            NormSoftmax, α of Proxy-Anchor; then q is the very posterior that the loss trains.
-            An added decoder's is 20.
+            NormSoftmax, for which q is then the posterior that the loss trains, α of
+            Proxy-Anchor. An added decoder's is 20.
         agnostic: "uniform_ce", −1/P Σ_j log q(j|z), which trains; or "printed",
             −log Σ_j q(j|z)/P of Eq. 5 and 6, which is the constant log P, without gradient.
         split: "closed" KL, or "sampled", log p(zˢ|z) − log r(zˢ) at the one sample.

@@ -267,9 +267,7 @@ def test_observed_by_loops() -> None:
     x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
     sigma = oracle.std(x @ method.raw_std.weight.T + method.raw_std.bias)
     ratio = [oracle.length(s) / oracle.length(m) for s, m in zip(sigma, state.query, strict=True)]
-    angle = [
-        oracle.cosine(m, z) for m, z in zip(state.query, state.sample, strict=True)
-    ]
+    angle = [oracle.cosine(m, z) for m, z in zip(state.query, state.sample, strict=True)]
     seen = method.observed()
     torch.testing.assert_close(seen["std"], sigma.sum() / (B * D))
     torch.testing.assert_close(seen["std_to_mean"], sum(ratio) / B)

@@ -62,7 +62,7 @@ def class_posterior(
     return [sum(q[c * per_class + 1 : (c + 1) * per_class], q[c * per_class]) for c in range(C)]
 
 
-# By its defaults and its definition: 1/τ, α, s, λ; twice that of a squared distance of unit vectors.
+# By defaults: 1/τ, α, s, λ; twice that of a squared distance, for unit vectors 2 − 2 cos.
 TIED = {
     "normsoftmax": 20,
     "proxy_anchor": 32,
