@@ -15,6 +15,11 @@ def std(raw: Tensor) -> Tensor:
     return torch.log(1 + torch.exp(raw - 5))
 
 
+def length(x: Tensor) -> Tensor:
+    """‖x‖, of one vector."""
+    return torch.sqrt(sum(entry * entry for entry in x))
+
+
 def posterior(z: Tensor, proxies: Tensor, scale: float) -> list[Tensor]:
     """q(j|z) for each class j."""
     exps = [torch.exp(scale * cosine(z, proxy)) for proxy in proxies]

@@ -30,6 +30,16 @@ def kl_printed(mean: Tensor, log_variance: Tensor) -> Tensor:
     return total / (2 * len(mean))
 
 
+def kl_by_dimension(mean: Tensor, log_variance: Tensor) -> Tensor:
+    """KL(N(μ, σ²) ‖ N(0, 1)) = −log σ + (σ² + μ² − 1)/2 of one dimension, mean over B and D."""
+    total = mean.new_zeros(())
+    for i in range(len(mean)):
+        for j in range(mean.shape[1]):
+            m, sigma = mean[i, j], torch.sqrt(torch.exp(log_variance[i, j]))
+            total = total - torch.log(sigma) + (sigma * sigma + m * m - 1) / 2
+    return total / (len(mean) * mean.shape[1])
+
+
 def samples(invariant: Tensor, mean: Tensor, log_variance: Tensor, noise: Tensor) -> list[Tensor]:
     """T batches [B, D] of ẑ."""
     batches = []

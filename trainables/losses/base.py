@@ -181,6 +181,12 @@ class Loss(nn.Module):
         """How embeddings are compared after training; as in training, unless a loss says else."""
         return self.geometry
 
+    @property
+    def logit_scale(self) -> float | Tensor | None:
+        """By how much a cosine counts in the loss's own exponentials, 1/τ of a softmax; None where
+        there is no such number."""
+        return None
+
     def references(self) -> References | None:
         """Learnable references, or None: the batch is compared with itself."""
         return None

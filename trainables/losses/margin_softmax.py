@@ -45,6 +45,11 @@ class MarginSoftmax(Loss):
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 
+    @property
+    def logit_scale(self) -> float | Tensor:
+        """s."""
+        return self.scale
+
     def references(self) -> References:
         return References(self.weights, self.labels)
 

@@ -47,6 +47,11 @@ class NormSoftmax(Loss):
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 
+    @property
+    def logit_scale(self) -> float | Tensor:
+        """1/τ."""
+        return 1 / self.temperature
+
     def references(self) -> References:
         return References(self.weights, self.labels)
 

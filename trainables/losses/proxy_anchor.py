@@ -52,6 +52,11 @@ class ProxyAnchor(Loss):
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 
+    @property
+    def logit_scale(self) -> float | Tensor:
+        """α."""
+        return self.alpha
+
     def references(self) -> References:
         return References(self.proxies, self.labels)
 

@@ -52,6 +52,11 @@ class ProxyNCA(Loss):
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 
+    @property
+    def logit_scale(self) -> float | Tensor:
+        """2σ: ‖x − p‖² = 2 − 2 cos."""
+        return 2 * self.scale
+
     def references(self) -> References:
         return References(self.proxies, self.labels)
 

@@ -49,6 +49,11 @@ class ProxyNCAPP(Loss):
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
 
+    @property
+    def logit_scale(self) -> float | Tensor:
+        """2/T: ‖x − p‖² = 2 − 2 cos."""
+        return 2 / self.temperature
+
     def references(self) -> References:
         return References(self.proxies, self.labels)
 

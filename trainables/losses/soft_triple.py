@@ -69,6 +69,11 @@ class SoftTriple(Loss):
         self.labels: Tensor
         self.above: Tensor
 
+    @property
+    def logit_scale(self) -> float | Tensor:
+        """λ."""
+        return self.scale
+
     def references(self) -> References:
         return References(self.centres, self.labels, self.per_class)
 

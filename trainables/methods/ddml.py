@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import Loss, ParamGroup, References, make_pairs
+from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig
+    from trainables.config.sections import EmbeddingConfig, Trial
 
-# std = softplus(raw − 5): about 0.0067 at the start, when raw is near 0.
+# σ = softplus(raw − 5): 0.0067 where raw is 0, which at the start it is by `std_start: exact` alone.
 STD_SHIFT = 5.0
 
 
@@ -57,6 +57,10 @@ class DDML(Plain):
     detached; a loss without references gets a NormSoftmax decoder. With several references per
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
 
+    What σ is at the start is `std_start`'s. It is measured against μ in training (`observed`), for
+    only directions reach q: the agnostic term can be met by a σ that drowns μ, without any change
+    of what retrieval sees.
+
     Where paper and public code differ, both are options; Config says which is the default.
     The D × 2D layer trains with the `auxiliary` learning rate, both halves of the first
     encoder with that of the `head`.
@@ -70,7 +74,10 @@ class DDML(Plain):
         1e-3; SOP 1, 1, 1e-4; Table 4, on NormSoftmax: 1, 1, 1e-7).
 
         alpha, beta, gamma: weights of the agnostic, specific and split terms.
-        logit_scale: factor of the decoder's cosines; 23 in the public code.
+        logit_scale: factor of the decoder's cosines; 23 in the public code, whatever the loss. Or
+            "tied": that of the loss whose proxies the decoder has (`Loss.logit_scale`), 1/τ of
+            NormSoftmax, for which q is then the posterior that the loss trains, α of
+            Proxy-Anchor. An added decoder's is 20.
         agnostic: "uniform_ce", −1/P Σ_j log q(j|z), which trains; or "printed",
             −log Σ_j q(j|z)/P of Eq. 5 and 6, which is the constant log P, without gradient.
         split: "closed" KL, or "sampled", log p(zˢ|z) − log r(zˢ) at the one sample.
@@ -78,17 +85,46 @@ class DDML(Plain):
             "sample" z, the expectation of Eq. 6.
         specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain
             X → Z → Zˢ has it, or "mean" μ.
+        std_start: how the layers that give raw and rawˢ start; the paper says nothing. "kaiming",
+            the default: weights N(0, 2/D) and no bias, as the head's, so that raw is about
+            N(0, 2‖f‖²/D) and σ as large as the features make it. Measured on EfficientNet-Lite0,
+            ‖f‖ ≈ 76: means of σ 1.8, 1.0 and 0.5 at D 128, 256 and 512, medians below 0.01, for
+            few dimensions bear most of the noise; ‖σ‖/‖μ‖ 0.8, 0.7 and 0.5 behind a "pca"
+            head, half of that behind a "kaiming" one. "exact": weights zero, so that every σ is
+            softplus(−5) = 0.0067 at the first step, whatever the length of the features.
         """
 
         name: Literal["ddml"] = "ddml"
         alpha: float = Field(1.0, ge=0)
         beta: float = Field(0.1, ge=0)
         gamma: float = Field(1e-5, ge=0)
-        logit_scale: float = Field(23.0, gt=0, le=1024)
+        logit_scale: Annotated[float, Field(gt=0, le=1024)] | Literal["tied"] = 23.0
         agnostic: Literal["uniform_ce", "printed"] = "uniform_ce"
         split: Literal["closed", "sampled"] = "closed"
         metric_input: Literal["mean", "sample"] = "mean"
         specific_input: Literal["sample", "mean"] = "sample"
+        std_start: Literal["exact", "kaiming"] | None = None
+
+        @field_validator("std_start", mode="before")
+        @classmethod
+        def kaiming_is_none(cls, value: Any) -> Any:
+            """So that the default, written out or not, is one trial."""
+            return None if value == "kaiming" else value
+
+    @classmethod
+    def check(cls, trial: Trial) -> None:
+        """Refuse to tie the decoder to a loss that has proxies and no scale of its own."""
+        config = trial.method
+        assert isinstance(config, cls.Config)
+        if config.logit_scale != "tied":
+            return
+        with streams.seeded(0, "scale"):
+            loss = LOSSES[trial.loss.name](trial.loss, classes=2, dim=trial.embedding.dim)
+        if loss.references() is not None and loss.logit_scale is None:
+            raise ValueError(
+                f"a number for logit_scale, not 'tied': {trial.loss.name} states no scale of its "
+                "logits"
+            )
 
     def __init__(
         self,
@@ -103,7 +139,7 @@ class DDML(Plain):
         self.alpha: float | Tensor = config.alpha
         self.beta: float | Tensor = config.beta
         self.gamma: float | Tensor = config.gamma
-        self.logit_scale: float | Tensor = config.logit_scale
+        self.logit_scale: float | Tensor | Literal["tied"] = config.logit_scale
         self.options = config
         with streams.part("ddml.std"):
             self.raw_std = nn.Linear(features, embedding.dim)
@@ -111,10 +147,14 @@ class DDML(Plain):
         with streams.part("ddml.specific"):
             self.specific = nn.Linear(embedding.dim, 2 * embedding.dim)
             start_kaiming(self.specific)
+        if config.std_start == "exact":
+            nn.init.zeros_(self.raw_std.weight)
+            nn.init.zeros_(self.specific.weight[embedding.dim :])
         self.decoder: NormSoftmax | None = None
         if loss.references() is None:
             with streams.part("ddml.decoder"):
                 self.decoder = NormSoftmax(NormSoftmax.Config(), classes=classes, dim=embedding.dim)
+        self._seen: dict[str, Tensor] = {}
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -122,6 +162,7 @@ class DDML(Plain):
         mean: Tensor = self.head(features)
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
         sample = mean + std * _noise_like(mean, generator)
+        self._seen = observed(mean.detach(), std.detach(), sample.detach())
         of_specific = sample if self.options.specific_input == "sample" else mean
         specific_mean, raw = self.specific(of_specific).chunk(2, dim=-1)
         shifted = raw - STD_SHIFT
@@ -153,6 +194,10 @@ class DDML(Plain):
         found["split"] = Term(self._split(state), self.gamma)
         return found
 
+    def observed(self) -> dict[str, Tensor]:
+        """std, std_to_mean, mean_to_sample: see `observed`."""
+        return self._seen
+
     def param_groups(self, phase: str) -> list[ParamGroup]:
         groups = [
             *super().param_groups(phase),
@@ -161,16 +206,26 @@ class DDML(Plain):
         ]
         return groups if self.decoder is None else [*groups, *self.decoder.param_groups()]
 
+    def _owner(self) -> Loss:
+        """Whose proxies the decoder has."""
+        return self.loss if self.decoder is None else self.decoder
+
     def _decoder_references(self) -> References:
-        owner = self.loss if self.decoder is None else self.decoder
-        references = owner.references()
+        references = self._owner().references()
         assert references is not None
         return references
+
+    def _scale(self) -> float | Tensor:
+        if not isinstance(self.logit_scale, str):
+            return self.logit_scale
+        scale = self._owner().logit_scale
+        assert scale is not None, "refused by `check`"
+        return scale
 
     def _logits(self, z: Tensor, references: References) -> Tensor:
         """[..., B, D] → [..., B, P]."""
         cosine = F.normalize(z, dim=-1) @ F.normalize(references.vectors, dim=-1).mT
-        logits = self.logit_scale * cosine
+        logits: Tensor = self._scale() * cosine
         if references.per_class > 1:
             shape = (*logits.shape[:-1], self.classes, references.per_class)
             logits = logits.reshape(shape).logsumexp(-1)
@@ -189,6 +244,20 @@ class DDML(Plain):
             return (0.5 * (second - 1) - log_std).sum(-1).mean()
         squares = state.specific_sample.square() - state.specific_noise.square()
         return (0.5 * squares - log_std).sum(-1).mean()
+
+
+def observed(mean: Tensor, std: Tensor, sample: Tensor) -> dict[str, Tensor]:
+    """Means over a batch of mean, std, sample [..., B, D].
+
+    std: σ. std_to_mean: ‖σ‖/‖μ‖, the length of the noise over that of the embedding, for
+    E‖σ ε‖² = ‖σ‖². mean_to_sample: cos(μ, z), about 1/√(1 + (‖σ‖/‖μ‖)²) for independent noise.
+    """
+    ratio = std.norm(dim=-1) / mean.norm(dim=-1).clamp_min(1e-12)
+    return {
+        "std": std.mean(),
+        "std_to_mean": ratio.mean(),
+        "mean_to_sample": F.cosine_similarity(mean, sample, dim=-1).mean(),
+    }
 
 
 def log_softplus(x: Tensor, softplus: Tensor) -> Tensor:

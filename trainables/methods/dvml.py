@@ -6,10 +6,10 @@ Shape legend: B batch · F features · D embedding dimensions · H hidden width 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
@@ -85,6 +85,8 @@ class DVML(Plain):
             classes which stand together still do.
         same_image: in a pooled batch two samples of one image are a "positive" pair, or no pair
             ("excluded"). Nothing to a loss with references.
+        kl_over: L1 of an image is the "sum" over the D dimensions, Eq. 8's; or their "mean", 1/D of
+            it. Losses do not grow with D, so that a λ1 found at one size holds at another.
         kl: "corrected", +KL; or "printed", Eq. 8's sign, with which minimising drives the
             posterior away from the prior without bound.
         reconstruction: "squared", or "norm", ‖f − decoder(ẑ)‖ as "L-2 distance" may be read.
@@ -115,6 +117,13 @@ class DVML(Plain):
         reconstruction: Literal["squared", "norm"] = "squared"
         target: Literal["detached", "attached"] = "detached"
         spread: Literal["attached", "detached"] = "attached"
+        kl_over: Literal["sum", "mean"] | None = None
+
+        @field_validator("kl_over", mode="before")
+        @classmethod
+        def sum_is_none(cls, value: Any) -> Any:
+            """So that the default, written out or not, is one trial."""
+            return None if value == "sum" else value
 
     @classmethod
     def check(cls, trial: Trial) -> None:
@@ -238,7 +247,8 @@ class DVML(Plain):
     def _kl(self, state: DVMLState) -> Tensor:
         log_variance = state.log_variance
         inner = 1 + log_variance - state.mean.square() - log_variance.exp()
-        printed = 0.5 * inner.sum(-1).mean()
+        each = inner.mean(-1) if self.options.kl_over == "mean" else inner.sum(-1)
+        printed = 0.5 * each.mean()
         return printed if self.options.kl == "printed" else -printed
 
     def _reconstruction(self, state: DVMLState) -> Tensor:

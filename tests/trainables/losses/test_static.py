@@ -20,6 +20,8 @@ OTHER_READINGS = {
     "split": "sampled",
     "metric_input": "sample",
     "specific_input": "mean",
+    "logit_scale": "tied",
+    "std_start": "exact",
 }
 # Losses that sample pairs. Dynamo cannot trace a draw from a torch.Generator: their graph is
 # in two parts, before and after the draw.
@@ -31,6 +33,7 @@ DVML_READINGS = {
     "reconstruction": "norm",
     "target": "attached",
     "spread": "detached",
+    "kl_over": "mean",
 }
 NIR_READINGS = {
     "reading": "code",

@@ -12,7 +12,9 @@ from torch import Tensor
 from tests.oracles import ddml as oracle
 from tests.trainables.methods.ddml_cases import FEATURES, LABELS, B, C, D, built, step
 from trainables import streams
+from trainables.core.trace import Trace
 from trainables.losses import geometry
+from trainables.methods.base import Progress
 from trainables.methods.ddml import DDML, DDMLState, log_softplus
 from trainables.methods.plain import Plain
 
@@ -167,6 +169,56 @@ def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
         found.append([total, terms["metric"].value, method.head.weight, *grads])
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("length", [1e-3, 1.0, 80.0, 1e5])
+def test_an_exact_start_of_std_at_any_length_of_the_features(length: float) -> None:
+    """softplus(−5) for all images, of both encoders; as the layers start, it grows with the
+    features instead. The means, and all that is drawn, are the same."""
+    exact, kaiming = built(std_start="exact"), built()
+    x = length * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    states = [
+        m(x, torch.tensor(LABELS)[:, None], Progress(), streams.generator(0, "method"))
+        for m in (exact, kaiming)
+    ]
+    at_zero = torch.full((B, D), math.log1p(math.exp(-5)), dtype=torch.float64)
+    torch.testing.assert_close(states[0].specific_std, at_zero)
+    torch.testing.assert_close(states[0].sample - states[0].query, at_zero * noise())
+    assert torch.equal(states[0].query, states[1].query)
+    assert torch.equal(exact.specific.weight[:D], kaiming.specific.weight[:D])
+    grown = kaiming.observed()["std"] > 2 * exact.observed()["std"]
+    assert grown == (length >= 1)
+
+
+def noise() -> Tensor:
+    return torch.randn(B, D, generator=streams.generator(0, "method"), dtype=torch.float64)
+
+
+def test_from_an_exact_start_every_std_trains() -> None:
+    method = built(std_start="exact")
+    _, terms = step(method)
+    Trace(1, 0).add(terms).backward()
+    assert (method.raw_std.weight.grad.abs().sum(1) > 0).all()
+    assert (method.specific.weight.grad.abs().sum(1) > 0).all()
+
+
+def test_observed_by_loops() -> None:
+    method = built()
+    state, _ = step(method)
+    x = 3 * torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+    sigma = oracle.std(x @ method.raw_std.weight.T + method.raw_std.bias)
+    ratio = [oracle.length(s) / oracle.length(m) for s, m in zip(sigma, state.query, strict=True)]
+    angle = [oracle.cosine(m, z) for m, z in zip(state.query, state.sample, strict=True)]
+    seen = method.observed()
+    torch.testing.assert_close(seen["std"], sigma.sum() / (B * D))
+    torch.testing.assert_close(seen["std_to_mean"], sum(ratio) / B)
+    torch.testing.assert_close(seen["mean_to_sample"], sum(angle) / B)
+    assert not any(value.requires_grad for value in seen.values())
+
+
+def test_defaults_written_out_are_the_same_trial() -> None:
+    assert DDML.Config(std_start="kaiming") == DDML.Config()
+    assert DDML.Config(std_start="exact") != DDML.Config()
 
 
 def test_log_std_below_underflow() -> None:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import ddml as oracle
+from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.core.network import build_method
 from trainables.losses.base import LOSSES
@@ -52,15 +54,33 @@ def step(method: Any) -> tuple[Any, dict[str, Term]]:
     return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
 
 
-def class_posterior(z: Tensor, vectors: Tensor, per_class: int) -> list[Tensor]:
+def class_posterior(
+    z: Tensor, vectors: Tensor, per_class: int, scale: float = SCALE
+) -> list[Tensor]:
     """q(c|z): the shares of all of the class's references, added up."""
-    q = oracle.posterior(z, vectors, SCALE)
+    q = oracle.posterior(z, vectors, scale)
     return [sum(q[c * per_class + 1 : (c + 1) * per_class], q[c * per_class]) for c in range(C)]
 
 
+# By defaults: 1/τ, α, s, λ; twice that of a squared distance, for unit vectors 2 − 2 cos.
+TIED = {
+    "normsoftmax": 20,
+    "proxy_anchor": 32,
+    "cosface": 64,
+    "arcface": 64,
+    "sphereface": 30,
+    "proxy_nca": 2,
+    "proxy_nca_pp": 18,
+    "proxy_nca_nir": 32,
+    "soft_triple": 20,
+}
+
+
+@pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("loss", WITH_PROXIES)
-def test_terms_by_loops_over_the_losses_own_proxies(loss: str) -> None:
-    method = built(loss)
+def test_terms_by_loops_over_the_losses_own_proxies(loss: str, tied: bool) -> None:
+    method = built(loss, **({"logit_scale": "tied"} if tied else {}))
+    scale = TIED[loss] if tied else SCALE
     assert isinstance(method, DDML)
     assert method.decoder is None
     references = method.loss.references()
@@ -70,10 +90,11 @@ def test_terms_by_loops_over_the_losses_own_proxies(loss: str) -> None:
 
     agnostic, specific = torch.zeros(()).double(), torch.zeros(()).double()
     for n, y in enumerate(LABELS):
-        of_sample = class_posterior(state.sample[n], references.vectors, references.per_class)
+        own = (references.vectors, references.per_class, scale)
+        of_sample = class_posterior(state.sample[n], *own)
         agnostic = agnostic - sum(torch.log(q) for q in of_sample) / C / len(LABELS)
         z = state.specific_sample[n]
-        of_specific = class_posterior(z, references.vectors, references.per_class)
+        of_specific = class_posterior(z, *own)
         specific = specific - torch.log(of_specific[y]) / len(LABELS)
     for found, expected in ((terms["agnostic"], agnostic), (terms["specific"], specific)):
         torch.testing.assert_close(found.value, expected, rtol=1e-6, atol=1e-12)
@@ -83,6 +104,59 @@ def test_terms_by_loops_over_the_losses_own_proxies(loss: str) -> None:
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)
             assert b.abs().sum() > 0
+
+
+# Without margins, and with one centre, these are a softmax of scaled cosines.
+SOFTMAX: dict[str, dict[str, Any]] = {
+    "normsoftmax": {"temperature": 0.1},
+    "cosface": {"margin": 0.0, "scale": 10.0},
+    "arcface": {"margin": 0.0, "scale": 10.0},
+    "sphereface": {"margin": 1.0, "scale": 10.0},
+    "proxy_nca": {"denominator": "all", "scale": 5.0},
+    "proxy_nca_pp": {"temperature": 0.2},
+    "soft_triple": {"centres": 1, "margin": 0.0, "scale": 10.0},
+}
+
+
+@pytest.mark.parametrize("loss", list(SOFTMAX))
+def test_tied_is_the_scale_at_which_the_loss_is_a_softmax_of_cosines(loss: str) -> None:
+    """So that −log q(y|μ) of a tied decoder is the metric loss itself."""
+    config = TrialConfig(
+        method={"name": "ddml", "logit_scale": "tied"},
+        loss={"name": loss, **SOFTMAX[loss]},
+        embedding={"dim": D},
+    )
+    method = build_method(config, features=FEATURES, classes=C, seed=2).double()
+    assert method.loss.logit_scale == 10
+    state, terms = step(method)
+    log_q = torch.log_softmax(method._logits(state.query, method._decoder_references()), -1)
+    expected = -log_q[torch.arange(len(LABELS)), torch.tensor(LABELS)].mean()
+    torch.testing.assert_close(terms["metric"].value, expected)
+
+
+def test_an_added_decoder_is_tied_to_itself() -> None:
+    found = [
+        step(built("hypvit", logit_scale=scale))[1]["specific"].value for scale in ("tied", 20.0)
+    ]
+    assert torch.equal(*found)
+
+
+def test_a_loss_without_a_scale_cannot_be_tied_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LOSSES["cosface"], "logit_scale", None)
+    expected = "a number for logit_scale, not 'tied': cosface states no scale of its logits"
+    with pytest.raises(ValidationError, match=expected):
+        built("cosface", logit_scale="tied")
+    assert built("cosface")
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_every_loss_with_proxies_states_its_scale(loss: str) -> None:
+    found = LOSSES[loss](loss_config(loss), classes=C, dim=D)
+    assert (found.logit_scale is None) == (found.references() is None)
+
+
+def loss_config(loss: str) -> Any:
+    return TrialConfig(loss=loss_options(loss), method={"name": "plain"}).loss
 
 
 def test_soft_triple_keeps_its_penalty_and_ten_centres() -> None:

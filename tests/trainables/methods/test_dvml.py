@@ -131,6 +131,21 @@ def test_l1_by_loops(kl: str) -> None:
     assert (terms["kl"].value > 0) == (kl == "corrected")
 
 
+@pytest.mark.parametrize("kl", ["corrected", "printed"])
+def test_l1_as_a_mean_over_dimensions_by_loops(kl: str) -> None:
+    method, x = built(kl=kl, kl_over="mean"), inputs().requires_grad_()
+    _, terms = step(method, x=x)
+    own = ByLoops(method, x)
+    expected = oracle.kl_by_dimension(own.mean, own.log_variance) * (1 if kl == "corrected" else -1)
+    assert compare(terms["kl"].value, expected, leaves_of(method, x)) == {*SPREAD, "features"}
+    torch.testing.assert_close(D * terms["kl"].value, step(built(kl=kl))[1]["kl"].value)
+
+
+def test_the_sum_written_out_is_the_same_trial() -> None:
+    assert DVML.Config(kl_over="sum") == DVML.Config()
+    assert DVML.Config(kl_over="mean") != DVML.Config()
+
+
 @pytest.mark.parametrize("reading", ["squared", "norm"])
 @pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
 def test_l2_by_loops(progress: Progress, reading: str) -> None:
