@@ -145,7 +145,7 @@ def _n(row: TableRow) -> Field:
 
 def narrow(whole: Grid) -> tuple[list[str], list[list[Field]]]:
     keep = [i for i, wide in enumerate(whole.wide) if not wide]
-    return [whole.headers[i] for i in keep], [[row[i] for i in keep] for row in found.rows]
+    return [whole.headers[i] for i in keep], [[row[i] for i in keep] for row in whole.rows]
 
 
 def plain(table: AnyTable) -> str:
