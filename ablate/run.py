@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ablate.cli.main import main
+from ablate.cli.startup import end_quickly
 from ablate.tracking.typed import conceal
 
 
@@ -25,4 +26,5 @@ sys.modules[__name__].__class__ = _CallableModule
 
 if __name__ == "__main__":
     conceal()
+    end_quickly()
     sys.exit(main(["run", *sys.argv[1:]]))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import options_of
+from ablate.cli.startup import uncollected
 from ablate.engine.output import output_folder
 from ablate.tracking.typed import typed
 from ablate.values.terminal import say
@@ -22,23 +24,25 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ablate.spec.read import read_spec
+    with uncollected():
+        from ablate.spec.read import read_spec
 
-    loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
-    from ablate import api
+        loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
+        from ablate import api
 
-    options = options_of(args)
-    if args.pilot and not args.plan:
-        raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
-    chosen, settings = api.prepare(loaded, options)
+        options = options_of(args)
+        if args.pilot and not args.plan:
+            raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
+        chosen, settings = api.prepare(loaded, options)
     if args.plan:
-        from ablate.engine.preview import examine
+        with uncollected() if not args.pilot else nullcontext():  # a pilot trains for minutes
+            from ablate.engine.preview import examine
 
-        healthy = examine(chosen, settings, pilot=args.pilot)
-        say(healthy.text)
-        if healthy.refused is not None:
-            raise healthy.refused
-        return 0 if healthy.runnable else 1
+            preview = examine(chosen, settings, pilot=args.pilot)
+        say(preview.text)
+        if preview.refused is not None:
+            raise preview.refused
+        return 0 if preview.runnable else 1
     if args.cell is not None:
         from ablate.engine.foreground import run_cell
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from ablate.cli.parser import parser
+from ablate.cli.startup import end_quickly
 from ablate.tracking.typed import conceal
 from ablate.values.terminal import say, tolerant
 from trainables.errors import ConfigError
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     if argv is None:
         conceal()
+        end_quickly()
     tolerant()
     args = parser().parse_args(argv)
     from ablate.cli import commands

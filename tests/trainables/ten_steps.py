@@ -47,8 +47,8 @@ def images(folder: Path) -> Path:
 
 
 def trial(folder: Path, **changes: Any) -> Proof:
-    """The losses of its ten steps, how far its parameters moved, and a digest of all that it ends
-    with."""
+    """The losses of its ten steps, how far its parameters moved, what its method observed by epoch,
+    and a digest of all else that it tells and ends with."""
     given = core_trials.merged({"training": SIZES, "embedding": {"dim": 8}}, changes)
     config = core_trials.config(images(folder), **given)
     trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache"))
@@ -61,11 +61,22 @@ def trial(folder: Path, **changes: Any) -> Proof:
     final = trainer.finish(("val", "test"))
     assert final.steps == STEPS
     told = [core_trials.timeless(report.metrics) for report in reports]
-    digest = hashlib.sha256(json.dumps([told, final.evaluations], sort_keys=True).encode())
+    observed = [_of(metrics, True) for metrics in told]
+    rest = [[_of(metrics, False) for metrics in told], final.evaluations]
+    digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode())
     for name, weight in sorted(trainer.network.state_dict().items()):
         digest.update(name.encode() + weight.contiguous().numpy().tobytes())
     losses = [metrics["train/loss"] for metrics in told]
-    return {"losses": losses, "moved": moved**0.5, "digest": digest.hexdigest()}
+    return {
+        "losses": losses,
+        "moved": moved**0.5,
+        "observed": observed,
+        "digest": digest.hexdigest(),
+    }
+
+
+def _of(metrics: dict[str, float], observed: bool) -> dict[str, float]:
+    return {name: x for name, x in metrics.items() if name.startswith("observed/") == observed}
 
 
 def of_component(kind: str, name: str, folder: Path) -> Proof:

@@ -98,6 +98,19 @@ def test_another_hash_at_the_same_revision_needs_equal_numbers() -> None:
     assert unproven(now(), wrong) == ["loss.a"]
 
 
+def test_a_method_may_observe_more_at_the_same_revision_but_nothing_else() -> None:
+    before = now(proofs__loss_a={"losses": [1.0], "observed": [{"observed/a": 1.0}]})
+    more = [{"observed/a": 1.0, "observed/b": 2.0}]
+    assert unproven(before, now(proofs__loss_a={"losses": [1.0], "observed": more})) == []
+    for other in (
+        {"losses": [2.0], "observed": more},
+        {"losses": [1.0], "observed": [{"observed/a": 1.5, "observed/b": 2.0}]},
+        {"losses": [1.0], "observed": [{"observed/b": 2.0}]},
+        {"losses": [1.0], "observed": [*more, {}]},
+    ):
+        assert unproven(before, now(proofs__loss_a=other)) == ["loss.a"]
+
+
 def test_all_trials_prove_but_those_that_a_revision_tells_apart() -> None:
     core = now(components__core=["1", "x"], proofs__finetuned={"losses": [4.0]})
     assert unproven(now(), core) == ["finetuned"]
