@@ -25,7 +25,7 @@ from trainables.methods.plain import Plain
 if TYPE_CHECKING:
     from trainables.config.sections import EmbeddingConfig, Trial
 
-# σ = softplus(raw − 5): 0.0067 where raw is 0, which at the start it is by `std_start: exact` alone.
+# σ = softplus(raw − 5): 0.0067 where raw is 0, at the start by `std_start: exact` alone.
 STD_SHIFT = 5.0
 
 
