@@ -37,20 +37,26 @@ class Published(RecipePart):
     table: `<file>/<table>` of `reports/published/`, e.g. `ddml/table4`.
     column: the printed column, e.g. `CUB/R@1`; for one metric of the table.
     columns: the same for several metrics, `{metric: column}`.
-    rows: `{cell: row}`: which printed row stands beside which cell. A components table needs
-        none where the published rows carry the same component coordinates.
+    rows: `{cell: row}`: which printed row stands beside which cell; or `{cell: {metric: row}}`
+        where the paper prints several numbers of one cell below each other. A components table
+        needs none where the published rows carry the same component coordinates.
     """
 
     table: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
     column: str | None = None
     columns: dict[str, str] = {}
-    rows: dict[str, str] = {}
+    rows: dict[str, str | dict[str, str]] = {}
 
     @model_validator(mode="after")
     def some_column(self) -> Published:
         if (self.column is None) == (not self.columns):
             raise ValueError("give either `column` or `columns`")
         return self
+
+    def row(self, cell: str, metric: str) -> str | None:
+        """The printed row beside a cell's metric, or None."""
+        found = self.rows.get(cell)
+        return found.get(metric) if isinstance(found, dict) else found
 
 
 TABLES = ("components", "compare", "search", "effects", "importance", "promoted")
@@ -109,9 +115,12 @@ class Table(RecipePart):
     def columns_fit(self) -> Table:
         if self.published is None:
             return self
-        unknown = sorted(set(self.published.columns) - set(self.metrics))
-        if unknown:
-            raise ValueError(f"published.columns names {unknown[0]}, which is not in metrics")
+        named = {"columns": {*self.published.columns}}
+        named |= {f"rows.{k}": {*r} for k, r in self.published.rows.items() if isinstance(r, dict)}
+        for place, keys in named.items():
+            unknown = sorted(keys - set(self.metrics))
+            if unknown:
+                raise ValueError(f"published.{place} names {unknown[0]}, which is not in metrics")
         if self.published.column is not None and len(self.metrics) > 1:
             raise ValueError("several metrics need `published.columns` ({metric: column})")
         return self

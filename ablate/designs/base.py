@@ -36,6 +36,8 @@ from ablate.values.layers import Layer
 from trainables.config.registry import Registry
 
 ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the splits
+COMPARED = ("val", "test")  # classes that were not trained on: cells are compared by these alone
+SPLITS = (*COMPARED, "train", ENSEMBLE)  # what a study may have read, in this order
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,12 @@ class StudyBase(SpecPart):
         what cells are compared by is the mean over folds and seeds. The mean over folds is what
         the reality check (Musgrave et al. 2020) calls "separated".
     race: end repeats over seeds early where a cell is clearly worse
-    (`ablate/schedulers/racing.py`). evaluate: the splits read of each finished trial; with folds
-    also "ensemble", the test classes
-        by the embeddings of all folds side by side ("concatenated"), one result per cell and seed
-        once all its folds are done. It stands at the first fold, and is no objective.
+        (`ablate/schedulers/racing.py`).
+    evaluate: the splits read of each finished trial, once, at its selected epoch. "train" are the
+        classes it was trained on, read like the others, without augmentation; nothing is compared
+        or selected by it. With folds also "ensemble", the test classes by the embeddings of all
+        folds side by side ("concatenated"), one result per cell and seed once all its folds are
+        done. It stands at the first fold, and is no objective.
     metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
         finished before is evaluated again and not trained.
 
@@ -92,7 +96,7 @@ class StudyBase(SpecPart):
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
     race: Race | None = None
-    evaluate: tuple[Literal["val", "test", "ensemble"], ...] = ()
+    evaluate: tuple[Literal["val", "test", "train", "ensemble"], ...] = ()
     metrics: tuple[str, ...] = ()
     around: tuple[Around, ...] = ()
     design: str

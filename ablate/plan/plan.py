@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.designs.base import ENSEMBLE
+from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.parts import Objective, Point, seed_list
 from ablate.plan import inherited
 from ablate.plan.cell import Cell
@@ -174,7 +174,7 @@ class Plan:
         its folds also stands for their ensemble."""
         asked = {*self.spec.studies[name].evaluate, MetricName.parse(self.spec.objective).split}
         asked |= {MetricName.parse(objective.metric).split for objective in self.objectives(name)}
-        return tuple(split for split in ("val", "test", ENSEMBLE) if split in asked)
+        return tuple(split for split in SPLITS if split in asked)
 
     def cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ablate.designs.base import COMPARED
 from ablate.designs.study import Study
 from ablate.values.remedies import nearest_metric
 from ablate.values.wording import listed
@@ -26,6 +27,7 @@ def check_objectives(
             if around.by is None:
                 continue
             for centre in centres:
+                check_compared(f"studies.{name}.{place}by", around.by)
                 known = _comparable(studies[centre], metrics, objective)
                 if around.by not in known:
                     raise ConfigError(
@@ -36,6 +38,22 @@ def check_objectives(
                     )
 
 
+def check_compared(place: str, metric: str) -> None:
+    """Raise for a metric of the classes that trials train on, by which nothing is compared.
+
+    Raises:
+        ConfigError: its path is `place`.
+    """
+    split, last = MetricName.parse(metric)
+    if split == "train" and last:
+        raise ConfigError(
+            place,
+            f"{metric!r}, of the classes that trials train on",
+            "a metric of classes held out from training: search optimises validation",
+            f"Write val/{last}; with `evaluate: [val, train]` tables may show {metric} beside it",
+        )
+
+
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
     """Metrics by which a study's cells may be compared: its objectives, and what is read."""
     own = [objective.metric for objective in study.objectives_of_its_own()]
@@ -44,7 +62,8 @@ def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[
 
 
 def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
-    own = (MetricName(split, more) for split in ("val", "test") for more in study.metrics)
+    check_compared(place, metric)
+    own = (MetricName(split, more) for split in COMPARED for more in study.metrics)
     known = [*metrics, *map(str, own)]
     if metric not in known:
         remedy = nearest_metric(metric, known)

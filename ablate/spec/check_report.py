@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ablate.designs.base import ENSEMBLE
+from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
 from ablate.values.remedies import nearest, nearest_metric
 from ablate.values.wording import listed
@@ -111,34 +111,37 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
 
 
 def _of_epochs(recipe: Recipe) -> None:
-    """A curve shows what is logged at every epoch: a few metrics, `train/…`, what methods observe
-    (`observed/…`)."""
+    """A curve shows what is logged at every epoch: a few metrics, `train/loss`, what methods
+    observe (`observed/…`)."""
     if not recipe.curves:
         return
     from trainables.evaluation.metrics import PER_EPOCH
 
-    known = [str(MetricName(split, each)) for split in ("val", "test") for each in PER_EPOCH]
+    known = [str(MetricName(split, each)) for split in COMPARED for each in PER_EPOCH]
     for i, curves in enumerate(recipe.curves):
         split, last = MetricName.parse(curves.metric)
-        logged = last and (split not in ("val", "test") or last in _measures())
+        if split in COMPARED:
+            logged = last in _measures()
+        else:
+            logged = last == "loss" if split == "train" else bool(last)
         if curves.metric not in known and not logged:
             raise ConfigError(
                 f"report.curves.{i}.metric",
                 repr(curves.metric),
-                f"one of every epoch: {listed(known)}, train/…, observed/…",
+                f"one of every epoch: {listed(known)}, train/loss, term/…, observed/…",
                 nearest_metric(curves.metric, known),
             )
 
 
 def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
     split, last = MetricName.parse(metric)
-    if metric in metrics or (split in ("val", "test", ENSEMBLE) and last in study.metrics):
+    if metric in metrics or (split in SPLITS and last in study.metrics):
         return
     from trainables.evaluation.metrics import of_embeddings
 
-    if split in ("val", "test") and last in _measures():
+    if split in SPLITS and split != ENSEMBLE and last in _measures():
         return
-    if split in ("val", "test", ENSEMBLE) and of_embeddings(last):
+    if split in SPLITS and of_embeddings(last):
         raise ConfigError(
             place,
             f"{metric!r}, which {name} does not read",
@@ -163,7 +166,7 @@ def _read(place: str, metric: str, name: str, study: Study, objective: str) -> N
     """A split is read only where the study says so, or where the objective is."""
     split = MetricName.parse(metric).split
     if split not in (*study.evaluate, MetricName.parse(objective).split):
-        splits = listed(("val", "test", *((split,) if split == ENSEMBLE else ())))
+        splits = listed(dict.fromkeys((*COMPARED, split)))
         raise ConfigError(
             place,
             f"{metric!r}, which {name} does not read",

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ablate.designs.base import ENSEMBLE
+from ablate.designs.base import COMPARED, SPLITS
 from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
+from ablate.spec.check_objectives import check_compared
 from ablate.values.remedies import nearest_metric
 from ablate.values.wording import listed, shown
 from reports.recipe import Recipe
@@ -34,8 +35,8 @@ _NAMES = (
     "ami",
     "f1",
 )
-METRICS = tuple(f"{split}/{name}" for split in ("val", "test") for name in _NAMES)
-REPORTED = METRICS + tuple(f"{ENSEMBLE}/{name}" for name in _NAMES)
+METRICS = tuple(f"{split}/{name}" for split in COMPARED for name in _NAMES)
+REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)
 SMALLEST = 0.01  # share of a core or a GPU: a hundred trials are as many as any machine starts
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
@@ -97,6 +98,7 @@ class Spec(SpecPart):
     @field_validator("objective")
     @classmethod
     def known_metric(cls, value: str) -> str:
+        check_compared("objective", value)
         if value not in METRICS:
             raise ConfigError(
                 "objective",

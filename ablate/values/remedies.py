@@ -76,7 +76,8 @@ def nearest_metric(word: str, known: Iterable[str]) -> str:
     """Likewise for a metric, which papers and people write as R@1, mAP@R or val/recall@4."""
     words = list(known)
     split, slash, name = word.strip().casefold().rpartition("/")
-    split = {"validation": "val"}.get(split.rpartition("/")[2], split.rpartition("/")[2])
+    split = split.rpartition("/")[2]
+    split = {"validation": "val", "training": "train"}.get(split, split)
     name = re.sub(r"[@\s-]+", "_at_" if "@" in name else "_", name).strip("_")
     name = re.sub(r"^(r|p|recall|precision)_?(at_)?(\d+)$", r"recall_at_\3", name)
     name = {"map": "map_at_r", "rp": "r_precision", "f_1": "f1"}.get(name, name)

@@ -185,7 +185,9 @@ def _printed(
     if recipe.published is None or column is None:
         return None
     table = papers.table(recipe.published.table)
-    name = recipe.published.rows.get(cell) or recipe.published.rows.get(str(coords.get("variant")))
+    variant = str(coords.get("variant"))
+    by_cell = cell in recipe.published.rows
+    name = recipe.published.row(cell if by_cell else variant, metric)
     row = table.row(name) if name else table.row_at(coords)
     return None if row is None else table.value(row, column)
 
@@ -217,6 +219,11 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
         notes.append(
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
             "as the reality check's code has it."
+        )
+    if any(metric.startswith("train/") for metric in recipe.metrics):
+        notes.append(
+            "Training: the classes that were trained on, read once at the selected epoch without "
+            "augmentation. They tell how well these are fitted, and nothing of new classes."
         )
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if pairs and max(pairs) > 1:

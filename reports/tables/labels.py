@@ -53,6 +53,8 @@ def is_share(metric: str) -> bool:
     split, _, rest = metric.partition("/")
     last = rest.rsplit("/", 1)[-1]
     plain = last in PLAIN or last.startswith("uncertainty_")  # a norm, of IDML
+    if split == "train":
+        return rest != "loss" and not plain  # the loss is what epochs log under this name
     return split in ("val", "test", "best", "ensemble") and not plain
 
 

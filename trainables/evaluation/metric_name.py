@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class MetricName(NamedTuple):
-    """split: "val", "test" or "ensemble"; of what epochs log also "train", "observed" and others.
+    """split: "val", "test", "train" or "ensemble"; of what epochs log also "observed" and others.
     metric: as the evaluation calls it; of what epochs log it may hold further slashes. Empty: the
     name had no slash, and nothing is called so.
     """

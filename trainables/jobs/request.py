@@ -38,7 +38,7 @@ class Job(Crosses):
     config: the whole `TrialConfig`, as JSON has it; the runner checks it.
     seed: of all the trial's streams.
     runtime: where and how it runs; seconds and paths as `Runtime` says.
-    evaluate: splits to be read at the end, "val", "test" or "ensemble".
+    evaluate: splits to be read at the end, "val", "test", "train" or "ensemble".
     metrics: read of each of them besides `METRICS`.
     mode: "train" runs or continues the trial. "evaluate" trains nothing: with the trial's export
         it reads what is asked for and was not read before. "ensemble" reads the embeddings of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ablate.designs.base import ENSEMBLE
+from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.claims import Claim
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
@@ -69,7 +69,7 @@ class Claims:
             config=cell.config,
             seed=cell.seed,
             runtime=settings.runtime(trial_id),
-            evaluate=tuple(each for each in ("val", "test", ENSEMBLE) if each in evaluate),
+            evaluate=tuple(each for each in SPLITS if each in evaluate),
             metrics=metrics,
             mode=mode,
             until=until,
