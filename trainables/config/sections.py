@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from trainables.config.optimization import OptimizerConfig, ScheduleConfig
 from trainables.config.registry import ComponentConfig, NamedConfig
 
 
@@ -141,40 +142,6 @@ class EmbeddingConfig(ComponentConfig):
     dim: int = Field(512, ge=2, le=8192)
     init: Literal["kaiming", "orthogonal", "pca"] = "kaiming"
     bias: bool = True
-
-
-class Multipliers(ComponentConfig):
-    """Learning rates relative to `optimizer.lr`, by role."""
-
-    backbone: float = Field(1.0, ge=0)
-    head: float = Field(1.0, ge=0)
-    proxies: float = Field(100.0, ge=0)
-    margins: float = Field(1.0, ge=0)
-    auxiliary: float = Field(1.0, ge=0)
-
-
-class OptimizerConfig(ComponentConfig):
-    """betas are Adam's and AdamW's, momentum is SGD's; weight decay holds for every group."""
-
-    name: Literal["adamw", "adam", "sgd"] = "adamw"
-    lr: float = Field(1e-4, gt=0, le=10)
-    weight_decay: float = Field(1e-4, ge=0, le=1)
-    betas: tuple[float, float] = (0.9, 0.999)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    multipliers: Multipliers = Multipliers()
-
-
-class ScheduleConfig(ComponentConfig):
-    """Learning-rate schedule over the epochs after warm-up.
-
-    step: × gamma every `step_epochs`. cosine, linear: to zero. one_cycle: torch's OneCycleLR.
-    warmup_epochs: first epochs in which the backbone is held and all else trains.
-    """
-
-    name: Literal["constant", "step", "cosine", "linear", "one_cycle"] = "one_cycle"
-    step_epochs: int = Field(10, ge=1)
-    gamma: float = Field(0.5, gt=0, le=1)
-    warmup_epochs: int = Field(0, ge=0)
 
 
 class TrainingConfig(ComponentConfig):
