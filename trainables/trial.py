@@ -52,6 +52,18 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
+    def crops_are_seen(self) -> TrialConfig:
+        augment = self.data.augment
+        for name in ("interpolation", "resize"):
+            value = getattr(augment, name)
+            if value is not None and self.backbone.mode == "frozen":
+                raise ValueError(
+                    f"data.augment.{name} with backbone.mode: finetune, not {value} with frozen, "
+                    "whose cached features are of evaluation crops: leave it out"
+                )
+        return self
+
+    @model_validator(mode="after")
     def milestones_are_reached(self) -> TrialConfig:
         schedule, epochs = self.schedule, self.training.epochs
         warmup = 0 if schedule.counted_from == "start" else schedule.warmup_epochs

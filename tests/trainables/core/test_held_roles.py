@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from tests.trainables.core_trials import config, timeless
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.methods.base import METHODS
+from trainables.methods.roles import trained_roles
 
 METHOD = {"name": "ddml"}
 ROLES = ("backbone", "head", "proxies", "auxiliary")
@@ -111,3 +114,24 @@ def test_a_trial_takes_weight_decay_by_role(drawn: Path, runtime: Runtime) -> No
     groups = Trainer(trial, 0, runtime).optimizer.param_groups
     found = {group["role"]: group["weight_decay"] for group in groups}
     assert found == {"auxiliary": 0.1, **decays}
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_trains_with_any_of_its_roles_held(
+    method: str, drawn: Path, runtime: Runtime
+) -> None:
+    """On features, so that where the head is held nothing before the score has a gradient."""
+    changes = {"method": {"name": method}, "embedding": {"dim": 8}, "training": {"epochs": 2}}
+    given = {**changes, "schedule": {"warmup_epochs": 1}}
+    try:
+        trial = config(drawn, **given)
+    except ValidationError:  # it wants images
+        given["backbone"] = {"mode": "finetune"}
+        trial = config(drawn, **given)
+    roles = trained_roles(trial)
+    for role in roles:
+        held = {"warmup_epochs": 1, "warmup_hold": [role]}
+        trainer = Trainer(config(drawn, **{**given, "schedule": held}), 0, runtime)
+        warm, main = moved_in_each_epoch(trainer)
+        assert role not in warm and warm, role
+        assert main == set(roles), role
