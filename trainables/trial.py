@@ -14,6 +14,7 @@ from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
 from trainables.losses.base import LOSSES, Traits
 from trainables.methods.base import METHODS
+from trainables.methods.roles import trained_roles
 
 
 class TrialConfig(Trial):
@@ -47,5 +48,55 @@ class TrialConfig(Trial):
             raise ValueError(
                 "schedule.warmup_epochs below training.epochs, not "
                 f"{self.schedule.warmup_epochs} and {self.training.epochs}: it leaves nothing"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def crops_are_seen(self) -> TrialConfig:
+        augment = self.data.augment
+        for name in ("interpolation", "resize"):
+            value = getattr(augment, name)
+            if value is not None and self.backbone.mode == "frozen":
+                raise ValueError(
+                    f"data.augment.{name} with backbone.mode: finetune, not {value} with frozen, "
+                    "whose cached features are of evaluation crops: leave it out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def milestones_are_reached(self) -> TrialConfig:
+        schedule, epochs = self.schedule, self.training.epochs
+        warmup = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
+        if schedule.milestones is not None and schedule.milestones[-1] >= epochs - warmup:
+            after = f" less the {warmup} of the warm-up" if warmup else ""
+            raise ValueError(
+                f"schedule.milestones below training.epochs, {epochs}{after}, not "
+                f"{list(schedule.milestones)}: the rest would never come"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def roles_are_trained(self) -> TrialConfig:
+        """That what is said of a role is said of one that there is."""
+        decays, held = self.optimizer.weight_decays, self.schedule.warmup_hold
+        if decays is None and held is None:
+            return self
+        trained = trained_roles(self)
+        for role in decays.given if decays is not None else ():
+            if role not in trained:
+                raise ValueError(
+                    f"optimizer.weight_decays of what trains here ({', '.join(trained)}), "
+                    f"not of {role}: leave it out"
+                )
+        for role in held or ():
+            if role not in (*trained, "backbone"):  # a frozen one is held anyway
+                raise ValueError(
+                    f"schedule.warmup_hold of what trains here ({', '.join(trained)}), "
+                    f"not of {role}: leave it out"
+                )
+        if not set(trained) - set(self.schedule.held):
+            raise ValueError(
+                f"schedule.warmup_hold of less than all that trains here ({', '.join(trained)}), "
+                f"not {list(held or ())}: nothing would train in the warm-up"
             )
         return self

@@ -29,7 +29,27 @@ def warnings(plan: Plan) -> list[str]:
     compared = [tuning.warning(name, budget) for name, budget in plan.tuning().items()]
     lines = [text for text in compared if text is not None]
     lines += [text for name in plan.order for text in _promotion(plan, name)]
-    return lines + [text for name in plan.order for text in _race(plan, name)]
+    lines += [text for name in plan.order for text in _race(plan, name)]
+    return lines + _unseen(plan)
+
+
+def _unseen(plan: Plan) -> list[str]:
+    """Augmentation that cached features do not see."""
+    setting: dict[str, list[str]] = {}
+    for name in plan.order:
+        given = leaves(plan.layers(name, None, ()).merged)
+        paths = dict.fromkeys(
+            path
+            for path in (*given, *plan.spec.studies[name].paths)
+            if path.startswith("data.augment.")
+        )
+        if paths and given.get("backbone.mode") == "frozen":
+            setting.setdefault(", ".join(paths), []).append(name)
+    return [
+        f"{', '.join(names)}: {paths} with backbone.mode: frozen, whose features are cached of "
+        "evaluation crops: nothing is augmented"
+        for paths, names in setting.items()
+    ]
 
 
 def _race(plan: Plan, name: str) -> list[str]:

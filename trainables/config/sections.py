@@ -12,7 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from trainables.config.optimization import OptimizerConfig, ScheduleConfig
 from trainables.config.registry import ComponentConfig, NamedConfig
+from trainables.errors import ConfigError
+
+Interpolation = Literal["bilinear", "bicubic"]
 
 
 def not_identity(default: Any, **constraints: Any) -> Any:
@@ -68,14 +72,21 @@ class SplitConfig(ComponentConfig):
 class AugmentConfig(ComponentConfig):
     """Training augmentation, on the device in batches; unused with cached features.
 
-    crop_scale: area share of RandomResizedCrop; [1, 1] turns it off.
+    crop_scale: area share of RandomResizedCrop, torchvision's own being [0.08, 1]; [1, 1] turns
+        it off.
     flip, grey: probability of a horizontal flip and of greyscale.
+    interpolation: of crops, antialiased. None: bilinear without antialiasing.
+    resize: in place of RandomResizedCrop, the short side is resized to so many pixels and a square
+        of `image_size` cut out anywhere, all places alike (RandomCrop); the resizing is bilinear
+        unless `interpolation` says else. None: off.
     """
 
     crop_scale: tuple[float, float] = (0.16, 1.0)
     crop_ratio: tuple[float, float] = (0.75, 4 / 3)
     flip: float = Field(0.5, ge=0, le=1)
     grey: float = Field(0.0, ge=0, le=1)
+    interpolation: Interpolation | None = None
+    resize: int | None = Field(None, ge=16, le=4096)
 
     @model_validator(mode="after")
     def ordered(self) -> AugmentConfig:
@@ -87,15 +98,100 @@ class AugmentConfig(ComponentConfig):
             raise ValueError(f"crop_ratio with 0 < low <= high, not {low:g} and {high:g}")
         return self
 
+    @model_validator(mode="after")
+    def one_kind_of_crop(self) -> AugmentConfig:
+        for name in ("crop_scale", "crop_ratio"):
+            low, high = getattr(self, name)
+            if self.resize is not None and (low, high) != type(self).model_fields[name].default:
+                raise ConfigError(
+                    name,
+                    f"[{low:g}, {high:g}] with data.augment.resize: {self.resize}",
+                    "one of them: crops of a fixed size have no scale and no ratio",
+                    "Leave one of them out",
+                )
+        return self
+
 
 class DataConfig(ComponentConfig):
-    """Which images, at which size, split how."""
+    """Which images, at which size, split how.
+
+    eval_resize: evaluation resizes the short side to so many pixels, antialiased bilinear, and
+        takes the central square of `image_size` (HypViT: 224 of 224). None: round(image_size ·
+        256/224) of photographs, as in the papers; drawings are seen whole.
+    stored_side: short side at which photographs are kept, from which training cuts its crops:
+        above that of evaluation it leaves small crops their detail, at the price of memory. None:
+        that of evaluation, whose pixels then are taken as they lie.
+    """
 
     name: Literal["typefaces", "emoji", "folder"] = "typefaces"
     root: str | None = not_identity(None)
     image_size: int = Field(64, ge=16, le=1024)
     split: SplitConfig = SplitConfig()
     augment: AugmentConfig = AugmentConfig()
+    eval_resize: int | None = Field(None, ge=16, le=4096)
+    stored_side: int | None = Field(None, ge=16, le=4096)
+
+    @model_validator(mode="after")
+    def crops_lie_inside(self) -> DataConfig:
+        sides = {"eval_resize": self.eval_resize, "augment.resize": self.augment.resize}
+        for name, side in sides.items():
+            if side is not None and side < self.image_size:
+                raise ConfigError(
+                    name,
+                    f"{side} with data.image_size: {self.image_size}",
+                    f"at least {self.image_size}, which is cut out of it",
+                    "Raise it, or lower image_size",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def kept_large_enough(self) -> DataConfig:
+        if self.drawings:
+            if self.stored_side is not None:
+                raise ConfigError(
+                    "stored_side",
+                    f"{self.stored_side} with data.name: {self.name}",
+                    "it with photographs: these drawings are kept as they are",
+                    "Leave it out",
+                )
+            return self
+        trained = self.augment.resize or 0
+        least = max(self.evaluated, trained)
+        if self.stored_side is not None and self.stored_side < least:
+            raise ConfigError(
+                "stored_side",
+                str(self.stored_side),
+                f"at least {least}, to which images are resized from it",
+                "Raise it, or leave it out",
+            )
+        if trained > self.kept:
+            raise ConfigError(
+                "augment.resize",
+                f"{trained}, of photographs that are kept with a short side of {self.kept}",
+                f"at most {self.kept}",
+                f"Lower it, or give data.stored_side: {trained}",
+            )
+        return self
+
+    @property
+    def drawings(self) -> bool:
+        """Whether its images are squares of one size, which evaluation sees whole."""
+        return self.name in ("typefaces", "emoji")
+
+    @property
+    def evaluated(self) -> int:
+        """Short side to which evaluation brings photographs."""
+        return self.eval_resize or round(self.image_size * 256 / 224)
+
+    @property
+    def kept(self) -> int:
+        """Short side at which photographs are kept."""
+        return self.stored_side or self.evaluated
+
+    @property
+    def resampled(self) -> bool:
+        """Whether evaluation may find images at another size than it takes them at."""
+        return self.eval_resize is not None or self.stored_side is not None
 
     @property
     def images(self) -> str:
@@ -141,40 +237,6 @@ class EmbeddingConfig(ComponentConfig):
     dim: int = Field(512, ge=2, le=8192)
     init: Literal["kaiming", "orthogonal", "pca"] = "kaiming"
     bias: bool = True
-
-
-class Multipliers(ComponentConfig):
-    """Learning rates relative to `optimizer.lr`, by role."""
-
-    backbone: float = Field(1.0, ge=0)
-    head: float = Field(1.0, ge=0)
-    proxies: float = Field(100.0, ge=0)
-    margins: float = Field(1.0, ge=0)
-    auxiliary: float = Field(1.0, ge=0)
-
-
-class OptimizerConfig(ComponentConfig):
-    """betas are Adam's and AdamW's, momentum is SGD's; weight decay holds for every group."""
-
-    name: Literal["adamw", "adam", "sgd"] = "adamw"
-    lr: float = Field(1e-4, gt=0, le=10)
-    weight_decay: float = Field(1e-4, ge=0, le=1)
-    betas: tuple[float, float] = (0.9, 0.999)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    multipliers: Multipliers = Multipliers()
-
-
-class ScheduleConfig(ComponentConfig):
-    """Learning-rate schedule over the epochs after warm-up.
-
-    step: × gamma every `step_epochs`. cosine, linear: to zero. one_cycle: torch's OneCycleLR.
-    warmup_epochs: first epochs in which the backbone is held and all else trains.
-    """
-
-    name: Literal["constant", "step", "cosine", "linear", "one_cycle"] = "one_cycle"
-    step_epochs: int = Field(10, ge=1)
-    gamma: float = Field(0.5, gt=0, le=1)
-    warmup_epochs: int = Field(0, ge=0)
 
 
 class TrainingConfig(ComponentConfig):

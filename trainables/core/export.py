@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,19 @@ class Model:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
                 sizes. They are cropped and resized as in the trial's evaluation.
         """
-        pictures = as_images(images, self._frame, self.config.data.image_size)
+        data = self.config.data
+        pictures = as_images(
+            images,
+            self._frame,
+            None if data.drawings else data.kept,
+            data.evaluated if data.resampled else None,
+        )
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
             made = eval_images(
                 pictures,
                 rows,
-                size=self.config.data.image_size,
+                size=data.image_size,
                 mean=self._backbone.mean,
                 std=self._backbone.std,
                 device=self._device,
@@ -141,11 +148,13 @@ def load(path: str | Path, device: str = "auto") -> Model:
     )
 
 
-def as_images(images: Any, frame: float, size: int) -> Images:
+def as_images(images: Any, frame: float, kept: int | None, resize: int | None = None) -> Images:
     """uint8 [N, H, W] or [N, H, W, 3], or PIL images, as `Images`.
 
-    Of a trial on a data folder, PIL images larger than the crop of `size` needs are shrunk first,
-    as that folder's were; of one on an embedded data set they are taken as arrays are.
+    Args:
+        frame, resize: as those of `Images`.
+        kept: of a trial on a data folder, the short side to which PIL images that are larger are
+            shrunk first, as that folder's were; None: they are taken as arrays are.
 
     Raises:
         ConfigError: another shape or type, for pixels are never rescaled silently; a PIL image
@@ -157,9 +166,9 @@ def as_images(images: Any, frame: float, size: int) -> Images:
         raise ConfigError("images", "none", "at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         plain = [_plain(image, f"images[{place}]") for place, image in enumerate(images)]
-        if frame < 1:
-            plain = [_shrunk(image, round(size / frame)) for image in plain]
-        return _ragged([np.asarray(image) for image in plain], frame)
+        if kept is not None:
+            plain = [_shrunk(image, kept) for image in plain]
+        return _ragged([np.asarray(image) for image in plain], frame, resize)
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
@@ -183,7 +192,7 @@ def as_images(images: Any, frame: float, size: int) -> Images:
             f"{pixels.dtype} of shape {tuple(pixels.shape)}",
             "uint8 [N, H, W, 3] or [N, H, W], or a list of PIL images",
         )
-    return Images.same_size(pixels.cpu(), frame)
+    return replace(Images.same_size(pixels.cpu(), frame), resize=resize)
 
 
 def _plain(image: Image.Image, where: str) -> Image.Image:
@@ -202,7 +211,7 @@ def _shrunk(image: Image.Image, short: int) -> Image.Image:
     return image.resize((width, height), Image.Resampling.BILINEAR)
 
 
-def _ragged(arrays: list[np.ndarray], frame: float) -> Images:
+def _ragged(arrays: list[np.ndarray], frame: float, resize: int | None) -> Images:
     sizes = torch.tensor([array.size for array in arrays])
     return Images(
         flat=torch.cat([torch.from_numpy(array.copy()).reshape(-1) for array in arrays]),
@@ -211,6 +220,7 @@ def _ragged(arrays: list[np.ndarray], frame: float) -> Images:
         widths=torch.tensor([array.shape[1] for array in arrays]),
         channels=3,
         frame=frame,
+        resize=resize,
     )
 
 

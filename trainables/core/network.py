@@ -41,6 +41,7 @@ class Network(nn.Module):
         self.width = width
         # Taken down now: warm-up turns their gradients off, which held ones never have on.
         self.tuned = [] if backbone is None else backbone.trainable_parameters()
+        self.held = config.schedule.held
         self.bf16 = config.training.precision == "bf16"
 
     def features(self, inputs: Tensor) -> Tensor:
@@ -68,11 +69,13 @@ class Network(nn.Module):
         return PlainScore(PLAIN_KIND[geometry.kind], normalize=unit)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
-        """All that trains in `phase`; in "warmup" the backbone is held."""
+        """All that trains in `phase`; in "warmup" the roles that the schedule holds do not."""
         groups = self.method.param_groups(phase)
-        if self.backbone is None or phase == "warmup":
-            return groups
-        return [ParamGroup("backbone", self.tuned), *groups]
+        if self.backbone is not None:
+            groups = [ParamGroup("backbone", self.tuned), *groups]
+        if phase == "warmup":
+            groups = [group for group in groups if group.role not in self.held]
+        return groups
 
 
 def build_method(config: TrialConfig, *, features: int, classes: int, seed: int) -> Method:

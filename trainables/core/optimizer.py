@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainables.config.sections import OptimizerConfig, ScheduleConfig
+from trainables.config.optimization import OptimizerConfig, Role, ScheduleConfig
 from trainables.errors import ConfigError
-from trainables.losses.base import ParamGroup, Role
+from trainables.losses.base import ParamGroup
 
 ONE_CYCLE_RISE = 0.3  # share of the steps; as the next two, OneCycleLR's own defaults
 ONE_CYCLE_START = 1 / 25
@@ -25,7 +25,8 @@ ONE_CYCLE_END = 1 / 25e4
 def build_optimizer(
     config: OptimizerConfig, groups: list[ParamGroup], device: torch.device
 ) -> torch.optim.Optimizer:
-    """One torch group per role, with `role` and `base_lr` = lr · multiplier beside torch's keys.
+    """One torch group per role, with its weight decay, and with `role` and `base_lr` =
+    lr · multiplier beside torch's keys.
 
     The fused kernels of Adam, AdamW and SGD, which CPU and CUDA have, update a tensor in one
     pass; elsewhere torch chooses.
@@ -41,14 +42,18 @@ def build_optimizer(
     torch_groups: list[dict[str, Any]] = []
     for role, params in by_role.items():
         base = config.lr * float(getattr(config.multipliers, role))
-        torch_groups.append({"params": params, "role": role, "base_lr": base, "lr": base})
+        decay = config.weight_decay_of(role)
+        torch_groups.append(
+            {"params": params, "role": role, "base_lr": base, "lr": base, "weight_decay": decay}
+        )
     fused = True if device.type in ("cpu", "cuda") else None
     if config.name == "sgd":
         return torch.optim.SGD(
             torch_groups,
             lr=config.lr,
             momentum=config.momentum,
-            weight_decay=config.weight_decay,
+            dampening=config.dampening or 0.0,
+            nesterov=config.nesterov or False,
             fused=fused,
         )
     kind = torch.optim.AdamW if config.name == "adamw" else torch.optim.Adam
@@ -56,7 +61,6 @@ def build_optimizer(
         torch_groups,
         lr=config.lr,
         betas=config.betas,
-        weight_decay=config.weight_decay,
         fused=fused,
     )
 
@@ -74,13 +78,15 @@ class RateSchedule:
     Over n = steps after the warm-up, with i counted from its end:
 
         constant   1
-        step       gamma^⌊epoch / step_epochs⌋, epochs counted from the end of the warm-up
+        step       gamma^⌊epoch / step_epochs⌋, epochs counted from the end of the warm-up, or
+                   from the start of the training
+        multi_step gamma^(number of milestones ≤ epoch), epochs likewise
         cosine     (1 + cos(π i / n)) / 2
         linear     1 − i / n
         one_cycle  torch's OneCycleLR with its defaults, momentum left alone: cosine from 1/25
                    up to 1 over 30 % of the steps, then down to 1/250,000
 
-    In the warm-up the factor is that of i = 0.
+    In the warm-up the factor is that of i = 0, unless epochs are counted from the start.
     """
 
     config: ScheduleConfig
@@ -95,14 +101,22 @@ class RateSchedule:
             case "constant":
                 return 1.0
             case "step":
-                turns = i // self.steps_per_epoch // self.config.step_epochs
-                return float(self.config.gamma**turns)
+                return float(self.config.gamma ** (self._epoch(step) // self.config.step_epochs))
+            case "multi_step":
+                passed = [m for m in self.config.milestones or () if m <= self._epoch(step)]
+                return float(self.config.gamma ** len(passed))
             case "cosine":
                 return (1 + math.cos(math.pi * i / n)) / 2
             case "linear":
                 return 1 - i / n
             case "one_cycle":
                 return _one_cycle(i, n)
+
+    def _epoch(self, step: int) -> int:
+        """Whole epochs before a step, counted from where the schedule says; 0 before that."""
+        from_start = self.config.counted_from == "start"
+        before = 0 if from_start else self.config.warmup_epochs
+        return max(0, step // self.steps_per_epoch - before)
 
 
 def _one_cycle(i: int, n: int) -> float:

@@ -7,8 +7,9 @@ for every image, so a trial sees the same crops on any device. Pixels are then r
 from the flat uint8 array of `Images` at the four neighbours of each sampling point.
 
 Deviations from torchvision, on purpose:
-- bilinear without antialiasing (torchvision's `antialias=False`, equal to it to rounding), since
-  photographs are stored at the short side the evaluation needs, and crops shrink little;
+- bilinear without antialiasing (torchvision's `antialias=False`, equal to it to rounding) unless
+  an interpolation is given (`resample.py`), since photographs are stored at the short side the
+  evaluation needs, and crops shrink little;
 - the box is sampled by the same rule as RandomResizedCrop, but the ten attempts are drawn for
   all images at once, so the sequence of draws differs;
 - `crop_scale: [1, 1]` means the evaluation crop, not the whole image squeezed to a square.
@@ -22,9 +23,10 @@ import torch
 from torch import Tensor
 
 from trainables.data.images import Images
+from trainables.data.resample import of_resized, resampled, resized_sizes
 
 if TYPE_CHECKING:
-    from trainables.config.sections import AugmentConfig
+    from trainables.config.sections import AugmentConfig, Interpolation
 
 ATTEMPTS = 10  # RandomResizedCrop's
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2
@@ -51,11 +53,38 @@ def train_images(
     draws = torch.rand(len(index), ATTEMPTS, 2, generator=generator)
     draws_once = torch.rand(len(index), 4, generator=generator)
     place, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
-    if config.crop_scale == (1.0, 1.0):
-        boxes = centre_boxes(heights, widths, images.frame)
+    mirrored = flip < config.flip
+    if config.resize is not None:
+        sizes = resized_sizes(heights, widths, config.resize)
+        pixels = of_resized(
+            images,
+            index,
+            fixed_boxes(*sizes, size, place),
+            short=config.resize,
+            flip=mirrored,
+            device=device,
+            interpolation=config.interpolation or "bilinear",
+        )
+    elif config.crop_scale == (1.0, 1.0):
+        pixels = _central(
+            images,
+            index,
+            size=size,
+            flip=mirrored,
+            device=device,
+            interpolation=config.interpolation,
+        )
     else:
         boxes = random_boxes(heights, widths, config, draws, place)
-    pixels = crops(images, index, boxes, size=size, flip=flip < config.flip, device=device)
+        pixels = crops(
+            images,
+            index,
+            boxes,
+            size=size,
+            flip=mirrored,
+            device=device,
+            interpolation=config.interpolation,
+        )
     greyed = (grey < config.grey).to(pixels.device)
     if images.channels == 3 and config.grey > 0:
         pixels = torch.where(greyed[:, None, None, None], _luma(pixels), pixels)
@@ -74,12 +103,46 @@ def eval_images(
     """Centre crop (`Images.frame` of the short side) resized to S: [B, 3, S, S] float32.
 
     For photographs this is resize of the short side to S·256/224 and centre crop of S: they are
-    stored at that size, so their pixels are taken as they are.
+    stored at that size, so their pixels are taken as they are. Where `Images.resize` says another
+    size, they are brought to it first.
     """
-    boxes = centre_boxes(images.heights[index], images.widths[index], images.frame)
     unflipped = torch.zeros(len(index), dtype=torch.bool)
-    pixels = crops(images, index, boxes, size=size, flip=unflipped, device=device)
+    pixels = _central(images, index, size=size, flip=unflipped, device=device, interpolation=None)
     return normalised(pixels, mean, std)
+
+
+def _central(
+    images: Images,
+    index: Tensor,
+    *,
+    size: int,
+    flip: Tensor,
+    device: torch.device | str,
+    interpolation: Interpolation | None,
+) -> Tensor:
+    """The evaluation crop, of pixels in 0 … 255."""
+    heights, widths = images.heights[index], images.widths[index]
+    if images.resize is None:
+        boxes = centre_boxes(heights, widths, images.frame)
+        return crops(
+            images,
+            index,
+            boxes,
+            size=size,
+            flip=flip,
+            device=device,
+            interpolation=interpolation,
+        )
+    sizes = resized_sizes(heights, widths, images.resize)
+    return of_resized(
+        images,
+        index,
+        centre_boxes(*sizes, size / images.resize),
+        short=images.resize,
+        flip=flip,
+        device=device,
+        interpolation=interpolation or "bilinear",
+    )
 
 
 def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
@@ -88,6 +151,18 @@ def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
     top = torch.round((heights - side) / 2).long()
     left = torch.round((widths - side) / 2).long()
     return torch.stack([top, left, side, side], 1)
+
+
+def fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Tensor:
+    """RandomCrop's boxes: [B, 4] int64 (top, left, side, side), all places in the image alike.
+
+    Args:
+        place: [B, 2] uniform in [0, 1), for top and left.
+    """
+    top = (place[:, 0].double() * (heights - side + 1)).long()
+    left = (place[:, 1].double() * (widths - side + 1)).long()
+    square = torch.full_like(top, side)
+    return torch.stack([top, left, square, square], 1)
 
 
 def random_boxes(
@@ -135,12 +210,18 @@ def crops(
     size: int,
     flip: Tensor,
     device: torch.device | str,
+    interpolation: Interpolation | None = None,
 ) -> Tensor:
-    """Boxes resized to S × S, bilinear: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
+    """Boxes resized to S × S: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
 
-    A sampling point's coordinate is (i + ½)·height/S − ½, clamped to the box, as in
+    With an interpolation, antialiased (`resample.py`). Without, bilinear and not: a sampling
+    point's coordinate is (i + ½)·height/S − ½, clamped to the box, as in
     `torch.nn.functional.interpolate(align_corners=False)` of the cropped image.
     """
+    if interpolation is not None:
+        return resampled(
+            images, index, boxes, size=size, flip=flip, device=device, interpolation=interpolation
+        )
     device = torch.device(device)
     flat, starts = images.batch(index, device)
     pixels = flat.view(-1, images.channels)

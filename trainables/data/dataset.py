@@ -7,7 +7,7 @@ it gives these as `official`; otherwise `data.split` deals them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -83,5 +83,10 @@ def class_count(config: DataConfig, cache: Path) -> int | None:
 
 
 def load_dataset(config: DataConfig, cache: Path) -> Dataset:
-    """The configured data set, unsplit."""
-    return DATASETS[config.name].load(config, cache)
+    """The configured data set, unsplit, with the evaluation crop that `data.eval_resize` says."""
+    dataset = DATASETS[config.name].load(config, cache)
+    if not config.resampled:
+        return dataset
+    frame = config.image_size / config.evaluated
+    images = replace(dataset.images, frame=frame, resize=config.evaluated)
+    return replace(dataset, images=images)

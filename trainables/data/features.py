@@ -68,6 +68,8 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
         "device": torch.device(device).type,
         "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
     }
+    if config.data.resampled:  # only then, so that features of before are found
+        parts["evaluation"] = [config.data.evaluated, config.data.kept]
     text = json.dumps(parts, sort_keys=True)
     return f"{config.data.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 

@@ -5,9 +5,10 @@ and sockets whatever their names, and files and folders that archives and deskto
 (`__MACOSX`, names that begin with a dot). Links to files are followed, links to folders only where
 they are classes.
 
-Every file is decoded once, its short side resized to round(image_size·256/224), and kept as
-uint8 in one memory-mapped run of bytes with a table of sizes; evaluation then takes the centre
-`image_size` square as it lies, as the papers' Resize(256) + CenterCrop(224) does.
+Every file is decoded once, its short side resized to round(image_size·256/224), or as
+`data.eval_resize` or `data.stored_side` say, and kept as uint8 in one memory-mapped run of bytes
+with a table of sizes; evaluation then takes the centre `image_size` square as it lies, as the
+papers' Resize(256) + CenterCrop(224) does, unless images are kept larger than it wants them.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Folder:
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         root = _root(config)
-        short = round(config.image_size * 256 / 224)
+        short = config.kept
         digest = cls.fingerprint(config, cache)
         folder = published(
             Path(cache) / "folder" / f"{digest[:16]}-{short}",
@@ -86,7 +87,7 @@ class Folder:
             heights=table[:, 1].contiguous(),
             widths=table[:, 2].contiguous(),
             channels=3,
-            frame=config.image_size / short,
+            frame=config.image_size / config.evaluated,
         )
         classes = tuple(json.loads((folder / "classes.json").read_text()))
         return Dataset(images, table[:, 3].contiguous(), classes)

@@ -26,6 +26,8 @@ class Images:
     offsets, heights, widths: [N] int64, on the CPU.
     frame: side of the evaluation crop, as a share of the short side (1: the whole square;
         224/256 for photographs, as the papers crop them).
+    resize: short side that evaluation resizes to, before it crops; None: images are stored so
+        that there is no need.
     """
 
     flat: Tensor
@@ -34,6 +36,7 @@ class Images:
     widths: Tensor
     channels: int
     frame: float = 1.0
+    resize: int | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)

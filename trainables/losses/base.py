@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
+from trainables.config.optimization import Role
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
-
-Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]
 
 LOSSES: Registry[Loss] = Registry("losses", "trainables.losses")
 

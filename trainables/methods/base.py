@@ -46,7 +46,8 @@ class Term(NamedTuple):
 class Progress:
     """Where training stands.
 
-    phase: "warmup" while the backbone is held, else "main", or a method's own phase name.
+    phase: "warmup" while roles are held (the backbone, or as the schedule says), else "main", or
+        a method's own phase name.
     fraction: share of all optimiser steps already taken, in [0, 1).
     """
 

@@ -21,7 +21,7 @@ def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> N
     pictures = [Image.fromarray(pixels) for pixels in PIXELS]
     made = [
         eval_images(
-            as_images(given, 1.0, 32),
+            as_images(given, 1.0, None),
             torch.arange(3),
             size=32,
             mean=(0.5,) * 3,
@@ -43,7 +43,7 @@ def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> N
 )
 def test_one_line_for_what_is_no_batch(given: Any, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        as_images(given, 1.0, 32)
+        as_images(given, 1.0, None)
 
 
 def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
@@ -51,7 +51,7 @@ def test_pictures_beyond_the_limits_of_files_are_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"^images\[1\]: found an image of 13,000 × 13,000 pixels"
     ):
-        as_images([small, bomb], 1.0, 32)
+        as_images([small, bomb], 1.0, None)
 
 
 def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,4 +61,4 @@ def test_ghostscript_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Image.open(tmp_path / "a.eps") as drawing,
         pytest.raises(ConfigError, match=r"^images\[0\]: found an EPS drawing"),
     ):
-        as_images(drawing, 1.0, 32)
+        as_images(drawing, 1.0, None)

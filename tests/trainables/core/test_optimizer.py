@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import nn
 from torch.optim import lr_scheduler
 
-from trainables.config.sections import OptimizerConfig, ScheduleConfig
+from trainables.config.optimization import Multipliers, OptimizerConfig, ScheduleConfig
 from trainables.core.optimizer import RateSchedule, build_optimizer, set_rates
 from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup
@@ -63,9 +64,38 @@ def test_step_is_torchs() -> None:
     assert factors("step", step_epochs=2, gamma=0.5) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("milestones", [[1], [2, 3, 6]])
+def test_multi_step_is_torchs(milestones: list[int]) -> None:
+    expected = of_torch(lambda o: lr_scheduler.MultiStepLR(o, milestones, 0.1), every=STEPS)
+    assert factors("multi_step", milestones=milestones, gamma=0.1) == pytest.approx(expected)
+
+
+def test_multi_step_at_even_milestones_is_step() -> None:
+    even = factors("multi_step", milestones=[2, 4, 6])
+    assert even == factors("step", step_epochs=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "scheduler"),
+    [
+        ("step", {"step_epochs": 3}, lambda o: lr_scheduler.StepLR(o, 3, 0.5)),
+        ("multi_step", {"milestones": [1, 4]}, lambda o: lr_scheduler.MultiStepLR(o, [1, 4], 0.5)),
+    ],
+)
+def test_epochs_may_be_counted_from_the_start(name: str, options: Any, scheduler: Any) -> None:
+    """As where torch's scheduler is stepped after every epoch, those of the warm-up too."""
+    expected = of_torch(scheduler, every=STEPS)
+    for warmup in (0, 2):
+        found = factors(name, counted_from="start", warmup_epochs=warmup, **options)
+        assert found == pytest.approx(expected)
+    after = factors(name, warmup_epochs=2, **options)
+    assert after == pytest.approx([1.0] * (2 * STEPS) + expected[: -2 * STEPS])
+
+
 def test_schedules_count_from_the_end_of_the_warmup() -> None:
-    for name in ("constant", "step", "cosine", "linear", "one_cycle"):
-        options = {"step_epochs": 2} if name == "step" else {}
+    own = {"step": {"step_epochs": 2}, "multi_step": {"milestones": [2, 5]}}
+    for name in ("constant", "step", "multi_step", "cosine", "linear", "one_cycle"):
+        options = own.get(name, {})
         plain = factors(name, EPOCHS, **options)
         warm = factors(name, EPOCHS + 3, warmup_epochs=3, **options)
         assert warm[: 3 * STEPS] == [plain[0]] * (3 * STEPS)
@@ -88,6 +118,91 @@ def test_groups_by_role(name: Any) -> None:
     optimizer.step()
     assert torch.equal(one, three)
     assert (two < one).all()
+
+
+KINDS = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+
+
+def trajectory(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> list[torch.Tensor]:
+    """Where parameters are after each of ten steps along gradients of their own."""
+    g = torch.Generator().manual_seed(0)
+    found = []
+    for _ in range(10):
+        for parameter in params:
+            parameter.grad = torch.randn(parameter.shape, generator=g)
+        optimizer.step()
+        found.append(torch.cat([parameter.detach().clone() for parameter in params]))
+    return found
+
+
+def moved(config: OptimizerConfig) -> list[torch.Tensor]:
+    params = [nn.Parameter(torch.ones(5)) for _ in range(3)]
+    roles = ("backbone", "head", "proxies")
+    groups = [ParamGroup(role, [each]) for role, each in zip(roles, params, strict=True)]
+    return trajectory(build_optimizer(config, groups, torch.device("cpu")), params)
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_weight_decay_by_role_is_that_of_torchs_groups(name: Any) -> None:
+    config = OptimizerConfig(
+        name=name,
+        lr=0.1,
+        weight_decay=0.3,
+        multipliers={"proxies": 10},
+        weight_decays={"backbone": 0.7, "proxies": 0},
+    )
+    params = [nn.Parameter(torch.ones(5)) for _ in range(3)]
+    groups = [
+        {"params": [params[0]], "lr": 0.1, "weight_decay": 0.7},
+        {"params": [params[1]], "lr": 0.1, "weight_decay": 0.3},
+        {"params": [params[2]], "lr": 1.0, "weight_decay": 0.0},
+    ]
+    more = {"momentum": 0.9} if name == "sgd" else {}
+    expected = trajectory(KINDS[name](groups, fused=True, **more), params)
+    found = moved(config)
+    assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
+    plain = moved(config.model_copy(update={"weight_decays": None}))
+    assert not torch.equal(plain[-1][:5], found[-1][:5])
+    assert torch.equal(plain[-1][5:10], found[-1][5:10])
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_equal_weight_decays_change_no_bit(name: Any) -> None:
+    plain = OptimizerConfig(name=name, lr=0.1, weight_decay=0.3)
+    spelt = OptimizerConfig(
+        name=name,
+        lr=0.1,
+        weight_decay=0.3,
+        weight_decays={"backbone": 0.3, "head": 0.3, "proxies": 0.3},
+    )
+    assert all(torch.equal(*both) for both in zip(moved(spelt), moved(plain), strict=True))
+
+
+@pytest.mark.parametrize("options", [{"nesterov": True}, {"dampening": 0.4}])
+def test_nesterov_and_dampening_are_torchs(options: dict[str, Any]) -> None:
+    config = OptimizerConfig(name="sgd", lr=0.1, momentum=0.8, weight_decay=0.3, **options)
+    config = config.model_copy(update={"multipliers": Multipliers(proxies=1)})
+    params = [nn.Parameter(torch.ones(5)) for _ in range(3)]
+    of_torchs = torch.optim.SGD(params, 0.1, 0.8, weight_decay=0.3, **options)
+    expected = trajectory(of_torchs, params)
+    found = moved(config)
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found[1], moved(config.model_copy(update=dict.fromkeys(options)))[1])
+
+
+def test_nesterov_is_its_equation() -> None:
+    """b ← μ b + g, θ ← θ − η (g + μ b), in float64 and by hand."""
+    config = OptimizerConfig(name="sgd", lr=0.1, momentum=0.8, weight_decay=0, nesterov=True)
+    parameter = nn.Parameter(torch.ones(3, dtype=torch.float64))
+    optimizer = build_optimizer(config, [ParamGroup("head", [parameter])], torch.device("cpu"))
+    theta, buffer = [1.0] * 3, [0.0] * 3
+    for step in range(5):
+        gradient = [math.sin(step + i) for i in range(3)]
+        parameter.grad = torch.tensor(gradient, dtype=torch.float64)
+        optimizer.step()
+        buffer = [0.8 * b + g for b, g in zip(buffer, gradient, strict=True)]
+        theta = [t - 0.1 * (g + 0.8 * b) for t, g, b in zip(theta, gradient, buffer, strict=True)]
+        assert parameter.tolist() == pytest.approx(theta, rel=1e-12)
 
 
 def test_betas_out_of_range_are_told() -> None:

@@ -73,4 +73,4 @@ def test_where_a_weights_file_lies_is_no_part_of_the_trial() -> None:
 
 def test_embedding_no_images_is_an_error() -> None:
     with pytest.raises(ConfigError, match="images: found none"):
-        as_images([], 1.0, 32)
+        as_images([], 1.0, None)

@@ -1,0 +1,142 @@
+"""Options of optimiser, schedule and crops as a spec says, varies and searches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ablate.designs.parts import Point
+from ablate.plan import advice
+from ablate.plan.plan import Plan
+from tests.ablate.specs import plan
+from trainables.errors import ConfigError
+from trainables.trial import TrialConfig
+
+FINETUNE = {"backbone": {"mode": "finetune"}}
+
+
+def spec(study: dict[str, Any], **trial: Any) -> dict[str, Any]:
+    return {
+        "name": "options",
+        "trial": {"training": {"epochs": 20}, **trial},
+        "studies": {"one": {"seeds": 1, **study}},
+    }
+
+
+def grid(axes: dict[str, list[Any]], **trial: Any) -> Plan:
+    return plan(spec({"design": "grid", "grid": axes}, **trial))
+
+
+def configs(made: Plan) -> list[TrialConfig]:
+    cells = [
+        cell
+        for idx, point in enumerate(made.spec.studies["one"].listed)
+        for cell in made.cells("one", point, idx, ())
+    ]
+    assert all(cell.error is None for cell in cells), [cell.error for cell in cells]
+    assert len({cell.trial_id for cell in cells}) == len(cells)
+    return [TrialConfig.model_validate(cell.config) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    ("axes", "trial"),
+    [
+        ({"optimizer.weight_decays.proxies": [None, 0, 1e-2]}, {}),
+        ({"optimizer.weight_decays": [None, {"head": 0}, {"head": 0, "proxies": 1}]}, {}),
+        ({"optimizer.nesterov": [False, True]}, {"optimizer": {"name": "sgd"}}),
+        ({"optimizer.dampening": [0, 0.1]}, {"optimizer": {"name": "sgd"}}),
+        (
+            {"schedule.milestones": [[5], [5, 10]], "schedule.counted_from": ["start", None]},
+            {"schedule": {"name": "multi_step", "milestones": [5], "warmup_epochs": 1}},
+        ),
+        (
+            {"schedule.warmup_hold": [None, [], ["backbone", "head"]]},
+            {"schedule": {"warmup_epochs": 2}},
+        ),
+        ({"data.augment.interpolation": [None, "bilinear", "bicubic"]}, FINETUNE),
+        ({"data.augment.resize": [None, 64, 70]}, FINETUNE),
+        ({"data.eval_resize": [None, 64, 73]}, {}),
+    ],
+)
+def test_each_is_an_axis(axes: dict[str, list[Any]], trial: dict[str, Any]) -> None:
+    found = configs(grid(axes, **trial))
+    product = 1
+    for values in axes.values():
+        product *= len(values)
+    assert len(found) == product
+
+
+def test_they_are_searched() -> None:
+    space = {
+        "optimizer.weight_decays.proxies": {"low": 1e-6, "high": 1e-2, "log": True},
+        "data.augment.resize": {"choice": [64, 70]},
+        "schedule.milestones": {"choice": [[5], [5, 10]]},
+        "schedule.warmup_epochs": {"low": 1, "high": 3, "int": True},
+    }
+    made = plan(
+        spec(
+            {"design": "search", "trials": 4, "space": space},
+            **FINETUNE,
+            schedule={
+                "name": "multi_step",
+                "milestones": [3],
+                "warmup_epochs": 1,
+                "warmup_hold": ["backbone", "head"],
+            },
+        )
+    )
+    values = {
+        "optimizer.weight_decays.proxies": 1e-3,
+        "data.augment.resize": 70,
+        "schedule.milestones": [5, 10],
+        "schedule.warmup_epochs": 2,
+    }
+    config = made.resolved("one", Point("x", values, values, "space"))
+    assert config.optimizer.weight_decay_of("proxies") == 1e-3
+    assert config.optimizer.weight_decay_of("head") == config.optimizer.weight_decay
+    assert (config.data.augment.resize, config.schedule.milestones) == (70, (5, 10))
+    assert config.schedule.held == ("backbone", "head")
+
+
+@pytest.mark.parametrize(
+    ("axes", "trial", "words"),
+    [
+        ({"optimizer.nesterov": [True]}, {}, "found true with optimizer.name: adamw"),
+        (
+            {"optimizer.momentum": [0.9, 0]},
+            {"optimizer": {"name": "sgd", "nesterov": True}},
+            "found true with optimizer.momentum: 0",
+        ),
+        (
+            {"schedule.milestones": [[5], [5, 20]]},
+            {"schedule": {"name": "multi_step", "milestones": [5]}},
+            r"schedule.milestones below training.epochs, 20, not \[5, 20\]",
+        ),
+        ({"optimizer.weight_decays.flows": [0]}, {}, "weight_decays.flows"),
+        ({"optimizer.weight_decays.auxiliary": [0]}, {}, "not of auxiliary: leave it out"),
+        (
+            {"data.augment.interpolation": ["bicubic"]},
+            {"backbone": {"mode": "frozen"}},
+            "not bicubic with frozen, whose cached features",
+        ),
+        ({"data.stored_side": [96]}, {}, "it with photographs"),
+    ],
+)
+def test_a_plan_refuses_what_no_trial_could_be(
+    axes: dict[str, list[Any]], trial: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        grid(axes, **trial)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_plan_warns_of_augmentation_that_cached_features_do_not_see() -> None:
+    crops = {"data": {"augment": {"crop_scale": [0.08, 1], "flip": 0}}}
+    axis = {"optimizer.lr": [1e-4, 1e-3]}
+    assert advice.warnings(grid(axis, **FINETUNE, **crops)) == []
+    assert advice.warnings(grid(axis, backbone={"mode": "frozen"})) == []
+    (warned,) = advice.warnings(grid(axis, backbone={"mode": "frozen"}, **crops))
+    assert warned.startswith("one: data.augment.crop_scale, data.augment.flip with backbone.mode: ")
+    varied = grid({"data.augment.flip": [0, 0.5]}, backbone={"mode": "frozen"})
+    assert len(advice.warnings(varied)) == 1

@@ -1,0 +1,158 @@
+"""Optimiser and schedule: what is refused, and what is one trial however it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from trainables.config.optimization import OptimizerConfig, ScheduleConfig
+from trainables.core.identity import config_hash, identity_dump
+from trainables.methods.roles import trained_roles
+from trainables.trial import TrialConfig
+
+SGD = {"name": "sgd", "nesterov": True}
+MULTI = {"name": "multi_step", "milestones": [2, 5]}
+
+
+def trial(**sections: Any) -> TrialConfig:
+    return TrialConfig.model_validate(sections)
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "words"),
+    [
+        (OptimizerConfig, {"nesterov": True}, "nesterov: found true with optimizer.name: adamw"),
+        (OptimizerConfig, {"name": "adam", "dampening": 0.1}, "dampening: found 0.1 with optimiz"),
+        (OptimizerConfig, {**SGD, "momentum": 0}, "nesterov: found true with optimizer.momentum"),
+        (OptimizerConfig, {"name": "sgd", "momentum": 0, "dampening": 0.5}, "dampening: found 0.5"),
+        (OptimizerConfig, {**SGD, "dampening": 0.1}, "nesterov: found true with optimizer.damp"),
+        (OptimizerConfig, {"weight_decays": {"heads": 0}}, "heads"),
+        (OptimizerConfig, {"weight_decays": {"head": -1}}, "greater than or equal to 0"),
+        (ScheduleConfig, {"name": "multi_step"}, "milestones: found nothing with schedule.name"),
+        (ScheduleConfig, {"name": "step", "milestones": [2]}, r"milestones: found \[2\] with sche"),
+        (ScheduleConfig, {**MULTI, "milestones": [5, 2]}, r"milestones: found \[5, 2\]; .* rising"),
+        (ScheduleConfig, {**MULTI, "milestones": [2, 2]}, "rising order, each once"),
+        (ScheduleConfig, {**MULTI, "milestones": [0, 2]}, "greater than or equal to 1"),
+        (ScheduleConfig, {**MULTI, "milestones": []}, "at least 1 item"),
+        (ScheduleConfig, {"name": "cosine", "counted_from": "start"}, "counted_from: found start"),
+        (ScheduleConfig, {"warmup_hold": ["backbone", "head"]}, r"found \[backbone, head\] with"),
+        (ScheduleConfig, {"warmup_hold": ["neck"], "warmup_epochs": 1}, "'backbone', 'head'"),
+    ],
+)
+def test_a_section_refuses_what_it_would_not_use(config: Any, given: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        config(**given)
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        (
+            {"schedule": {**MULTI, "milestones": [2, 20]}},
+            r"schedule.milestones below training.epochs, 20, not \[2, 20\]",
+        ),
+        (
+            {"schedule": {**MULTI, "milestones": [19], "warmup_epochs": 1}},
+            r"below training.epochs, 20 less the 1 of the warm-up, not \[19\]",
+        ),
+        (
+            {"optimizer": {"weight_decays": {"auxiliary": 0}}},
+            r"weight_decays of what trains here \(backbone, head, proxies\), not of auxiliary",
+        ),
+        (
+            {"optimizer": {"weight_decays": {"backbone": 0}}, "backbone": {"mode": "frozen"}},
+            r"weight_decays of what trains here \(head, proxies\), not of backbone",
+        ),
+        (
+            {"schedule": {"warmup_epochs": 1, "warmup_hold": ["margins"]}},
+            r"warmup_hold of what trains here \(backbone, head, proxies\), not of margins",
+        ),
+        (
+            {"schedule": {"warmup_epochs": 1, "warmup_hold": ["backbone", "head", "proxies"]}},
+            "nothing would train in the warm-up",
+        ),
+        (
+            {
+                "schedule": {"warmup_epochs": 1, "warmup_hold": ["head"]},
+                "loss": {"name": "triplet_l2"},
+                "backbone": {"mode": "frozen"},
+            },
+            r"less than all that trains here \(head\), not \['head'\]",
+        ),
+    ],
+)
+def test_a_trial_refuses_what_would_come_to_nothing(sections: Any, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        trial(**sections)
+
+
+def test_the_last_epoch_may_be_a_milestone() -> None:
+    last = {**MULTI, "milestones": [19]}
+    assert trial(schedule=last).schedule.milestones == (19,)
+    trial(schedule={**last, "warmup_epochs": 1, "counted_from": "start"})
+
+
+def test_a_frozen_backbone_is_held_anyway() -> None:
+    held = {"warmup_epochs": 1, "warmup_hold": ["head", "backbone"]}
+    found = trial(schedule=held, backbone={"mode": "frozen"})
+    assert found.schedule.held == ("backbone", "head")
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"optimizer": {"nesterov": False, "dampening": 0}},
+        {"optimizer": {"weight_decays": None}},
+        {"optimizer": {"weight_decays": {}}},
+        {"optimizer": {"weight_decays": {"head": None, "auxiliary": None}}},
+        {"schedule": {"milestones": None, "counted_from": "warmup_end", "warmup_hold": None}},
+        {"schedule": {"warmup_hold": ["backbone"]}},
+    ],
+)
+def test_the_default_written_out_is_the_same_trial(sections: Any) -> None:
+    assert config_hash(trial(**sections), "f") == config_hash(trial(), "f")
+    names = {"weight_decays", "nesterov", "dampening", "milestones", "counted_from", "warmup_hold"}
+    dump = identity_dump(trial(**sections))
+    assert not names & (dump["optimizer"].keys() | dump["schedule"].keys())
+
+
+def test_each_option_makes_another_trial_and_survives_a_dump() -> None:
+    warm = {"warmup_epochs": 1}
+    trials = [
+        trial(schedule=warm),
+        trial(schedule={**warm, "warmup_hold": []}),
+        trial(schedule={**warm, "warmup_hold": ["backbone", "head"]}),
+        trial(schedule={**warm, "name": "step"}),
+        trial(schedule={**warm, "name": "step", "counted_from": "start"}),
+        trial(schedule={**warm, **MULTI}),
+        trial(schedule={**warm, **MULTI, "milestones": [2, 6]}),
+        trial(optimizer={"name": "sgd"}),
+        trial(optimizer=SGD),
+        trial(optimizer={"name": "sgd", "dampening": 0.1}),
+        trial(optimizer={"weight_decays": {"head": 0}}),
+        trial(optimizer={"weight_decays": {"proxies": 0}}),
+    ]
+    assert len({config_hash(each, "f") for each in trials}) == len(trials)
+    for each in trials:
+        assert TrialConfig.model_validate(each.model_dump(mode="json")) == each
+
+
+def test_held_roles_are_one_set_in_any_order() -> None:
+    one = ScheduleConfig(warmup_epochs=1, warmup_hold=("head", "backbone", "head"))
+    assert one == ScheduleConfig(warmup_epochs=1, warmup_hold=("backbone", "head"))
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "roles"),
+    [
+        ("plain", "proxy_anchor", ("backbone", "head", "proxies")),
+        ("plain", "triplet_l2", ("backbone", "head")),
+        ("plain", "margin", ("backbone", "head", "margins")),
+        ("ddml", "proxy_anchor", ("backbone", "head", "proxies", "auxiliary")),
+        ("pel", "contrastive", ("backbone", "head")),
+    ],
+)
+def test_roles_are_those_of_method_and_loss(method: str, loss: str, roles: tuple[str, ...]) -> None:
+    assert trained_roles(trial(method={"name": method}, loss={"name": loss})) == roles

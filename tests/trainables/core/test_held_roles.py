@@ -1,0 +1,137 @@
+"""What the warm-up holds: parameters of named roles stay as they are, all others move."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from tests.trainables.core_trials import config, timeless
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.methods.base import METHODS
+from trainables.methods.roles import trained_roles
+
+METHOD = {"name": "ddml"}
+ROLES = ("backbone", "head", "proxies", "auxiliary")
+
+
+@pytest.fixture
+def runtime(shared_cache: Path) -> Runtime:
+    return Runtime(device="cpu", threads=1, cache_dir=shared_cache)
+
+
+def moved_in_each_epoch(trainer: Trainer) -> list[set[str]]:
+    """The roles of which a parameter moved, epoch by epoch."""
+    groups = trainer.network.param_groups("main")
+
+    def snapshot() -> list[tuple[str, torch.Tensor]]:
+        return [(g.role, p.detach().clone()) for g in groups for p in g.params]
+
+    states = [snapshot(), *(snapshot() for _ in trainer.epochs())]
+    return [
+        {role for (role, old), (_, new) in zip(*pair, strict=True) if not torch.equal(old, new)}
+        for pair in pairwise(states)
+    ]
+
+
+def trained(drawn: Path, runtime: Runtime, mode: str, **schedule: Any) -> Trainer:
+    return Trainer(
+        config(
+            drawn,
+            backbone={"mode": mode},
+            method=METHOD,
+            schedule={"warmup_epochs": 1, **schedule},
+            training={"epochs": 2},
+        ),
+        0,
+        runtime,
+    )
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        None,
+        [],
+        ["backbone"],
+        ["head"],
+        ["backbone", "head"],
+        ["backbone", "head", "auxiliary"],
+        ["proxies", "auxiliary"],
+    ],
+)
+@pytest.mark.parametrize("mode", ["finetune", "frozen"])
+def test_held_roles_stay_and_others_move(
+    held: list[str] | None, mode: str, drawn: Path, runtime: Runtime
+) -> None:
+    trainer = trained(drawn, runtime, mode, warmup_hold=held)
+    all_roles = set(ROLES) - ({"backbone"} if mode == "frozen" else set())
+    warm, main = moved_in_each_epoch(trainer)
+    assert warm == all_roles - set(["backbone"] if held is None else held)
+    assert main == all_roles
+
+
+@pytest.mark.parametrize("mode", ["finetune", "frozen"])
+def test_to_hold_the_backbone_alone_is_what_was(mode: str, drawn: Path, runtime: Runtime) -> None:
+    found = []
+    for schedule in ({}, {"warmup_hold": ["backbone"]}):
+        trainer = trained(drawn, runtime, mode, **schedule)
+        reports = [timeless(report.metrics) for report in trainer.epochs()]
+        found.append((reports, trainer.network.state_dict()))
+    assert found[0][0] == found[1][0]
+    for name, weight in found[0][1].items():
+        assert torch.equal(weight, found[1][1][name]), name
+
+
+def test_no_decay_moves_what_is_held(drawn: Path, runtime: Runtime) -> None:
+    """AdamW shrinks a parameter even where its gradient is zero: one that is held has none."""
+    trial = config(
+        drawn,
+        method=METHOD,
+        optimizer={"weight_decay": 0.5},
+        schedule={"name": "constant", "warmup_epochs": 1, "warmup_hold": ["head"]},
+        training={"epochs": 2},
+    )
+    trainer = Trainer(trial, 0, runtime)
+    before = trainer.network.method.head.weight.detach().clone()
+    next(trainer.epochs())
+    assert torch.equal(before, trainer.network.method.head.weight)
+
+
+def test_a_trial_takes_weight_decay_by_role(drawn: Path, runtime: Runtime) -> None:
+    decays = {"head": 0.2, "proxies": 0.0, "backbone": 0.3}
+    trial = config(
+        drawn,
+        backbone={"mode": "finetune"},
+        method=METHOD,
+        optimizer={"weight_decay": 0.1, "weight_decays": decays},
+    )
+    groups = Trainer(trial, 0, runtime).optimizer.param_groups
+    found = {group["role"]: group["weight_decay"] for group in groups}
+    assert found == {"auxiliary": 0.1, **decays}
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_method_trains_with_any_of_its_roles_held(
+    method: str, drawn: Path, runtime: Runtime
+) -> None:
+    """On features, so that where the head is held nothing before the score has a gradient."""
+    changes = {"method": {"name": method}, "embedding": {"dim": 8}, "training": {"epochs": 2}}
+    given = {**changes, "schedule": {"warmup_epochs": 1}}
+    try:
+        trial = config(drawn, **given)
+    except ValidationError:  # it wants images
+        given["backbone"] = {"mode": "finetune"}
+        trial = config(drawn, **given)
+    roles = trained_roles(trial)
+    for role in roles:
+        held = {"warmup_epochs": 1, "warmup_hold": [role]}
+        trainer = Trainer(config(drawn, **{**given, "schedule": held}), 0, runtime)
+        warm, main = moved_in_each_epoch(trainer)
+        assert role not in warm and warm, role
+        assert main == set(roles), role

@@ -1,0 +1,258 @@
+"""Where evaluation cuts its crop, at which size photographs are kept, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pydantic import ValidationError
+from torchvision.transforms import CenterCrop, Compose, Resize
+
+import trainables
+from ablate.values.validation import explain
+from tests.trainables import core_trials
+from tests.trainables.core_trials import timeless
+from trainables.backbones import backbone as backbones
+from trainables.backbones.weights import weights_identity
+from trainables.config.sections import DataConfig
+from trainables.core.identity import config_hash, identity_dump
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.data import features
+from trainables.data.augment import eval_images
+from trainables.data.dataset import DATASETS, fingerprint, load_dataset
+from trainables.data.features import cached_features, features_key
+from trainables.data.splits import load_splits
+from trainables.trial import TrialConfig
+
+PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cpu"}
+
+
+@pytest.fixture
+def runtime(shared_cache: Path) -> Runtime:
+    return Runtime(device="cpu", threads=1, cache_dir=shared_cache)
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("photographs")
+    rng = np.random.default_rng(0)
+    for c in range(2):
+        (root / str(c)).mkdir()
+        for i, (w, h) in enumerate([(120, 90), (80, 100), (96, 96)]):
+            coarse = rng.integers(0, 256, (h // 6, w // 6, 3)).astype(np.uint8)
+            picture = Image.fromarray(coarse).resize((w, h), Image.Resampling.BILINEAR)
+            picture.save(root / str(c) / f"{i}.png")
+    return root
+
+
+def evaluated(root: Path, cache: Path, **options: Any) -> torch.Tensor:
+    """The evaluation crops of all photographs, 0 … 255."""
+    config = DataConfig(name="folder", root=str(root), **options)
+    images = load_dataset(config, cache).images
+    rows = torch.arange(len(images))
+    return eval_images(images, rows, size=config.image_size, **PLAIN)
+
+
+def of_torchvision(root: Path, short: int, size: int) -> torch.Tensor:
+    transform = Compose([Resize(short), CenterCrop(size)])
+    files = sorted(root.glob("*/*.png"))
+    made = [np.array(transform(Image.open(file).convert("RGB"))) for file in files]
+    return torch.from_numpy(np.stack(made)).permute(0, 3, 1, 2).float()
+
+
+@pytest.mark.parametrize(("resize", "size"), [(56, 56), (64, 56), (60, 56), (None, 56)])
+def test_evaluation_is_torchvisions_resize_and_centre_crop(
+    resize: int | None, size: int, photographs: Path, tmp_path: Path
+) -> None:
+    found = evaluated(photographs, tmp_path, image_size=size, eval_resize=resize)
+    wanted = of_torchvision(photographs, resize or 64, size)
+    torch.testing.assert_close(found, wanted, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(("stored", "resize"), [(80, 56), (72, None), (72, 64)])
+def test_of_what_is_kept_larger_evaluation_takes_the_same_crop(
+    stored: int, resize: int | None, photographs: Path, tmp_path: Path
+) -> None:
+    """Resized twice, so not to the bit."""
+    sizes: dict[str, Any] = {"image_size": 56, "eval_resize": resize}
+    found = evaluated(photographs, tmp_path, stored_side=stored, **sizes)
+    config = DataConfig(name="folder", root=str(photographs), stored_side=stored, **sizes)
+    images = load_dataset(config, tmp_path).images
+    assert (torch.minimum(images.heights, images.widths) == stored).all()
+    wanted = of_torchvision(photographs, resize or 64, 56)
+    assert (found - wanted).abs().mean() < 4
+    other = of_torchvision(photographs, 56 if resize != 56 else 64, 56)
+    assert (found - other).abs().mean() > 12
+
+
+def test_drawings_may_be_cropped_too(tmp_path: Path) -> None:
+    whole = load_dataset(DataConfig(name="emoji"), tmp_path).images
+    part = load_dataset(DataConfig(name="emoji", image_size=48, eval_resize=64), tmp_path).images
+    assert (whole.frame, part.frame) == (1.0, 0.75)
+    found = eval_images(part, torch.tensor([3]), size=48, **PLAIN)
+    wanted = whole[3][8:56, 8:56].permute(2, 0, 1).float()
+    torch.testing.assert_close(found[0], wanted, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+def test_the_default_given_by_name_changes_no_bit(mode: str, drawn: Path, runtime: Runtime) -> None:
+    """37 = round(32 · 256/224): of evaluation and of what is kept."""
+    found = []
+    for data in ({}, {"eval_resize": 37}, {"stored_side": 37}):
+        trial = core_trials.config(
+            drawn, backbone={"mode": mode}, data=data, training={"epochs": 2}
+        )
+        trainer = Trainer(trial, 0, runtime)
+        metrics = [timeless(report.metrics) for report in trainer.epochs()]
+        weights = trainer.network.state_dict()
+        found.append((metrics, {name: weight.clone() for name, weight in weights.items()}))
+    for metrics, weights in found[1:]:
+        assert metrics == found[0][0]
+        assert all(torch.equal(weight, found[0][1][name]) for name, weight in weights.items())
+
+
+@pytest.mark.parametrize("mode", ["frozen", "finetune"])
+@pytest.mark.parametrize("data", [{"eval_resize": 32}, {"eval_resize": 32, "stored_side": 48}])
+def test_an_export_crops_as_its_trial_did(
+    data: dict[str, int], mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = core_trials.config(drawn, backbone={"mode": mode}, data=data, training={"epochs": 1})
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    list(trainer.epochs())
+    trainer.finish(())
+    test = load_splits(trial.data, shared_cache).test
+    with torch.no_grad():
+        expected = torch.cat([trainer.network.embed(b) for b in trainer.inputs.blocks(test)])
+    model = trainables.load(tmp_path / "best.safetensors", device="cpu")
+    kept = [test.images[int(row)].numpy() for row in test.index]
+    assert kept[0].shape[0] == trial.data.kept
+    for images in (np.stack(kept), [Image.fromarray(pixels) for pixels in kept]):
+        torch.testing.assert_close(model.embed(images), expected, rtol=1e-4, atol=1e-5)
+    files = [drawn / test.classes[int(y)] / f"{n % 6}.png" for n, y in enumerate(test.labels)]
+    opened = [Image.open(file).resize((96, 96)) for file in files]
+    torch.testing.assert_close(
+        model.embed(opened),
+        model.embed(
+            [image.resize((kept[0].shape[1],) * 2, Image.Resampling.BILINEAR) for image in opened]
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [{"interpolation": "bicubic"}, {"interpolation": "bilinear"}, {"resize": 37}, {"resize": 35}],
+)
+def test_a_trial_trains_on_the_crops_it_asks_for(
+    augment: dict[str, Any], drawn: Path, runtime: Runtime
+) -> None:
+    found = []
+    for options in (augment, augment, {}):
+        trial = core_trials.config(
+            drawn,
+            backbone={"mode": "finetune"},
+            data={"augment": options},
+            training={"epochs": 1},
+        )
+        (report,) = Trainer(trial, 0, runtime).epochs()
+        found.append(timeless(report.metrics))
+    assert found[0] == found[1] != found[2]
+
+
+def test_cached_features_are_of_the_crop_that_is_asked_for(drawn: Path, shared_cache: Path) -> None:
+    configs = [
+        core_trials.config(drawn, data=data)
+        for data in ({}, {"eval_resize": 32}, {"eval_resize": 32, "stored_side": 48})
+    ]
+    keys = {features_key(config, shared_cache) for config in configs}
+    assert len(keys) == 3
+    found = [np.array(cached_features(config, shared_cache)) for config in configs]
+    assert not np.allclose(found[0], found[1]) and not np.array_equal(found[1], found[2])
+
+
+def test_features_of_before_are_found(drawn: Path, shared_cache: Path) -> None:
+    config = core_trials.config(drawn)
+    parts = {
+        "data": fingerprint(config.data, shared_cache),
+        "image_size": 32,
+        "model": "mobilenetv3_small_050",
+        "pool": "avg_max",
+        "weights": weights_identity(config.backbone),
+        "device": "cpu",
+        "revisions": [features.REVISION, backbones.REVISION, DATASETS["folder"].REVISION],
+    }
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    assert features_key(config, shared_cache) == f"folder-{digest[:24]}"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"eval_resize": 60}, "data.eval_resize: found 60 with data.image_size: 64; expected at"),
+        ({"augment": {"resize": 60}}, "data.augment.resize: found 60 with data.image_size: 64"),
+        (
+            {"augment": {"resize": 80, "crop_scale": [0.08, 1]}},
+            "data.augment.crop_scale: found [0.08, 1] with data.augment.resize: 80",
+        ),
+        (
+            {"augment": {"resize": 80, "crop_ratio": [1, 1]}},
+            "data.augment.crop_ratio: found [1, 1] with data.augment.resize: 80",
+        ),
+        ({"augment": {"interpolation": "nearest"}}, "data.augment.interpolation: found"),
+        ({"stored_side": 80}, "data.stored_side: found 80 with data.name: typefaces"),
+        (
+            {"name": "folder", "stored_side": 70},
+            "data.stored_side: found 70; expected at least 73, to which images are resized",
+        ),
+        (
+            {"name": "folder", "stored_side": 80, "augment": {"resize": 90}},
+            "data.stored_side: found 80; expected at least 90",
+        ),
+        (
+            {"name": "folder", "augment": {"resize": 90}},
+            "data.augment.resize: found 90, of photographs that are kept with a short side of 73; "
+            "expected at most 73. Lower it, or give data.stored_side: 90",
+        ),
+        (
+            {"name": "folder", "eval_resize": 64, "augment": {"resize": 73}},
+            "kept with a short side of 64",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        TrialConfig.model_validate({"data": data})
+    _, fault = explain(caught.value, TrialConfig, {"data": data})
+    assert words in str(fault)
+
+
+@pytest.mark.parametrize("augment", [{"interpolation": "bicubic"}, {"resize": 80}])
+def test_crops_that_cached_features_would_not_see_are_refused(augment: dict[str, Any]) -> None:
+    given = {"data": {"augment": augment}}
+    assert TrialConfig.model_validate({**given, "backbone": {"mode": "finetune"}})
+    with pytest.raises(ValidationError, match="whose cached features are of evaluation crops"):
+        TrialConfig.model_validate({**given, "backbone": {"mode": "frozen"}})
+
+
+def test_options_that_are_off_leave_the_trial_what_it_was() -> None:
+    dump = identity_dump(TrialConfig())["data"]
+    assert set(dump) == {"name", "image_size", "split", "augment"}
+    assert set(dump["augment"]) == {"crop_scale", "crop_ratio", "flip", "grey"}
+    made = [
+        {},
+        {"eval_resize": 73},
+        {"stored_side": 80},
+        {"augment": {"resize": 73}},
+        {"augment": {"interpolation": "bilinear"}},
+        {"augment": {"interpolation": "bicubic"}},
+    ]
+    trials = [TrialConfig.model_validate({"data": {"name": "folder", **each}}) for each in made]
+    assert len({config_hash(trial, "f") for trial in trials}) == len(trials)
+    for trial in trials:
+        assert TrialConfig.model_validate(trial.model_dump(mode="json")) == trial

@@ -1,0 +1,230 @@
+"""Antialiased crops against torchvision's at the same boxes, and crops of a fixed size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.transforms import InterpolationMode, RandomCrop, RandomResizedCrop
+from torchvision.transforms import functional as tv
+
+from tests.trainables.data.test_augment import HALF, ragged
+from trainables.config.sections import AugmentConfig
+from trainables.data.augment import crops, eval_images, fixed_boxes, random_boxes, train_images
+from trainables.data.images import Images
+from trainables.data.resample import resampled
+from trainables.streams import generator
+
+KINDS = ("bilinear", "bicubic")
+INDEX = torch.tensor([4, 0, 1, 2, 3, 0, 2])
+BOXES = torch.tensor(
+    [
+        [3, 10, 20, 61],
+        [0, 0, 40, 30],
+        [5, 50, 12, 3],
+        [10, 20, 1, 1],
+        [0, 0, 9, 9],
+        [7, 2, 30, 28],
+        [0, 0, 64, 64],
+    ]
+)
+FLIP = torch.tensor([False, True, False, True, True, False, False])
+PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cpu"}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("size", [8, 30, 70])
+@pytest.mark.parametrize("kind", KINDS)
+def test_crops_equal_torchvisions(kind: Any, size: int, channels: int) -> None:
+    images = ragged(channels)
+    found = resampled(images, INDEX, BOXES, size=size, flip=FLIP, device="cpu", interpolation=kind)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    for row, (image, box) in enumerate(zip(INDEX.tolist(), BOXES.tolist(), strict=True)):
+        wanted = tv.resized_crop(
+            images[image].permute(2, 0, 1).float(),
+            *box,
+            [size, size],
+            interpolation=InterpolationMode(kind),
+            antialias=True,
+        ).clamp(0, 255)
+        wanted = wanted.flip(-1) if FLIP[row] else wanted
+        torch.testing.assert_close(found[row], wanted, atol=1e-3, rtol=0)  # of 255
+
+
+def smooth() -> Images:
+    """Two photographs with a short side of 256. Away from black and white: Pillow cuts off what
+    lies beyond after each axis, we after both."""
+    g = torch.Generator().manual_seed(3)
+    made = []
+    for h, w in ((256, 300), (341, 256)):
+        coarse = torch.rand(1, 3, h // 8, w // 8, generator=g)
+        wide = torch.nn.functional.interpolate(coarse, (h, w), mode="bilinear")
+        made.append((64 + 128 * wide[0]).byte().permute(1, 2, 0))
+    lengths = torch.tensor([each.numel() for each in made])
+    return Images(
+        torch.cat([each.flatten() for each in made]),
+        lengths.cumsum(0) - lengths,
+        torch.tensor([256, 341]),
+        torch.tensor([300, 256]),
+        3,
+        frame=224 / 256,
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trials_crops_are_random_resized_crops_of_pillow_images(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way, with torchvision's own scale: ours are floats, theirs rounded to 8 bits."""
+    images, index = smooth(), torch.tensor([0, 1, 1, 0, 0, 1])
+    config = AugmentConfig(crop_scale=(0.08, 1.0), interpolation=kind, flip=0)
+    g = generator(5, "augment")
+    draws = torch.rand(len(index), 10, 2, generator=g)
+    place = torch.rand(len(index), 4, generator=g)[:, :2]
+    boxes = random_boxes(images.heights[index], images.widths[index], config, draws, place)
+    found = train_images(
+        images, index, config=config, size=224, generator=generator(5, "augment"), **PLAIN
+    )
+    transform = RandomResizedCrop(224, (0.08, 1.0), interpolation=InterpolationMode(kind))
+    shares = []
+    for row, box in enumerate(boxes.tolist()):
+        monkeypatch.setattr(RandomResizedCrop, "get_params", lambda *_, box=box: box)
+        picture = images[int(index[row])].numpy()
+        wanted = torch.from_numpy(np.array(transform(Image.fromarray(picture)))).permute(2, 0, 1)
+        assert (found[row] - wanted).abs().max() < 1.6  # Pillow rounds after each axis
+        shares.append(box[2] * box[3] / picture[..., 0].size)
+    assert min(shares) < 0.35 < max(shares)
+
+
+def test_the_interpolation_changes_no_draw_and_no_other_trial() -> None:
+    """Without one, pixels are those of before; with one, boxes and flips are."""
+    images, index = ragged(), torch.tensor([0, 2, 4])
+
+    def made(size: int = 24, **options: Any) -> torch.Tensor:
+        config = AugmentConfig(grey=0.5, **options)
+        g = generator(0, "augment")
+        return train_images(images, index, config=config, size=size, generator=g, **PLAIN)
+
+    g = generator(0, "augment")
+    draws, once = torch.rand(3, 10, 2, generator=g), torch.rand(3, 4, generator=g)
+    boxes = random_boxes(
+        images.heights[index], images.widths[index], AugmentConfig(), draws, once[:, :2]
+    )
+    pixels = crops(images, index, boxes, size=24, flip=once[:, 2] < 0.5, device="cpu")
+    grey = tv.rgb_to_grayscale(pixels, 3)
+    before = torch.where((once[:, 3] < 0.5)[:, None, None, None], grey, pixels)
+    torch.testing.assert_close(made(), before, atol=1e-3, rtol=0)
+    soft, sharp = made(interpolation="bilinear"), made(interpolation="bicubic")
+    assert not torch.equal(soft, before) and not torch.equal(soft, sharp)
+    # Where images are enlarged, antialiasing changes nothing: the same boxes, flips and greys.
+    wide = {"size": 96}
+    torch.testing.assert_close(
+        made(interpolation="bilinear", **wide), made(**wide), atol=1e-3, rtol=0
+    )
+
+
+def test_pixels_of_the_right_size_are_taken_as_they_lie() -> None:
+    images, index = ragged(), torch.tensor([2])
+    box = torch.tensor([[5, 9, 32, 32]])
+    none = torch.tensor([False])
+    for kind in KINDS:
+        found = resampled(images, index, box, size=32, flip=none, device="cpu", interpolation=kind)
+        wanted = images[2][5:37, 9:41].permute(2, 0, 1).float()
+        assert torch.equal(found[0], wanted)
+
+
+@pytest.mark.parametrize("size", [224, 227])
+def test_a_fixed_crop_of_what_is_stored_is_torchvisions_crop(size: int) -> None:
+    images, index = smooth(), torch.tensor([0, 1, 0])
+    config = AugmentConfig(resize=256, flip=1)
+    found = train_images(
+        images, index, config=config, size=size, generator=generator(1, "a"), **PLAIN
+    )
+    g = generator(1, "a")
+    torch.rand(3, 10, 2, generator=g)
+    place = torch.rand(3, 4, generator=g)[:, :2]
+    heights, widths = images.heights[index], images.widths[index]
+    boxes = fixed_boxes(heights, widths, size, place)
+    assert (boxes[:, 2:] == size).all()
+    for row, box in enumerate(boxes.tolist()):
+        wanted = tv.crop(images[int(index[row])].permute(2, 0, 1), *box).flip(-1).float()
+        torch.testing.assert_close(found[row], wanted, atol=1e-3, rtol=0)
+
+
+def test_fixed_boxes_have_torchvisions_distribution() -> None:
+    n, h, w, size = 6000, 20, 26, 14
+    place = torch.rand(n, 2, generator=torch.Generator().manual_seed(0))
+    ours = fixed_boxes(torch.full((n,), h), torch.full((n,), w), size, place)
+    torch.manual_seed(1)
+    blank = torch.zeros(1, h, w)
+    theirs = torch.tensor([RandomCrop.get_params(blank, (size, size)) for _ in range(n)])
+    for axis, places in ((0, h - size + 1), (1, w - size + 1)):
+        counts = [torch.bincount(each[:, axis], minlength=places) for each in (ours, theirs)]
+        assert all(len(count) == places for count in counts)
+        # Six thousand draws on seven or thirteen places: within five standard errors.
+        expected = n / places
+        assert (counts[0] - expected).abs().max() < 5 * expected**0.5
+    assert (ours[:, 2:] == size).all()
+
+
+@pytest.mark.parametrize("kind", [None, "bilinear", "bicubic"])
+@pytest.mark.parametrize("resize", [200, 128])
+def test_a_fixed_crop_is_torchvisions_resize_and_crop(resize: int, kind: Any) -> None:
+    images, index = smooth(), torch.tensor([0, 1, 0, 1])
+    config = AugmentConfig(resize=resize, flip=0, interpolation=kind)
+    found = train_images(
+        images, index, config=config, size=96, generator=generator(2, "a"), **PLAIN
+    )
+    g = generator(2, "a")
+    torch.rand(4, 10, 2, generator=g)
+    place = torch.rand(4, 4, generator=g)[:, :2]
+    mode = InterpolationMode(kind or "bilinear")
+    for row, image in enumerate(index.tolist()):
+        small = tv.resize(images[image].permute(2, 0, 1).float(), resize, mode, antialias=True)
+        height, width = torch.tensor([small.shape[1]]), torch.tensor([small.shape[2]])
+        ((top, left, *_),) = fixed_boxes(height, width, 96, place[row : row + 1]).tolist()
+        wanted = tv.crop(small, top, left, 96, 96).clamp(0, 255)
+        torch.testing.assert_close(found[row], wanted, atol=1e-3, rtol=0)
+
+
+def test_evaluation_of_larger_images_is_torchvisions_resize_and_centre_crop() -> None:
+    images = replace(smooth(), frame=96 / 120, resize=120)
+    index = torch.tensor([0, 1])
+    found = eval_images(images, index, size=96, **PLAIN)
+    switched_off = train_images(
+        images,
+        index,
+        config=AugmentConfig(crop_scale=(1, 1), flip=0),
+        size=96,
+        generator=generator(0, "x"),
+        **PLAIN,
+    )
+    assert torch.equal(switched_off, found)
+    for row in (0, 1):
+        small = tv.resize(images[row].permute(2, 0, 1).float(), 120, antialias=True)
+        torch.testing.assert_close(found[row], tv.center_crop(small, [96]), atol=1e-3, rtol=0)
+
+
+def test_draws_of_fixed_crops_depend_on_the_generator_alone() -> None:
+    images, index = smooth(), torch.tensor([0, 1])
+    config = AugmentConfig(resize=256)
+
+    def made(seed: int) -> torch.Tensor:
+        return train_images(
+            images,
+            index,
+            config=config,
+            size=224,
+            mean=HALF,
+            std=HALF,
+            generator=generator(seed, "augment"),
+            device="cpu",
+        )
+
+    first = made(0)
+    torch.manual_seed(9)
+    assert torch.equal(made(0), first) and not torch.equal(made(1), first)

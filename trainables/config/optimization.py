@@ -1,0 +1,186 @@
+"""How parameters move: optimiser, rates and weight decay by role, schedule and warm-up."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+
+from trainables.config.registry import ComponentConfig
+from trainables.errors import ConfigError
+
+Role = Literal["backbone", "head", "proxies", "margins", "auxiliary"]  # what a parameter is
+ROLES: tuple[Role, ...] = get_args(Role)
+HELD: tuple[Role, ...] = ("backbone",)  # in the warm-up, unless a schedule says else
+
+
+class Multipliers(ComponentConfig):
+    """Learning rates relative to `optimizer.lr`, by role."""
+
+    backbone: float = Field(1.0, ge=0)
+    head: float = Field(1.0, ge=0)
+    proxies: float = Field(100.0, ge=0)
+    margins: float = Field(1.0, ge=0)
+    auxiliary: float = Field(1.0, ge=0)
+
+
+class WeightDecays(ComponentConfig):
+    """Weight decay by role, in place of `optimizer.weight_decay`, not relative to it: most who
+    tell roles apart give some of them none. None: `optimizer.weight_decay`."""
+
+    backbone: float | None = Field(None, ge=0, le=1)
+    head: float | None = Field(None, ge=0, le=1)
+    proxies: float | None = Field(None, ge=0, le=1)
+    margins: float | None = Field(None, ge=0, le=1)
+    auxiliary: float | None = Field(None, ge=0, le=1)
+
+    @property
+    def given(self) -> dict[Role, float]:
+        """Those that are set."""
+        found: dict[Role, float | None] = {role: getattr(self, role) for role in ROLES}
+        return {role: value for role, value in found.items() if value is not None}
+
+
+class OptimizerConfig(ComponentConfig):
+    """betas are Adam's and AdamW's; momentum, dampening and nesterov are SGD's.
+
+    weight_decays: by role, where it differs from `weight_decay`, which holds for all others.
+    nesterov: with gradient g, buffer b ← momentum · b + (1 − dampening) · g, the step is along
+        g + momentum · b, not along b (Sutskever et al., ICML 2013, as in `torch.optim.SGD`).
+        None: off, as is false.
+    dampening: above; None: 0.
+    """
+
+    name: Literal["adamw", "adam", "sgd"] = "adamw"
+    lr: float = Field(1e-4, gt=0, le=10)
+    weight_decay: float = Field(1e-4, ge=0, le=1)
+    betas: tuple[float, float] = (0.9, 0.999)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    multipliers: Multipliers = Multipliers()
+    weight_decays: WeightDecays | None = None
+    nesterov: bool | None = None
+    dampening: float | None = Field(None, ge=0, le=1)
+
+    @field_validator("nesterov", "dampening")
+    @classmethod
+    def off_is_none(cls, value: bool | float | None) -> bool | float | None:
+        """So that the default, written out or not, is one trial."""
+        return value or None
+
+    @field_validator("weight_decays")
+    @classmethod
+    def none_given_is_none(cls, value: WeightDecays | None) -> WeightDecays | None:
+        return value if value is not None and value.given else None
+
+    @model_validator(mode="after")
+    def options_of_sgd(self) -> OptimizerConfig:
+        for name, value in (("nesterov", self.nesterov), ("dampening", self.dampening)):
+            if value is None:
+                continue
+            text = f"{value:g}" if isinstance(value, float) else "true"
+            if self.name != "sgd":
+                raise ConfigError(
+                    name,
+                    f"{text} with optimizer.name: {self.name}",
+                    "it with sgd alone",
+                    "Leave it out, or take sgd",
+                )
+            if self.momentum == 0:
+                raise ConfigError(
+                    name,
+                    f"{text} with optimizer.momentum: 0",
+                    "it with a momentum above 0",
+                    "Leave it out, or give a momentum, 0.9 say",
+                )
+        if self.nesterov and self.dampening is not None:
+            raise ConfigError(
+                "nesterov",
+                f"true with optimizer.dampening: {self.dampening:g}",
+                "it without dampening",
+                "Leave one of them out",
+            )
+        return self
+
+    def weight_decay_of(self, role: Role) -> float:
+        """The weight decay of the parameters of a role."""
+        given = {} if self.weight_decays is None else self.weight_decays.given
+        return given.get(role, self.weight_decay)
+
+
+class ScheduleConfig(ComponentConfig):
+    """Learning-rate schedule over the epochs after warm-up.
+
+    step: × gamma every `step_epochs`. multi_step: × gamma at each of `milestones`. cosine,
+    linear: to zero. one_cycle: torch's OneCycleLR.
+
+    milestones: epochs, counted from 0, that begin with a lower rate, in rising order.
+    counted_from: where the epochs of step and multi_step are counted from: "start", of the
+        training, so that rates fall in the warm-up too (as where a scheduler is stepped every
+        epoch, which public Proxy-Anchor code does), or "warmup_end". None: the latter.
+    warmup_epochs: first epochs, in which some roles are held and all else trains.
+    warmup_hold: those roles; [] holds none. None: the backbone alone, as in Proxy-Anchor's
+        warm-up, which trains head and proxies.
+    """
+
+    name: Literal["constant", "step", "multi_step", "cosine", "linear", "one_cycle"] = "one_cycle"
+    step_epochs: int = Field(10, ge=1)
+    gamma: float = Field(0.5, gt=0, le=1)
+    milestones: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(None, min_length=1)
+    counted_from: Literal["start", "warmup_end"] | None = None
+    warmup_epochs: int = Field(0, ge=0)
+    warmup_hold: tuple[Role, ...] | None = None
+
+    @field_validator("counted_from")
+    @classmethod
+    def warmup_end_is_none(cls, value: str | None) -> str | None:
+        """So that the default, written out or not, is one trial."""
+        return None if value == "warmup_end" else value
+
+    @field_validator("warmup_hold")
+    @classmethod
+    def backbone_is_none(cls, value: tuple[Role, ...] | None) -> tuple[Role, ...] | None:
+        """Likewise, and in one order."""
+        if value is None or set(value) == set(HELD):
+            return None
+        return tuple(role for role in ROLES if role in value)
+
+    @model_validator(mode="after")
+    def options_are_used(self) -> ScheduleConfig:
+        if self.name == "multi_step" and self.milestones is None:
+            raise ConfigError(
+                "milestones",
+                "nothing with schedule.name: multi_step",
+                "the epochs at which the rates fall",
+                "Give them, as in [10, 20]",
+            )
+        if self.name != "multi_step" and self.milestones is not None:
+            raise ConfigError(
+                "milestones",
+                f"{list(self.milestones)} with schedule.name: {self.name}",
+                "them with multi_step alone",
+                "Leave them out, or take multi_step",
+            )
+        if list(self.milestones or ()) != sorted(set(self.milestones or ())):
+            raise ConfigError(
+                "milestones", str(list(self.milestones or ())), "epochs in rising order, each once"
+            )
+        if self.counted_from is not None and self.name not in ("step", "multi_step"):
+            raise ConfigError(
+                "counted_from",
+                f"{self.counted_from} with schedule.name: {self.name}",
+                "it with step or multi_step alone: others go over the steps after the warm-up",
+                "Leave it out",
+            )
+        if self.warmup_hold is not None and self.warmup_epochs == 0:
+            raise ConfigError(
+                "warmup_hold",
+                f"[{', '.join(self.warmup_hold)}] with schedule.warmup_epochs: 0",
+                "it with a warm-up",
+                "Give warmup_epochs, or leave it out",
+            )
+        return self
+
+    @property
+    def held(self) -> tuple[Role, ...]:
+        """The roles that do not train in the warm-up."""
+        return HELD if self.warmup_hold is None else self.warmup_hold

@@ -1,0 +1,41 @@
+"""Which roles a method and its loss train, told before anything runs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from trainables import streams
+from trainables.config.optimization import ROLES, Role
+from trainables.config.sections import EmbeddingConfig, Trial
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+CLASSES, WIDTH = 2, 16  # of what is built to be asked: roles depend on neither
+
+
+def trained_roles(trial: Trial) -> tuple[Role, ...]:
+    """Roles of which this trial trains a parameter, once its warm-up is over."""
+    texts = (part.model_dump_json() for part in (trial.method, trial.loss))
+    found = _roles(trial.method.name, trial.loss.name, *texts)
+    return tuple(
+        role
+        for role in ROLES
+        if role in found or (role == "backbone" and trial.backbone.mode == "finetune")
+    )
+
+
+@lru_cache(maxsize=1024)  # a plan asks it of each of its cells
+def _roles(method: str, loss: str, method_options: str, loss_options: str) -> frozenset[Role]:
+    """By the options' texts: some components have options that cannot be hashed."""
+    with streams.seeded(0, "roles"):
+        base = LOSSES[loss](
+            LOSSES[loss].Config.model_validate_json(loss_options), classes=CLASSES, dim=WIDTH
+        )
+        built = METHODS[method](
+            METHODS[method].Config.model_validate_json(method_options),
+            features=WIDTH,
+            embedding=EmbeddingConfig(dim=WIDTH),
+            loss=base,
+            classes=CLASSES,
+        )
+    return frozenset(group.role for group in built.param_groups("main") if group.params)
