@@ -282,3 +282,10 @@ def doctor(args: argparse.Namespace) -> int:
     for finding in findings:
         say(finding)
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+def backbones(_: argparse.Namespace) -> int:
+    from trainables.backbones.of_papers import listing
+
+    say(listing())
+    return 0

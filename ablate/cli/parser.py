@@ -76,6 +76,7 @@ def parser() -> argparse.ArgumentParser:
     data = commands.add_parser("data", help="list the data sets; fill the cache")
     data.add_argument("name", nargs="?", help="load this one and describe its splits")
     data.add_argument("--data-root", metavar="DIR", help="folder of class folders")
+    commands.add_parser("backbones", help="those of the papers, and whether their weights are here")
     report = commands.add_parser("report", help="compile a sweep's tables and figures again")
     report.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
     _tracking(report)

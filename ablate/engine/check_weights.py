@@ -33,7 +33,7 @@ class Absent:
     def __str__(self) -> str:
         then = (
             "a run fetches it first"
-            if self.backbone.weights == "timm"
+            if self.backbone.weights in ("timm", "torchvision")
             else "a run ends before its first trial"
         )
         return f"{self.what} is not here (backbone.weights of {', '.join(self.studies)}): {then}"
@@ -69,7 +69,7 @@ def check_weights(plan: Plan, progression: Progression, cache: Path, device: str
         ConfigError: some of it cannot be had; its path is the place in the spec.
     """
     for each in absent_weights(plan, progression, cache, device):
-        if each.backbone.weights == "timm":
+        if each.backbone.weights in ("timm", "torchvision"):
             say(f"weights: fetching {each.what}, once for all trials", flush=True)
         try:
             fetch(each.backbone)

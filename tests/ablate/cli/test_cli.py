@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import ablate
 from ablate import api
@@ -198,6 +199,22 @@ def test_ledger_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     trial_id = made.ledger.cells(made.sweep_id)[0]["trial_id"]
     assert main(["ledger", "show", trial_id[:10], "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["trial_id"].startswith(trial_id[:10])
+
+
+def test_backbones_of_the_papers_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path))
+    assert main(["backbones"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "not here; a run fetches it first" in lines["googlenet"]
+    assert "weights_sha256" in lines["bn_inception"]
+    assert " here " in lines["tf_efficientnet_lite0"]
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "googlenet-1378be20.pth").touch()
+    assert main(["backbones"]) == 0
+    (line,) = [at for at in capsys.readouterr().out.splitlines() if at.startswith("googlenet")]
+    assert "not here" not in line
 
 
 def test_doctor_names_the_remedy(tmp_path: Path) -> None:

@@ -86,6 +86,10 @@ def test_key_changes_with_everything_that_changes_features(
             (changed(config, "backbone", pool="avg"), "cpu"),
             (changed(config, "backbone", name="test_resnet2"), "cpu"),
             (changed(config, "backbone", weights="timm"), "cpu"),
+            (changed(config, "backbone", mean=(0.1, 0.2, 0.3)), "cpu"),
+            (changed(config, "backbone", std=(0.1, 0.2, 0.3)), "cpu"),
+            (changed(config, "backbone", channels="bgr"), "cpu"),
+            (changed(config, "backbone", pixel_max=255), "cpu"),
             (changed(config, "backbone", weights="a.pth", weights_sha256="1" * 64), "cpu"),
             (changed(config, "backbone", weights="a.pth", weights_sha256="2" * 64), "cpu"),
         ]

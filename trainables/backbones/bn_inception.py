@@ -1,0 +1,136 @@
+"""BN-Inception, the backbone of Proxy-Anchor's and DetReg's CUB, Cars and SOP tables.
+
+Ioffe & Szegedy, *Batch Normalization: Accelerating Deep Network Training by Reducing Internal
+Covariate Shift*, ICML 2015, Fig. 5, as the Caffe model that everybody's weights come from has it.
+Module names are those of the usual weights file, so that it loads without renaming.
+
+Each convolution has a bias and is followed by BatchNorm and ReLU. Pooling rounds sizes up, as
+Caffe does. Of an inception block, the maps of its branches are stacked in this order:
+
+    1 × 1   ·   1 × 1 → 3 × 3   ·   1 × 1 → 3 × 3 → 3 × 3   ·   pool → 1 × 1
+
+3c and 4e halve the map: they have no 1 × 1 branch, and their pool branch no convolution.
+
+Shape legend: B batch · S side of the image · s = S / 32, rounded up.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+FEATURES = 1024
+
+
+class Block(NamedTuple):
+    """Widths of a block's branches. `one` and `projected` are 0 where the map is halved."""
+
+    one: int
+    reduced: int
+    three: int
+    double_reduced: int
+    double: int
+    projected: int
+    pool: str = "avg"
+
+    @property
+    def halves(self) -> bool:
+        return self.one == 0
+
+
+# Name → widths, in the order of the forward pass; 192 maps come in.
+BLOCKS = {
+    "3a": Block(64, 64, 64, 64, 96, 32),
+    "3b": Block(64, 64, 96, 64, 96, 64),
+    "3c": Block(0, 128, 160, 64, 96, 0, "max"),
+    "4a": Block(224, 64, 96, 96, 128, 128),
+    "4b": Block(192, 96, 128, 96, 128, 128),
+    "4c": Block(160, 128, 160, 128, 160, 128),
+    "4d": Block(96, 128, 192, 160, 192, 128),
+    "4e": Block(0, 128, 192, 192, 256, 0, "max"),
+    "5a": Block(352, 192, 320, 160, 224, 128),
+    "5b": Block(352, 192, 320, 192, 224, 128, "max"),
+}
+
+
+class BNInception(nn.Module):
+    """Images to maps, without the classifier: 10.3 M parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._convolution("conv1_7x7_s2", 3, 64, side=7, stride=2)
+        self._convolution("conv2_3x3_reduce", 64, 64)
+        self._convolution("conv2_3x3", 64, 192, side=3)
+        width = 192
+        for name, block in BLOCKS.items():
+            width = self._block(f"inception_{name}", block, width)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """[B, 3, S, S] → [B, 1024, s, s]."""
+        maps = F.max_pool2d(self._passed("conv1_7x7_s2", images), 3, 2, ceil_mode=True)
+        maps = self._passed("conv2_3x3", self._passed("conv2_3x3_reduce", maps))
+        maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
+        for name, block in BLOCKS.items():
+            maps = self._through(f"inception_{name}", block, maps)
+        return maps
+
+    def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
+        """[B, 1024, s, s] → [B, 1024], the global average."""
+        return maps.mean((2, 3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(images))
+
+    def _convolution(
+        self, name: str, inputs: int, outputs: int, *, side: int = 1, stride: int = 1
+    ) -> None:
+        self.add_module(name, nn.Conv2d(inputs, outputs, side, stride, padding=side // 2))
+        self.add_module(f"{name}_bn", nn.BatchNorm2d(outputs))
+
+    def _block(self, name: str, block: Block, width: int) -> int:
+        """Make its layers; returns how many maps come out."""
+        stride = 2 if block.halves else 1
+        if block.one:
+            self._convolution(f"{name}_1x1", width, block.one)
+        self._convolution(f"{name}_3x3_reduce", width, block.reduced)
+        self._convolution(f"{name}_3x3", block.reduced, block.three, side=3, stride=stride)
+        self._convolution(f"{name}_double_3x3_reduce", width, block.double_reduced)
+        self._convolution(f"{name}_double_3x3_1", block.double_reduced, block.double, side=3)
+        self._convolution(f"{name}_double_3x3_2", block.double, block.double, side=3, stride=stride)
+        if block.projected:
+            self._convolution(f"{name}_pool_proj", width, block.projected)
+        return block.one + block.three + block.double + (block.projected or width)
+
+    def _passed(self, name: str, maps: Tensor) -> Tensor:
+        maps = self.get_submodule(f"{name}_bn")(self.get_submodule(name)(maps))
+        return F.relu(maps)
+
+    def _through(self, name: str, block: Block, maps: Tensor) -> Tensor:
+        branches = [self._passed(f"{name}_1x1", maps)] if block.one else []
+        branches.append(self._passed(f"{name}_3x3", self._passed(f"{name}_3x3_reduce", maps)))
+        double = self._passed(f"{name}_double_3x3_reduce", maps)
+        double = self._passed(f"{name}_double_3x3_1", double)
+        branches.append(self._passed(f"{name}_double_3x3_2", double))
+        if block.halves:
+            pooled = F.max_pool2d(maps, 3, 2, ceil_mode=True)
+        elif block.pool == "max":
+            pooled = F.max_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
+        else:
+            pooled = F.avg_pool2d(maps, 3, 1, padding=1, ceil_mode=True)
+        if block.projected:
+            pooled = self._passed(f"{name}_pool_proj", pooled)
+        return torch.cat([*branches, pooled], 1)
+
+
+def of_file(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of a weights file as the model has them.
+
+    Files converted from Caffe keep the norms' vectors as [1, C].
+    """
+    return {
+        name: value[0] if "_bn." in name and value.dim() == 2 and len(value) == 1 else value
+        for name, value in tensors.items()
+    }
