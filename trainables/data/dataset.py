@@ -61,7 +61,11 @@ class DataSource(Protocol):
 
     @staticmethod
     def load(config: DataConfig, cache: Path) -> Dataset:
-        """Decoded images and labels; decodes into `cache` on the first call."""
+        """Decoded images and labels; decodes into `cache` on the first call.
+
+        Photographs come with a short side of `config.kept` and the frame `config.image_size /
+        config.evaluated`.
+        """
 
 
 def fingerprint(config: DataConfig, cache: Path) -> str:
