@@ -11,6 +11,7 @@ import pandas as pd
 from reports.frame import Frame
 
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
+TRAIN = "train/"
 CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
 
 
@@ -101,13 +102,20 @@ def protocol(frame: Frame) -> str:
     return "test-selected" if "paper" in protocols else "validation-selected"
 
 
-def protocol_note(frame: Frame) -> str:
-    if protocol(frame) == "test-selected":
-        return "Measured: test-selected (epoch and settings picked on the test classes)."
-    return (
-        "Measured: validation-selected (epoch and settings picked on validation classes; test "
+def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
+    """On which classes was selected, and what metrics of those trained on are."""
+    note = (
+        "Measured: test-selected (epoch and settings picked on the test classes)."
+        if protocol(frame) == "test-selected"
+        else "Measured: validation-selected (epoch and settings picked on validation classes; test "
         "classes are read once the trial is finished)."
     )
+    if any(metric.startswith(TRAIN) for metric in metrics):
+        note += (
+            " Training: the classes that were trained on, read once the trial is finished, without "
+            "augmentation; it tells how well they are fitted, and nothing of new classes."
+        )
+    return note
 
 
 def race_notes(frame: Frame, study: str) -> list[str]:

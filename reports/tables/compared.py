@@ -185,9 +185,8 @@ def _printed(
     if recipe.published is None or column is None:
         return None
     table = papers.table(recipe.published.table)
-    variant = str(coords.get("variant"))
-    by_cell = cell in recipe.published.rows
-    name = recipe.published.row(cell if by_cell else variant, metric)
+    names = (recipe.published.row(each, metric) for each in (cell, str(coords.get("variant"))))
+    name = next(filter(None, names), None)
     row = table.row(name) if name else table.row_at(coords)
     return None if row is None else table.value(row, column)
 
@@ -214,16 +213,11 @@ def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> l
 
 
 def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
-    notes = [protocol_note(frame), *race_notes(frame, recipe.study)]
+    notes = [protocol_note(frame, recipe.metrics), *race_notes(frame, recipe.study)]
     if recipe.spread == "t95":
         notes.append(
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
             "as the reality check's code has it."
-        )
-    if any(metric.startswith("train/") for metric in recipe.metrics):
-        notes.append(
-            "Training: the classes that were trained on, read once at the selected epoch without "
-            "augmentation. They tell how well these are fitted, and nothing of new classes."
         )
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
     if pairs and max(pairs) > 1:

@@ -92,7 +92,7 @@ def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         COLUMNS,
         tuple(row for block in blocks for row in block.numbers),
         (
-            protocol_note(frame),
+            protocol_note(frame, recipe.metrics),
             *fold_notes(cells, recipe.metrics),
             *race_notes(frame, recipe.study),
             *remarks,

@@ -37,7 +37,7 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             params.append(mine["coords"].iloc[0])
             values.append(result.mean)
     shares = importances(params, values, space, evaluator=recipe.evaluator)
-    notes = [protocol_note(frame)]
+    notes = [protocol_note(frame, recipe.metrics)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
     if shares is None:

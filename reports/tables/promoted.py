@@ -159,5 +159,11 @@ def _notes(
     best = f"The best {cells['cell'].nunique()} of {total} cells of {source}, each trained again."
     interval = "[…]: 95 % Student interval of the mean over seeds; none with one seed."
     lost = [f"Without a result: {gap}." for gap in gaps(cells)]
-    notes = [best, agreement, interval, protocol_note(frame), *race_notes(frame, recipe.study)]
+    notes = [
+        best,
+        agreement,
+        interval,
+        protocol_note(frame, recipe.metrics),
+        *race_notes(frame, recipe.study),
+    ]
     return (*notes, *fold_notes(cells, recipe.metrics), *lost)

@@ -36,7 +36,7 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())
         notes.append(f"Without a result: {counts}.")
-    notes += [protocol_note(frame), *fold_notes(cells, recipe.metrics)]
+    notes += [protocol_note(frame, recipe.metrics), *fold_notes(cells, recipe.metrics)]
     return TableData(
         recipe,
         slug(f"table_{recipe.study}"),
