@@ -40,6 +40,19 @@ def density(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.mean([norm(x[i] - x[j]) for i, j in pairs if y[i] == y[j]])) / inter(x, y)
 
 
+def density_code(x: np.ndarray, y: np.ndarray) -> float:
+    """The public code's: cosine distances, classes alike, centres of unit length."""
+    x, intra = unit(x), {}
+    for c in set(y):
+        own = [row for row, label in zip(x, y, strict=True) if label == c]
+        if len(own) > 1:
+            intra[c] = np.mean([1 - a @ b for a, b in itertools.permutations(own, 2)])
+    within = [intra.get(c, max(intra.values())) for c in set(y)]
+    middle = [m / norm(m) for m in centres(x, y).values()]
+    between = [1 - a @ b for a, b in itertools.permutations(middle, 2)]
+    return float(np.mean(within) / np.mean(between))
+
+
 def concentration(x: np.ndarray, y: np.ndarray) -> float:
     x = unit(x)
     spread = []

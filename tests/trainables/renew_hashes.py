@@ -85,7 +85,7 @@ def changed(listed: Listed, now: Measured) -> list[str]:
 
 
 def unproven(before: Measured, now: Measured) -> list[str]:
-    """The proofs that differ, or that one side lacks."""
+    """The proofs that differ, or that one side lacks; a metric more than before is none."""
     same_revision = {
         name
         for name, (revision, _) in now["components"].items()
@@ -97,7 +97,7 @@ def unproven(before: Measured, now: Measured) -> list[str]:
         proof
         for proof, numbers in now["proofs"].items()
         if (proof in same_revision or proof not in now["components"])
-        and not _holds(before["proofs"].get(proof), numbers)
+        and not _holds(before["proofs"].get(proof), as_before(proof, numbers, before["proofs"]))
     ]
 
 
@@ -110,6 +110,17 @@ def _holds(before: dict[str, Any] | None, now: dict[str, Any]) -> bool:
     kept = all(was.items() <= told.items() for was, told in zip(seen, sees, strict=False))
     same = {**before, "observed": len(seen)} == {**now, "observed": len(sees)}
     return kept and same
+
+
+def as_before(proof: str, numbers: Measured, proofs: Measured) -> Measured:
+    """Of the metrics by each score, those that there were: a new one changes no value. One that is
+    gone is missed."""
+    if proof != "evaluation" or proof not in proofs:
+        return numbers
+    return {
+        score: {name: value for name, value in of.items() if name in proofs[proof].get(score, of)}
+        for score, of in numbers.items()
+    }
 
 
 def renewed(listed: Listed, now: Measured) -> Listed:

@@ -32,7 +32,8 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
     """JSON-able dump of `config` at any depth, without fields marked `identity=False` or None.
 
     None always means that a thing is absent, so that an option that comes later and is off by
-    default leaves the trials of before what they were.
+    default leaves the trials of before what they were. So does a section that comes later and of
+    which nothing is left.
     """
     dump: dict[str, Any] = config.model_dump(mode="json")
     for name, field in type(config).model_fields.items():
@@ -45,6 +46,8 @@ def identity_dump(config: BaseModel) -> dict[str, Any]:
             del dump[name]
         elif isinstance(value, BaseModel):
             dump[name] = identity_dump(value)
+            if not dump[name]:
+                del dump[name]
     return dump
 
 

@@ -201,9 +201,10 @@ class Trainer:
     @torch.inference_mode()
     def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         self.network.eval()
-        subset = self.splits[split]
+        subset, score = self.splits[split], self.network.retrieval_score()
         z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
-        return evaluate(z, subset.labels, score=self.network.retrieval_score(), metrics=metrics)
+        restarts = self.config.evaluation.restarts
+        return evaluate(z, subset.labels, score=score, metrics=metrics, restarts=restarts)
 
     def _select(self) -> dict[str, float]:
         scores = self._metrics(self.selection, PER_EPOCH)
@@ -290,8 +291,7 @@ class Trainer:
     def _restore(self, state: dict[str, Any], best: dict[str, Any] | None) -> None:
         self.network.load_state_dict(state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.epoch, self.steps = state["epoch"], state["steps"]
-        self.seconds = state["seconds"]
+        self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
         self.history = [EpochReport(**report) for report in state["history"]]
         if state["trace"] is not None:
             self.trace = Trace.from_state(state["trace"], self.device)

@@ -26,8 +26,8 @@ def gaussian_p(rows: Tensor, labels: Tensor) -> float:
     its squares; each dimension's n numbers are tested against N(0, 1), D the largest distance of
     the two distribution functions, p = Q((√n + 0.12 + 0.11/√n)·D), Q Kolmogorov's survival
     function with Stephens' correction. As μ_c and σ_c come from the data, p is not uniform under
-    the hypothesis but larger: drawn Gaussians give 0.77, near the 0.75 to 0.84 of the
-    paper. A class of equal items has σ = 0 and p 0.
+    the hypothesis but larger: drawn Gaussians give 0.71 to 0.77 (4 to 400 items of a class, 16 to
+    512 dimensions), the paper prints 0.75 to 0.84. A class of equal items has σ = 0 and p 0.
     """
     return float(_p_values(rows, labels).mean())
 

@@ -1,8 +1,8 @@
 """k-means by Lloyd's iterations in torch, on the device of the rows; exact and deterministic.
 
-Start: k distinct items drawn at random from `seed`. One start, 20 iterations, or fewer where an
-iteration changes nothing. A centre that loses all its items takes over the item farthest from its
-own centre. Of two centres equally near the first wins.
+Start: k distinct items drawn at random from `seed`; one start unless `restarts` says more. 20
+iterations, or fewer where an iteration changes nothing. A centre that loses all its items takes
+over the item farthest from its own centre. Of two centres equally near the first wins.
 
 The same on every machine, whether faiss is there or not, and no approximation: an item is compared
 with all centres only if its own has moved, and else with those that moved, for one that did not
@@ -11,20 +11,42 @@ move cannot have come nearer. With many centres most stand still after a few ite
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 ITERATIONS = 20
 DISTANCE_BYTES = 16 * 2**20  # a block of distances: best near the size of a CPU's cache
 DISTANCE_BYTES_GPU = 512 * 2**20
+OBJECTIVE_ROWS = 4096
 
 
-def kmeans(rows: Tensor, k: int, *, seed: int, iterations: int = ITERATIONS) -> Tensor:
+def kmeans(
+    rows: Tensor, k: int, *, seed: int, iterations: int = ITERATIONS, restarts: int = 1
+) -> Tensor:
     """Clusters [N] int64 of float32 rows [N, E]: the nearest centre of each after the last
-    iteration. k ≤ N."""
+    iteration. k ≤ N.
+
+    restarts: starts, drawn one after the other from `seed`, the first of them the same however many
+        there are; the clusters of least `objective` are taken, the first of equals. Time grows
+        with the number, memory does not.
+    """
     generator = torch.Generator().manual_seed(seed)
-    start = torch.randperm(len(rows), generator=generator)[:k].to(rows.device)
-    centres = rows[start].clone()
+    best, least = None, math.inf
+    for _ in range(restarts):
+        start = torch.randperm(len(rows), generator=generator)[:k].to(rows.device)
+        clusters = lloyd(rows, rows[start], iterations)
+        spread = objective(rows, clusters, k) if restarts > 1 else 0.0
+        if spread < least:
+            best, least = clusters, spread
+    assert best is not None  # restarts ≥ 1, and the spread of finite rows is finite
+    return best
+
+
+def lloyd(rows: Tensor, centres: Tensor, iterations: int) -> Tensor:
+    """Clusters [N] from a start: centres [k, E]."""
+    k = len(centres)
     everything = torch.arange(k, device=rows.device)
     clusters, distances = nearest(rows, centres, everything)
     for _ in range(iterations):
@@ -79,5 +101,8 @@ def means(rows: Tensor, clusters: Tensor, k: int) -> Tensor:
 
 
 def objective(rows: Tensor, clusters: Tensor, k: int) -> float:
-    """Σ ‖row − mean of its cluster‖²."""
-    return float((rows - means(rows, clusters, k)[clusters]).double().square().sum())
+    """Σ ‖row − mean of its cluster‖², in float64, block by block."""
+    centres, total = means(rows, clusters, k), 0.0
+    for at in torch.split(torch.arange(len(rows), device=rows.device), OBJECTIVE_ROWS):
+        total += float((rows[at] - centres[clusters[at]]).double().square().sum())
+    return total

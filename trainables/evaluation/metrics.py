@@ -42,6 +42,7 @@ CLUSTERING: Mapping[str, Callable[[Contingency], float]] = {
 }
 STRUCTURE: Mapping[str, Callable[[Tensor, Tensor], float]] = {
     "density": structure.density,
+    "density_code": structure.density_code,
     "concentration": structure.concentration,
     "spectrum": lambda rows, _: structure.spectrum(rows),
     "uniformity": lambda rows, _: structure.uniformity(rows),
@@ -82,6 +83,7 @@ def evaluate(
     logits: Tensor | None = None,
     block: int | None = None,
     seed: int = 0,
+    restarts: int | None = None,
 ) -> dict[str, float]:
     """Metrics of a split, each item querying all others, or the gallery.
 
@@ -95,7 +97,7 @@ def evaluate(
             do not rank are then of queries and gallery together.
         logits: [N, C] for the accuracies; `labels` are then columns of it.
         block: queries at a time (None: by memory); changes no value but in its last bits.
-        seed: of k-means.
+        seed: of k-means. restarts: its starts, of which the one of least spread counts; None: one.
 
     Raises:
         ConfigError: an unknown metric, or a split on which one is not defined, as one class for
@@ -125,7 +127,7 @@ def evaluate(
         made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block=block)
         values |= average(ranking, made)
     if any(name in CLUSTERING or name in STRUCTURE or name in OTHERS for name in metrics):
-        values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed)
+        values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed, restarts)
     return {name: values[name] for name in metrics}
 
 
@@ -174,13 +176,15 @@ def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dic
     return {name: total[name] / count[name] for name in wanted}
 
 
-def of_rows(rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int) -> dict[str, float]:
+def of_rows(
+    rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int, restarts: int | None
+) -> dict[str, float]:
     """Of unit rows; labels 0 … C − 1, all present."""
     values = {name: STRUCTURE[name](rows, labels) for name in metrics if name in STRUCTURE}
     values |= {name: float(OTHERS[name](rows, labels)) for name in metrics if name in OTHERS}
     wanted = [name for name in metrics if name in CLUSTERING]
     if wanted:
-        clusters = kmeans(rows, int(labels.max()) + 1, seed=seed)
+        clusters = kmeans(rows, int(labels.max()) + 1, seed=seed, restarts=restarts or 1)
         table = clustering.contingency(clusters, labels)
         values |= {name: CLUSTERING[name](table) for name in wanted}
     return values

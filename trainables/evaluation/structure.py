@@ -1,43 +1,79 @@
-"""Structure of an embedding space: π_density, ρ, G_2, σ²_κ (NIR, Table 3; Roth et al., ICML 2020).
+"""Structure of an embedding space: π_density, ρ, G_2, σ²_κ (NIR, Table 3; Roth et al., "Revisiting
+training strategies and generalization performance in deep metric learning", ICML 2020).
 
 All are of rows brought to unit length, the hypersphere the papers speak of, whatever the score.
-Distances are Euclidean. Shape legend: N items · E embedding · C classes.
+Distances are Euclidean, but in `density_code`. Shape legend: N items · E embedding · C classes.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.errors import ConfigError
 
 BLOCK = 1024
+LEAST_INTER = 1e-8  # of the public code
 
 
 def density(rows: Tensor, labels: Tensor) -> float:
-    """π_density = π_intra/π_inter, ≥ 0.
+    """π_density = π_intra/π_inter, ≥ 0, by the words of NIR's Section 4.4, "mean intraclass and
+    interclass distance", which leave much open. Here all is Euclidean and every pair weighs the
+    same; the authors' code has neither: `density_code`.
 
-    π_intra: mean distance over all pairs of different items of one class. π_inter: mean distance
-    over all pairs of different class centres (means of unit rows, not brought to unit length), as
-    in Roth et al. The papers do not say whether classes or pairs are weighted alike in π_intra:
-    here every pair weighs the same.
+    π_intra: mean distance over all pairs of different items of one class, whichever class that is;
+    a class of one image has none. π_inter: mean distance over all pairs of different class centres,
+    means of unit rows that are not brought to unit length themselves.
     """
     return intra_distance(rows, labels) / inter_distance(centres(rows, labels))
 
 
+def density_code(rows: Tensor, labels: Tensor) -> float:
+    """π_density = π_intra/π_inter, ≥ 0, as the public code of Roth et al. has it, on which NIR's is
+    built ("dists@intra_over_inter"):
+
+        π_intra = 1/C Σ_c 1/(n_c(n_c − 1)) Σ_{i≠j in c} (1 − ⟨x_i, x_j⟩)
+        π_inter = 1/(C(C − 1)) Σ_{a≠b} (1 − ⟨m_a, m_b⟩),   m_c = Σ_{i in c} x_i / ‖Σ_{i in c} x_i‖
+
+    Against `density`: cosine distances, half the squares of Euclidean ones; each class weighs the
+    same; centres are of unit length. In float64, by ‖Σ x‖² = Σ_ij ⟨x_i, x_j⟩ and without any pair.
+
+    Deviations: a class of one image, which has no pair, takes the largest value of the others. That
+    is what the code's words say; by a slip of indexing it takes the largest of the first two
+    classes. And a π_inter below 1e-8 is an error, where the code divides by 1e-8.
+
+    Raises:
+        ConfigError: no class of two images, fewer than two classes, or all centres in one place.
+    """
+    sizes, sums = torch.bincount(labels), class_sums(rows, labels)
+    several = sizes > 1
+    if not several.any():
+        raise no_pairs("metrics.density_code")
+    n = sizes[several].double()
+    intra = 1 - (sums[several].square().sum(1) - n) / (n * (n - 1))
+    singles = len(sizes) - len(n)
+    within = float(intra.sum() + singles * intra.max()) / len(sizes)
+    middle, count = F.normalize(sums, dim=1), len(sizes)
+    alike = float(middle.sum(0).square().sum() - middle.square().sum())
+    between = 1 - alike / (count * (count - 1)) if count > 1 else 0.0
+    if between < LEAST_INTER:
+        raise not_apart(count)
+    return max(within, 0.0) / between
+
+
 def concentration(rows: Tensor, labels: Tensor) -> float:
     """σ²_κ = variance over classes of κ_c/π_inter, κ_c the mean distance of a class's items to its
-    centre, π_inter as in `density`. Classes with one image have κ = 0 by definition and are left
-    out. The variance is the population's (divided by the number of classes)."""
+    centre, π_inter as in `density`, over all classes. The paper gives these words and no equation.
+    Classes with one image have κ = 0 by definition and are left out of the variance, which is the
+    population's (divided by the number of classes)."""
     of_class = centres(rows, labels)
     sizes = torch.bincount(labels)
     away = torch.linalg.vector_norm(rows - of_class[labels], dim=1).double()
     order = labels.argsort(stable=True)
     kappa = torch.segment_reduce(away[order], "mean", lengths=sizes)[sizes > 1]
     if len(kappa) == 0:
-        raise ConfigError(
-            "metrics.concentration", "classes of one image each", "a class with two images"
-        )
+        raise no_pairs("metrics.concentration")
     return float((kappa / inter_distance(of_class)).var(correction=0))
 
 
@@ -47,7 +83,9 @@ def spectrum(rows: Tensor) -> float:
 
     A singular value below what float64 can tell from zero, s_max·max(N, E)·2⁻⁵², counts as that,
     so that rank-deficient embeddings give a large number and not infinity. All singular values
-    take part; the public code of Roth et al. leaves out the largest.
+    take part, as in "rho_spectrum@1" of the public code of Roth et al., which also has forms
+    without the largest value (@2) and without the nine largest (@10); NIR does not say which. On
+    the CPU that code finds by truncated SVD only as many values as an option says, less one.
     """
     triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
     # R of the QR of all rows, block by block: the singular values of R are those of the matrix.
@@ -85,13 +123,25 @@ def centres(rows: Tensor, labels: Tensor) -> Tensor:
     return torch.segment_reduce(rows[order], "mean", lengths=torch.bincount(labels), axis=0)
 
 
+def class_sums(rows: Tensor, labels: Tensor) -> Tensor:
+    """Sums of the classes [C, E], float64, of rows brought to unit length in float64 again: float32
+    keeps lengths to some 1e-7, as large as small cosine distances. Deterministic on GPUs too."""
+    order = labels.argsort(stable=True)
+    sums = rows.new_zeros((int(labels.max()) + 1, rows.shape[1]), dtype=torch.float64)
+    for at in torch.split(order, 4 * BLOCK):
+        classes, sizes = torch.unique_consecutive(labels[at], return_counts=True)
+        unit = F.normalize(rows[at].double(), dim=1)
+        sums[classes] += torch.segment_reduce(unit, "sum", lengths=sizes, axis=0)
+    return sums
+
+
 def intra_distance(rows: Tensor, labels: Tensor) -> float:
     """Mean distance over all pairs of different items of one class."""
     order = labels.argsort(stable=True)
     sizes = torch.bincount(labels)
     sorted_rows, total, count = rows[order], [], int((sizes * (sizes - 1) // 2).sum())
     if count == 0:
-        raise ConfigError("metrics.density", "classes of one image each", "a class with two images")
+        raise no_pairs("metrics.density")
     # Classes of one size together: few batched calls instead of one a class.
     starts = sizes.cumsum(0) - sizes
     for size in torch.unique(sizes[sizes > 1]).tolist():
@@ -116,8 +166,7 @@ def inter_distance(of_class: Tensor) -> float:
         far = torch.cdist(of_class[first : first + BLOCK].double(), of_class[first:].double())
         total += float(far.triu(1).sum())
     if total == 0:
-        what = f"{count} class" + ("es of one centre" if count > 1 else "")
-        raise ConfigError("metrics", what, "two classes apart, for distances between classes")
+        raise not_apart(count)
     return total / (count * (count - 1) / 2)
 
 
@@ -125,3 +174,12 @@ def squared(a: Tensor, b: Tensor) -> Tensor:
     """‖a − b‖² [..., A, B] of unit rows as ‖a‖² + ‖b‖² − 2⟨a, b⟩: rounding of some 1e-7."""
     norms = a.square().sum(-1)[..., :, None] + b.square().sum(-1)[..., None, :]
     return norms.sub_((a @ b.mT).mul_(2))
+
+
+def no_pairs(metric: str) -> ConfigError:
+    return ConfigError(metric, "classes of one image each", "a class with two images")
+
+
+def not_apart(classes: int) -> ConfigError:
+    what = f"{classes} class" + ("es of one centre" if classes > 1 else "")
+    return ConfigError("metrics", what, "two classes apart, for distances between classes")

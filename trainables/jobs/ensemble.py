@@ -75,7 +75,13 @@ def evaluate_ensemble(
     found = [_embedded(member, runtime) for member in members]
     z = torch.cat([part for part, _ in found], dim=1)
     wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
-    return evaluate(z, splits.test.labels, score=_joint(found), metrics=wanted)
+    return evaluate(
+        z,
+        splits.test.labels,
+        score=_joint(found),
+        metrics=wanted,
+        restarts=members[0].config.evaluation.restarts,
+    )
 
 
 def _but_for_fold(config: TrialConfig) -> TrialConfig:

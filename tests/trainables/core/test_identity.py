@@ -61,6 +61,14 @@ def test_an_option_that_is_off_leaves_the_trial_what_it_was() -> None:
     assert config_hash(off, "f") != config_hash(TrialConfig(), "f")
 
 
+def test_evaluation_that_is_as_ever_leaves_no_trace() -> None:
+    assert "evaluation" not in identity_dump(TrialConfig())
+    assert "evaluation" not in identity_dump(TrialConfig(evaluation={"restarts": 1}))
+    several = TrialConfig(evaluation={"restarts": 5})
+    assert identity_dump(several)["evaluation"] == {"restarts": 5}
+    assert config_hash(several, "f") != config_hash(TrialConfig(), "f")
+
+
 def test_folds_that_are_off_leave_the_trial_what_it_was() -> None:
     dump = identity_dump(TrialConfig())
     assert set(dump["data"]["split"]) == {"protocol", "order", "test", "validation", "seed"}

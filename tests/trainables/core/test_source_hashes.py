@@ -111,6 +111,19 @@ def test_a_method_may_observe_more_at_the_same_revision_but_nothing_else() -> No
         assert unproven(before, now(proofs__loss_a=other)) == ["loss.a"]
 
 
+def test_a_new_metric_changes_no_number_and_one_that_is_gone_does() -> None:
+    def read(**metrics: float) -> dict[str, Any]:
+        return {"components": {}, "proofs": {"evaluation": {"cosine": metrics}}}
+
+    before = read(nmi=0.5, f1=0.25)
+    assert unproven(before, read(nmi=0.5, f1=0.25, mine=1.0)) == []
+    for other in (read(nmi=0.5), read(nmi=0.5, f1=0.375), read(nmi=0.5, mine=0.25)):
+        assert unproven(before, other) == ["evaluation"]
+    another = read(nmi=0.5, f1=0.25)
+    another["proofs"]["evaluation"]["dot"] = {"nmi": 0.5}
+    assert unproven(before, another) == ["evaluation"]
+
+
 def test_all_trials_prove_but_those_that_a_revision_tells_apart() -> None:
     core = now(components__core=["1", "x"], proofs__finetuned={"losses": [4.0]})
     assert unproven(now(), core) == ["finetuned"]

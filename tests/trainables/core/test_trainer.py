@@ -63,6 +63,16 @@ def test_paper_protocol_selects_on_test(drawn: Path, runtime: Runtime) -> None:
     assert not any(name.startswith(("val/", "best/val")) for name in reports[0].metrics)
 
 
+def test_restarts_of_k_means_reach_the_evaluation(
+    drawn: Path, runtime: Runtime, k_means_starts: list[int]
+) -> None:
+    trial = config(drawn, evaluation={"restarts": 7}, training={"epochs": 1})
+    run(trial, runtime)
+    assert k_means_starts == [7, 7], "once for each split, at the end"
+    run(config(drawn, training={"epochs": 1}), runtime)
+    assert k_means_starts == [7, 7, 1, 1]
+
+
 @pytest.mark.parametrize("changes", [{}, FINETUNE], ids=["frozen", "finetune"])
 def test_two_runs_give_the_same_bytes(
     changes: Any, drawn: Path, runtime: Runtime, tmp_path: Path

@@ -86,6 +86,40 @@ def test_skipping_centres_that_stand_still_is_exactly_lloyd(iterations: int) -> 
     assert found.tolist() == lloyd(rows, 30, 2, iterations)
 
 
+def starts(rows: torch.Tensor, k: int, seed: int, restarts: int) -> list[np.ndarray]:
+    """Centres that `kmeans` begins with, one start after the other."""
+    g = torch.Generator().manual_seed(seed)
+    return [rows[torch.randperm(len(rows), generator=g)[:k]].numpy() for _ in range(restarts)]
+
+
+def test_the_least_spread_of_several_starts_is_taken() -> None:
+    """Every start against scikit-learn's Lloyd from the same centres; the best of them is ours."""
+    cluster = pytest.importorskip("sklearn.cluster")
+    rows, _ = blobs(12, 15, 0.3)
+    theirs = []
+    for centres in starts(rows, 30, 2, 6):
+        fitted = cluster.KMeans(30, init=centres, n_init=1, max_iter=1000, tol=0)
+        clusters = torch.from_numpy(fitted.fit(rows.numpy()).labels_).long()
+        theirs.append(naive_spread(rows, clusters))
+    found = [kmeans(rows, 30, seed=2, iterations=1000, restarts=n) for n in (1, 2, 6)]
+    spread = [naive_spread(rows, each) for each in found]
+    assert spread == pytest.approx([theirs[0], min(theirs[:2]), min(theirs)], rel=1e-6)
+    assert spread[0] > spread[2], "the first start is not the best here, or the test shows nothing"
+    assert torch.equal(found[0], kmeans(rows, 30, seed=2, iterations=1000)), "one start: as before"
+    assert objective(rows, found[2], 30) == pytest.approx(spread[2], rel=1e-6)
+
+
+def naive_spread(rows: torch.Tensor, clusters: torch.Tensor) -> float:
+    x, of = rows.double().numpy(), clusters.numpy()
+    return sum(((x[of == c] - x[of == c].mean(0)) ** 2).sum() for c in set(of.tolist()))
+
+
+def test_spread_in_blocks_is_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, labels = blobs(15, 6, 0.4)
+    monkeypatch.setattr(kmeans_module, "OBJECTIVE_ROWS", 7)
+    assert objective(rows, labels, 6) == pytest.approx(naive_spread(rows, labels), rel=1e-6)
+
+
 def test_kmeans_is_deterministic_and_at_a_fixed_point() -> None:
     rows, labels = blobs(20, 2, 0.1)
     first, again = kmeans(rows, 2, seed=1), kmeans(rows, 2, seed=1)

@@ -39,6 +39,7 @@ def test_equals_naive_loops(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     p = oracle.gaussian_p(rows, labels)
     expected = {
         "density": oracle.density(rows, labels),
+        "density_code": oracle.density_code(rows, labels),
         "concentration": oracle.concentration(rows, labels),
         "spectrum": oracle.spectrum(rows),
         "uniformity": oracle.uniformity(rows),
@@ -48,6 +49,45 @@ def test_equals_naive_loops(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     # float32 rows; distances of duplicates come out at √1e-7 where they are 0.
     assert found == pytest.approx(expected, abs=3e-4 if case == "duplicates" else 1e-5)
+
+
+def test_density_of_the_public_code_equals_scikit_learn_and_is_exact() -> None:
+    pairwise = pytest.importorskip("sklearn.metrics.pairwise")
+    x, y = SETS["imbalanced"](torch.Generator().manual_seed(3))
+    rows, labels = x.double().numpy(), y.numpy()
+    intra, middle = [], []
+    for c in np.unique(labels):
+        own = rows[labels == c]
+        far, n = pairwise.cosine_distances(own), len(own)
+        intra.append(far.sum() / (n * (n - 1)) if n > 1 else np.nan)
+        middle.append((own / np.linalg.norm(own, axis=1)[:, None]).mean(0))
+    inter, count = pairwise.cosine_distances(middle), len(middle)
+    inter = inter.sum() / (count * (count - 1))
+    expected = np.mean(np.where(np.isnan(intra), np.nanmax(intra), intra)) / inter
+    found = evaluate(x, y, score="cosine", metrics=("density_code",))["density_code"]
+    assert found == pytest.approx(expected, rel=1e-6)
+    # Pairs are not formed, yet near classes lose no digits: float64 rows against the same loops.
+    near = torch.eye(6, dtype=torch.float64)[torch.arange(24) // 4]
+    near = near + 1e-4 * torch.randn(24, 6, generator=torch.Generator().manual_seed(4)).double()
+    of = torch.arange(24) // 4
+    assert structure.density_code(near, of) == pytest.approx(
+        oracle.density_code(near.numpy(), of.tolist()), rel=1e-6
+    )
+
+
+def test_the_two_densities_weigh_classes_differently() -> None:
+    """One wide class of many items and one tight class of two, their centres at right angles."""
+    wide = torch.tensor([[1.0, 1, 0, 0], [1, -1, 0, 0], [1, 0, 1, 0], [1, 0, -1, 0]]).repeat(5, 1)
+    tight = torch.tensor([[0.0, 0, 0, 1]]).repeat(2, 1)
+    x, y = torch.cat([wide, tight]), torch.tensor([0] * 20 + [1] * 2)
+    found = evaluate(x, y, score="cosine", metrics=("density", "density_code"))
+    # Cosines within the wide class: 20·4 ordered pairs of copies at 1, 20·15 others: 5 of the
+    # opposite sign at 0, 10 at 1/2. The tight class weighs as much as it, and its pairs do not.
+    copies, opposite, beside = 4, 5, 10
+    cosine = (opposite * 1 + beside * 0.5) / (copies + opposite + beside)
+    assert found["density_code"] == pytest.approx((cosine + 0) / 2 / 1, abs=1e-6)
+    euclidean = 20 * (opposite * 2**0.5 + beside * 1) / (20 * 19 + 2)
+    assert found["density"] == pytest.approx(euclidean / (1 / 2 + 1) ** 0.5, abs=1e-3)
 
 
 def test_kolmogorov_and_the_test_equal_scipy() -> None:
@@ -79,17 +119,17 @@ def test_equal_embeddings() -> None:
     assert found["uniformity"] == pytest.approx(1, abs=1e-5)
     assert found["gaussian_p"] == 0
     assert 5 < found["spectrum"] < 100
-    for name in ("density", "concentration"):
+    for name in ("density", "density_code", "concentration"):
         with pytest.raises(ConfigError, match="4 classes of one centre"):
             evaluate(x, y, score="cosine", metrics=(name,))
 
 
 def test_what_is_not_defined_is_one_line() -> None:
     x = torch.randn(12, 4, generator=torch.Generator().manual_seed(0))
-    for name in ("density", "concentration"):
+    for name in ("density", "density_code", "concentration"):
         with pytest.raises(ConfigError, match="1 class"):
             evaluate(x, torch.zeros(12).long(), score="cosine", metrics=(name,))
-    for name in ("density", "concentration", "gaussian_p", "relative_deviation"):
+    for name in ("density", "density_code", "concentration", "gaussian_p", "relative_deviation"):
         with pytest.raises(ConfigError, match="one image each"):
             evaluate(x, torch.arange(12), score="cosine", metrics=(name,))
     with pytest.raises(ConfigError, match="no logits"):

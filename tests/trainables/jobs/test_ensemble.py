@@ -13,6 +13,7 @@ import torch
 
 from tests.oracles import retrieval
 from tests.trainables import core_trials
+from trainables.config.sections import EvaluationConfig
 from trainables.core import export
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -99,6 +100,15 @@ def test_the_order_of_members_changes_no_rank(plain: list[Member], shared_cache:
     runtime = Runtime("cpu", 1, shared_cache, None)
     one, other = (evaluate_ensemble(each, runtime) for each in (plain, plain[::-1]))
     assert one["map_at_r"] == pytest.approx(other["map_at_r"], abs=1e-6)
+
+
+def test_restarts_of_k_means_are_the_members(
+    plain: list[Member], shared_cache: Path, k_means_starts: list[int]
+) -> None:
+    of = {"evaluation": EvaluationConfig(restarts=7)}
+    several = [replace(m, config=m.config.model_copy(update=of)) for m in plain]
+    evaluate_ensemble(several, Runtime("cpu", 1, shared_cache, None))
+    assert k_means_starts == [7]
 
 
 def test_members_are_folds_of_one_configuration(
