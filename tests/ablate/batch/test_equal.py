@@ -84,7 +84,7 @@ def test_a_run_with_ray_and_mlflow_equals_a_batch(
     assert ended.outcome.code == 0 and ended.outcome.trained == 0
     assert mlflow_runs(tmp_path / "engine") == mlflow_runs(tmp_path / "batch") != {}
     more = api.run(spec, out=tmp_path / "batch", seeds=3, **options)
-    assert more.outcome.code == 0 and more.outcome.trained == 2
+    assert more.outcome.code == 0 and more.outcome.trained == 4  # dims and whole
 
 
 def mlflow_runs(out: Path) -> dict[str, Any]:

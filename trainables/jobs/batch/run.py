@@ -10,7 +10,8 @@ from trainables.jobs.batch.pool import Ended, Pool
 from trainables.jobs.batch.worker import Here, Told, settled
 from trainables.machine.texts import printable
 
-SHOWN = 5  # of failures and of trials that are left
+SHOWN = "map_at_r"  # of a trial that has ended; its result has all
+LISTED = 5  # of failures and of trials that are left
 
 
 def run(here: Here, entries: Sequence[Entry], processes: int, *, check_only: bool = False) -> int:
@@ -70,9 +71,9 @@ class Progress:
             how = f"failed: {last['reason']}"
         else:
             values = (
-                f"{split}/{name} {value:.4f}"
+                f"{split}/{SHOWN} {metrics[SHOWN]:.4f}"
                 for split, metrics in last["evaluations"].items()
-                for name, value in list(metrics.items())[:1]
+                if SHOWN in metrics
             )
             how = f"{', '.join(values)} ({last['seconds']:.1f} s)"
         say(f"{self.ended}/{self.count} {entry}: {how}")
@@ -84,10 +85,10 @@ def _tell(here: Here, ended: Ended) -> int:
         f"Where the ledger is: ablate ledger import {here.folder}"
     )
     for word, trials in (("failed", ended.failed), ("left", ended.left)):
-        for name in list(trials)[:SHOWN]:
+        for name in list(trials)[:LISTED]:
             say(f"  {word}: {name}: {trials[name]}")
-        if len(trials) > SHOWN:
-            say(f"  and {len(trials) - SHOWN} more {word}")
+        if len(trials) > LISTED:
+            say(f"  and {len(trials) - LISTED} more {word}")
     return 1 if ended.failed or ended.left else 0
 
 
