@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ablate.engine.driver import run_plan
 from ablate.engine.output import output_folder
 from ablate.engine.provenance import provenance
-from ablate.engine.ray.resources import request
+from ablate.engine.ray.resources import elsewhere, request
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
@@ -124,9 +124,11 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
 
 
 def prepare(
-    spec: str | Path | Mapping[str, Any] | LoadedSpec, options: Options
+    spec: str | Path | Mapping[str, Any] | LoadedSpec, options: Options, *, leaves: bool = False
 ) -> tuple[Plan, Settings]:
     """Check everything that can be checked before a trial starts.
+
+    leaves: the trials will run on other machines, whose cores and GPUs are not asked for here.
 
     Raises:
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
@@ -145,8 +147,11 @@ def prepare(
     with required(cache):
         fingerprint = cast(Fingerprint, _load(options.fingerprint))
         plan = checked_plan(loaded, overrides, fingerprint, cache)
-    clustered = options.address not in (None, "local")
-    asked = request(loaded.spec.resources, options.device, cluster=clustered)
+    if leaves:
+        asked = elsewhere(loaded.spec.resources, options.device)
+    else:
+        clustered = options.address not in (None, "local")
+        asked = request(loaded.spec.resources, options.device, cluster=clustered)
     settings = Settings(
         out=options.folder,
         cache=cache,

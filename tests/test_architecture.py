@@ -25,6 +25,7 @@ ablate.run
 ablate.cli
 ablate
 ablate.api
+ablate.batch
 ablate.engine
 ablate.tracking
 ablate.sweep

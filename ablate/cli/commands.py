@@ -142,6 +142,12 @@ def plan(args: argparse.Namespace) -> int:
     return run(args)
 
 
+def cells(args: argparse.Namespace) -> int:
+    from ablate.cli import batch
+
+    return batch.cells(args)
+
+
 def _ledger_path(out: str) -> Path:
     path = output_folder(out) / "ledger.sqlite"
     if not path.is_file():
@@ -155,6 +161,10 @@ def ledger(args: argparse.Namespace) -> int:
     path = _ledger_path(args.out)
     if args.action == "replay":
         return _replay(path, args)
+    if args.action == "import":
+        from ablate.cli import batch
+
+        return batch.take(args, path.parent)
     if args.action == "export":
         from ablate.ledger.export import export
 

@@ -53,19 +53,44 @@ def parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="show what a spec would run; run nothing")
     _spec_options(plan, optional=True)
     plan.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
+    cells = commands.add_parser(
+        "cells",
+        help="write the trials that a sweep could start now to a file that any machine runs",
+        description="Write the trials that a sweep could start now to a file. `python -m "
+        "trainables.jobs.batch FILE --out DIR` runs it, with torch and without Ray; `ablate ledger "
+        "import DIR` makes facts of what it finished. A search writes one round at a time.",
+        epilog="Exit codes: 0 a file was written; 1 there is nothing that could start now (`ablate "
+        "run` ends the sweep, and compiles its report); 2 wrong input.",
+    )
+    _plan_options(cells)
+    cells.add_argument("--to", required=True, metavar="FILE", help="as cells.jsonl")
+    cells.add_argument(
+        "--retry-failed", action="store_true", help="write trials again whose failure is recorded"
+    )
+    _out(cells)
     ledger = commands.add_parser("ledger", help="what an output folder's ledger knows")
     ledger.add_argument(
         "action",
         nargs="?",
-        choices=("ls", "show", "export", "replay"),
+        choices=("ls", "show", "export", "replay", "import"),
         default="ls",
         help="ls: counts, sweeps and failures; show TRIAL; export [SWEEP]: a row per trial and "
-        "cell; replay [SWEEP]: write to MLflow what it lacks, when no run is under way",
+        "cell; replay [SWEEP]: write to MLflow what it lacks, when no run is under way; import "
+        "DIR: make facts of what a batch (`ablate cells`) has finished",
     )
     ledger.add_argument(
         "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
     )
-    ledger.add_argument("name", nargs="?", help="a trial id or its beginning; a sweep's id or name")
+    ledger.add_argument(
+        "name",
+        nargs="?",
+        help="a trial id or its beginning; a sweep's id or name; a batch's folder",
+    )
+    ledger.add_argument(
+        "--same-code",
+        action="store_true",
+        help="import: the code here gives the same numbers as that of the batch, at its REVISIONs",
+    )
     ledger.add_argument(
         "--rebuild",
         action="store_true",
@@ -101,7 +126,8 @@ def _tracking(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+def _plan_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """A spec, what is laid over it, and on what it runs."""
     command.add_argument(
         "spec", metavar="SPEC", nargs="?" if optional else None, help="the sweep's YAML file"
     )
@@ -130,16 +156,20 @@ def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -
     )
     command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     command.add_argument(
-        "--pilot",
-        action="store_true",
-        help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
-        "for the estimate of time and memory; it also finds what would end them at once",
-    )
-    command.add_argument(
         "--same-code",
         action="store_true",
         help="the source of a component has changed and its numbers have not: take what is known "
         "at its REVISION as made by it, from now on",
+    )
+
+
+def _spec_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    _plan_options(command, optional=optional)
+    command.add_argument(
+        "--pilot",
+        action="store_true",
+        help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
+        "for the estimate of time and memory; it also finds what would end them at once",
     )
     command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
     _tracking(command)

@@ -52,12 +52,16 @@ class Sources:
         """Of the ledger's row with the sources that a trial runs; made if it is missing."""
         names = tuple(components.components_of(config))
         if names not in self._keys:
-            text = json.dumps(components.trial_hashes(config), sort_keys=True)
-            key = hashlib.sha256(text.encode()).hexdigest()[:16]
-            with self.ledger.write() as db:
-                db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", [key, text])
-            self._keys[names] = key
+            self._keys[names] = self.record(components.trial_hashes(config))
         return self._keys[names]
+
+    def record(self, hashes: Mapping[str, str | None]) -> str:
+        """Likewise of sources that a trial ran elsewhere."""
+        text = json.dumps(hashes, sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        with self.ledger.write() as db:
+            db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", [key, text])
+        return key
 
     @property
     def evaluator(self) -> str | None:
@@ -82,16 +86,20 @@ class Sources:
             evaluators: hashes of what evaluated it.
         """
         if key is not None and key not in self._seen:
-            self._seen[key] = tuple(
-                name
-                for name, value in (self.ledger.source(key) or {}).items()
-                if components.is_known(name) and not self._is_mine(name, value)
-            )
+            self._seen[key] = self.others(self.ledger.source(key) or {})
         trials = self._seen.get(key or "", ())
         evaluated = {value for value in evaluators if value is not None}
         if any(not self._is_mine(EVALUATOR, value) for value in evaluated):
             trials += (EVALUATOR,)
         return trials
+
+    def others(self, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
+        """The components among these whose source is not today's."""
+        return tuple(
+            name
+            for name, value in hashes.items()
+            if components.is_known(name) and not self._is_mine(name, value)
+        )
 
     def _is_mine(self, name: str, value: str | None) -> bool:
         return value is not None and value in self._one_code(name)

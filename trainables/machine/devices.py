@@ -33,6 +33,18 @@ def resolve_device(name: str) -> torch.device:
     return device
 
 
+def side_by_side(name: str) -> list[str]:
+    """The devices that processes take in turn: of "cuda" all that there are, else the one named.
+
+    Raises:
+        ConfigError: as `resolve_device`.
+    """
+    device = resolve_device(name)
+    if str(device) == "cuda":
+        return [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    return [str(device)]
+
+
 def describe(device: torch.device) -> str:
     """`cpu`, or `cuda (NVIDIA H200)`."""
     if device.type == "cuda":

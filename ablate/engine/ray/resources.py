@@ -85,6 +85,12 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     return Request(resources.cpus, gpus, resolved)
 
 
+def elsewhere(resources: Resources, device: str) -> Request:
+    """What a trial takes on machines that this one does not see: none of it is looked for here."""
+    on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
+    return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
+
+
 def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     """How many trials fit on a cluster's nodes at once.
 

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.claims import Claim
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.sources import Sources
 from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
 from trainables.jobs.request import Fold, Job, Mode
+
+
+def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources | None) -> Job:
+    """What trains the trial that these cells share to its end, and reads all that they ask for."""
+    return Job(
+        trial_id=cells[0].trial_id,
+        config=cells[0].config,
+        seed=cells[0].seed,
+        runtime=settings.runtime(cells[0].trial_id),
+        evaluate=_in_order(_asked(cells) - {ENSEMBLE}),  # that is a job of its own, later
+        metrics=_metrics(cells),
+        source=None if sources is None else sources.of_job(cells[0].config),
+    )
+
+
+def _asked(cells: Sequence[Cell]) -> set[str]:
+    return {split for each in cells for split in each.evaluate}
+
+
+def _in_order(splits: set[str]) -> tuple[str, ...]:
+    return tuple(each for each in SPLITS if each in splits)
+
+
+def _metrics(cells: Sequence[Cell]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for each in cells for name in each.metrics))
 
 
 @dataclass
@@ -46,36 +72,25 @@ class Claims:
         if until == WAIT:
             return None
         trial_id, facts = cell.trial_id, self.progression.facts
-        evaluate = {split for each in cells for split in each.evaluate}
-        metrics = tuple(dict.fromkeys(name for each in cells for name in each.metrics))
+        job = training_job(cells, settings, facts.sources)
         mode: Mode = "train"
+        evaluate = set(job.evaluate)
         members: tuple[Fold, ...] = ()
         if facts[trial_id].status == "done":
             mode = "evaluate"
-            evaluate = set(facts[trial_id].lacking(evaluate, metrics))
+            evaluate = set(facts[trial_id].lacking(_asked(cells), job.metrics))
             if evaluate == {ENSEMBLE}:
                 folds = self.progression.ensembles.members(cells, settings.trials)
                 if folds is None:
                     return None  # the end of the last of its folds asks again
                 mode, members = "ensemble", folds
         if mode != "ensemble":
-            evaluate.discard(ENSEMBLE)  # that is a job of its own, later
+            evaluate.discard(ENSEMBLE)
         claim = self._training(cell, settings) if mode == "train" else self._evaluation(cells)
         self._seen.add(trial_id)
         if claim != "mine":
             return "busy" if claim == "busy" else "known"
-        return Job(
-            trial_id=trial_id,
-            config=cell.config,
-            seed=cell.seed,
-            runtime=settings.runtime(trial_id),
-            evaluate=tuple(each for each in SPLITS if each in evaluate),
-            metrics=metrics,
-            mode=mode,
-            until=until,
-            members=members,
-            source=None if facts.sources is None else facts.sources.of_job(cell.config),
-        )
+        return replace(job, evaluate=_in_order(evaluate), mode=mode, until=until, members=members)
 
     def _evaluation(self, cells: Sequence[Cell]) -> Claim:
         trial_id = cells[0].trial_id

@@ -1,4 +1,4 @@
-"""The core trains where neither Ray nor MLflow nor Optuna nor faiss can be imported."""
+"""What trains without a driver does so where none of Ray, MLflow, Optuna and faiss is."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = """
-import sys
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+# As sitecustomize, so that it holds in the processes that a process starts as well.
+BAR = """
 from importlib.machinery import PathFinder
 
 BARRED = {"ray", "mlflow", "optuna", "faiss"}
@@ -19,6 +23,10 @@ def found(name, path=None, target=None):
     return None if name.partition(".")[0] in BARRED else real(name, path, target)
 
 PathFinder.find_spec = found
+"""
+SCRIPT = """
+import sys
+from sitecustomize import BARRED
 
 for name in BARRED:
     try:
@@ -47,14 +55,31 @@ print("trained")
 """
 
 
-def test_trains_on_typefaces_without_them(shared_cache: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(shared_cache)],
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python with these packages out of reach."""
+    (folder / "sitecustomize.py").write_text(BAR)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_trains_on_typefaces_without_them(shared_cache: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, "-c", SCRIPT, str(shared_cache))
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("trained\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_batch_passes_its_tests_without_them(tmp_path: Path) -> None:
+    """All but those of kills and signals, which are the longest by far."""
+    tests = "tests/trainables/jobs/batch"
+    done = run(tmp_path, "-m", "pytest", "-m", "not slow", "-p", "no:cacheprovider", tests)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout and "skipped" not in done.stdout

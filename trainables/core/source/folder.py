@@ -40,14 +40,20 @@ class OtherSource(OSError):
     """This worker has other code than the driver: the machine's fault, not the trial's."""
 
 
-def same_as_driver(source: Code) -> None:
-    """Raises OtherSource where a component's source or REVISION here is not the driver's."""
-    differs = [
+def differing_here(source: Code) -> list[str]:
+    """The components whose source or REVISION here is not the driver's."""
+    return [
         name
         for name, value in source.hashes.items()
-        if components.component_hash(name)[0] != value
+        if not components.is_known(name)
+        or components.component_hash(name)[0] != value
         or components.revision(name) != source.revisions[name]
     ]
+
+
+def same_as_driver(source: Code) -> None:
+    """Raises OtherSource where a component's source or REVISION here is not the driver's."""
+    differs = differing_here(source)
     if differs:
         raise OtherSource(
             f"{socket.gethostname()}: found other source of {', '.join(differs)} than the driver "

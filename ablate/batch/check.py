@@ -1,0 +1,186 @@
+"""Whether what a batch brings belongs into this ledger: looked at as a whole, before any of it is
+written.
+
+A result is what it says it is (its digests), the trial it says it is (its configuration hashes to
+its identity, with the code that is here), a trial that the sweep asks for, and made by code that is
+known to give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ablate.ledger import queries
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.sources import Differing, Sources, summary
+from trainables.core import identity
+from trainables.core.source import components
+from trainables.core.source.components import EVALUATOR
+from trainables.core.source.folder import Code
+from trainables.errors import ConfigError
+from trainables.jobs.batch.cells import TRIALS
+from trainables.jobs.batch.result import NAME, RESULT, Result, digest, read_mark, read_result
+from trainables.trial import TrialConfig
+
+
+@dataclass
+class Brought:
+    """A batch's folder as it was found whole.
+
+    trials: folders of the trials that have ended. unfinished: others. differing: of those that
+    other code made. torch: version → how many trials.
+    """
+
+    folder: Path
+    sweep_id: str
+    name: str
+    trials: list[Path] = field(default_factory=list)
+    unfinished: int = 0
+    differing: dict[str, Differing] = field(default_factory=dict)
+    torch: Counter[str] = field(default_factory=Counter)
+
+
+def look_at(folder: Path, ledger: Ledger, sources: Sources) -> Brought:
+    """Everything in a batch's folder; nothing is written but the hashes of sources.
+
+    Raises:
+        ConfigError: anything in it is not what it should be.
+    """
+    mark = read_mark(folder)
+    brought = Brought(folder, mark["sweep_id"], mark["name"])
+    sweeps = {row["sweep_id"]: row["name"] for row in queries.sweeps(ledger)}
+    if brought.sweep_id not in sweeps:
+        known = ", ".join(f"{name} ({sweep_id})" for sweep_id, name in sweeps.items()) or "none"
+        raise ConfigError(
+            str(folder),
+            f"trials of sweep {brought.name} ({brought.sweep_id})",
+            f"of one that {ledger.path} knows: {known}",
+            "Give the --out whose ledger wrote the cells (`ablate cells SPEC --out …`)",
+        )
+    asked = {cell["trial_id"] for cell in ledger.cells(brought.sweep_id)}
+    there = sorted(path for path in (folder / TRIALS).glob("*") if path.is_dir())
+    for trial in there:
+        if not (trial / NAME).exists():
+            brought.unfinished += 1
+            continue
+        result, _, last = read_result(trial)
+        check_identity(trial, result, brought, asked)
+        check_files(trial, result)
+        brought.trials.append(trial)
+        version = str(last.get("provenance", {}).get("torch", ""))
+        if version:
+            brought.torch[version] += 1
+        if result.code is not None:
+            _look_at_code(brought, result, result.code, last["event"], sources)
+    return brought
+
+
+def check_identity(trial: Path, result: Result, brought: Brought, asked: set[str]) -> None:
+    """Raises ConfigError for another trial than the folder, the sweep or its own words say."""
+    path = str(trial / NAME)
+    if result.sweep_id != brought.sweep_id or result.trial_id != trial.name:
+        raise ConfigError(
+            path,
+            f"the result of trial {result.trial_id} of sweep {result.sweep_id}",
+            f"of trial {trial.name} of sweep {brought.sweep_id}",
+            "Folders were mixed up: copy each batch's folder as a whole",
+        )
+    raised = _raised(result.code)
+    if raised:
+        raise ConfigError(
+            path,
+            f"a trial of {', '.join(raised)}",
+            "of the revisions that are here",
+            "Write the cells anew with `ablate cells` and run them: it is another trial by now",
+        )
+    try:
+        config = TrialConfig.model_validate(result.config)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ConfigError(
+            f"{path}, {'.'.join(map(str, first['loc']))}",
+            repr(first["input"])[:200],
+            first["msg"],
+            "Check out the code that wrote the cells, and import again",
+        ) from None
+    here = identity.config_hash(config, result.fingerprint)
+    is_trial = identity.trial_id(here, result.seed)
+    if (here, is_trial) != (result.config_hash, result.trial_id):
+        raise ConfigError(
+            path,
+            f"a configuration that is trial {is_trial}",
+            f"trial {result.trial_id}, which it says it is",
+            "It was edited, or is of other code: remove this file and start the batch again",
+        )
+    if result.trial_id not in asked:
+        raise ConfigError(
+            path,
+            f"trial {result.trial_id}",
+            f"one of the {len(asked)} trials that this ledger's sweep {brought.name} has come to",
+            "Give the --out whose ledger wrote the cells, or write them from this one first "
+            "(`ablate cells SPEC`)",
+        )
+
+
+def check_files(trial: Path, result: Result) -> None:
+    """Raises ConfigError for a file of a trial that is gone or not as it was written."""
+    for name, wanted in result.files.items():
+        path = trial / name
+        if Path(name).name != name:
+            raise ConfigError(str(trial / NAME), f"a file {name!r}", "a name", RESULT.remedy)
+        if not path.is_file() or digest(path) != wanted:
+            raise ConfigError(
+                str(path),
+                "a file that is not as it was written" if path.exists() else "no file",
+                f"the one whose SHA-256 {NAME} has",
+                "Copy the folder again, or remove this trial's and start the batch again",
+            )
+
+
+def refusal(brought: Brought) -> ConfigError | None:
+    """What speaks against the code that made it; None: nothing."""
+    if not brought.differing:
+        return None
+    return ConfigError(
+        str(brought.folder),
+        f"results of other code: {'; '.join(summary(brought.differing))}",
+        "of the code that is here",
+        "Import with the code that wrote the cells, or write them anew with `ablate cells`; where "
+        "numbers are the same, give --same-code once",
+    )
+
+
+def _raised(code: Code | None) -> list[str]:
+    """Components whose REVISION is another by now; the evaluator's name tells evaluations apart,
+    not trials."""
+    names: Iterable[tuple[str, str]] = code.revisions.items() if code is not None else ()
+    return [
+        f"{name} at {components.revision_name(name)} {then}, which is {components.revision(name)}"
+        for name, then in names
+        if name != EVALUATOR and components.is_known(name) and components.revision(name) != then
+    ]
+
+
+def _look_at_code(
+    brought: Brought, result: Result, code: Code, event: str, sources: Sources
+) -> None:
+    others = sources.others(code.hashes)
+    if others:
+        status: dict[str, Any] = {"final": "done"}
+        brought.differing[result.trial_id] = Differing(
+            others,
+            status.get(event, event),
+            sources.record(trained_with(code)),
+            (code.hashes.get(EVALUATOR),),
+        )
+
+
+def trained_with(code: Code) -> dict[str, str | None]:
+    """Component → hash, without the evaluator, which the ledger keeps apart."""
+    return {name: value for name, value in code.hashes.items() if name != EVALUATOR}

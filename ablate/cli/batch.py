@@ -1,0 +1,86 @@
+"""The commands around trials that leave the driver: `cells` and `ledger import`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from ablate.cli.options import options_of
+from ablate.cli.startup import uncollected
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+from trainables.machine.texts import user_path
+
+
+def cells(args: argparse.Namespace) -> int:
+    """0: a file was written. 1: there is nothing that could start now."""
+    to = user_path(args.to, "--to")
+    if to.is_dir():
+        raise ConfigError("--to", f"{to}, which is a folder", "a file", "Name a file in it")
+    with uncollected():
+        from ablate.spec.read import read_spec
+
+        loaded = read_spec(args.spec)
+        from ablate import api
+        from ablate.batch.cells import leave
+
+        plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
+        written = leave(plan, settings, to)
+    lines = []
+    if written.trials:
+        lines.append(f"{written.trials} trials of sweep {plan.spec.name} ({plan.sweep_id}) in {to}")
+    else:
+        lines.append(f"sweep {plan.spec.name} ({plan.sweep_id}): no trial could start now")
+    also = {
+        "of them trained, and to be evaluated once more": written.again,
+        "known already": written.known,
+        "under way by a driver": written.busy,
+        "follow from results": written.later,
+        "lack the ensemble of their folds, which `ablate run` reads": written.ensembles,
+    }
+    lines += [f"  {count} {what}" for what, count in also.items() if count]
+    lines += [f"  {name}: blocked: {reason}" for name, reason in written.blocked.items()]
+    if written.trials:
+        out = shlex.quote(str(settings.out))
+        lines += [
+            "Run them, and bring them back, with:",
+            f"  python -m trainables.jobs.batch {shlex.quote(str(to))} --out DIR",
+            f"  ablate ledger import DIR --out {out}",
+        ]
+    say("\n".join(lines))
+    return 0 if written.trials else 1
+
+
+def take(args: argparse.Namespace, out: Path) -> int:
+    """Import a batch's folder."""
+    if args.name is None:
+        raise ConfigError(
+            "DIR", "nothing", "the folder of a batch", "Name it: ablate ledger import DIR"
+        )
+    import torch
+
+    from ablate.batch import imported
+
+    done = imported.take(user_path(args.name, "DIR"), out, same_code=args.same_code)
+    lines = [f"sweep {done.name} ({done.sweep_id}): {done.done} trials imported"]
+    also = {
+        "failed, which is a fact too": done.failed,
+        "known before and evaluated further": done.further,
+        "known before, which stay as they were": done.known,
+        "known before with other numbers, so that their further evaluation is left to `ablate "
+        "run`": done.otherwise,
+        "under way by a driver, whose result will stand": done.busy,
+        "not finished in the batch: start it again, and import again": done.unfinished,
+    }
+    lines += [f"  {count} {what}" for what, count in also.items() if count]
+    lines += [f"  taken as the same code: {line}" for line in done.same]
+    lines += [
+        f"  {count} trained with torch {name}, and {torch.__version__} is here; their provenance "
+        "says so"
+        for name, count in done.torch.items()
+        if name != torch.__version__
+    ]
+    say("\n".join(lines))
+    return 0

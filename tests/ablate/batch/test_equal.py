@@ -1,0 +1,156 @@
+"""Trials that left and came back are those that a run trains, to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate import api
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.sources import Sources
+from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.progression import Progression
+from tests.ablate import specs
+from tests.ablate.batch.sweeps import (
+    by_command,
+    facts,
+    here,
+    real_plan,
+    real_settings,
+    real_spec,
+    rounds,
+    synthetic_settings,
+)
+from tests.ablate.driven import dispatch, drain
+from tests.trainables import core_trials
+from tests.trainables.core_trials import timeless
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return core_trials.draw(tmp_path_factory.mktemp("drawn") / "images")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def run_here(plan: Any, settings: Any) -> Dispatch:
+    """The sweep by the engine's own logic, without Ray around it."""
+    ledger = Ledger(settings.ledger)
+    ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), {})
+    owner = dispatch(specs.plan(), settings.out / "unused").owner
+    progression = Progression(plan, settings.facts(ledger), record=True)
+    made = Dispatch(progression, ledger, owner, plan.sweep_id, settings.jobs(plan))
+    drain(made)
+    return made
+
+
+@pytest.mark.timeout(600)
+def test_every_fact_equals_the_engines(
+    images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(cache))
+    plan = real_plan(images, cache)
+    run_here(plan, real_settings(tmp_path / "engine", cache))
+    left = real_settings(tmp_path / "batch", cache)
+    assert rounds(plan, left, tmp_path / "work", by_command) == [2, 2, 4, 1]
+    mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
+    assert mine == theirs
+    assert len(mine["trials"]) == 8 and all(t["weights"] for t in mine["trials"].values())
+    # Nothing is left for a run, and it finds no record that it would doubt.
+    again = run_here(plan, left)
+    assert again.trained == 0 and again.exhausted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_run_with_ray_and_mlflow_equals_a_batch(
+    images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a run after the import trains the rest alone, and tells MLflow of all."""
+    monkeypatch.setenv("ABLATE_CACHE", str(cache))
+    spec = real_spec(images)
+    options = {"device": "cpu", "report": False}
+    whole = api.run(spec, out=tmp_path / "engine", **options)
+    assert whole.outcome.code == 0 and whole.outcome.trained == 8
+    plan, left = real_plan(images, cache), real_settings(tmp_path / "batch", cache)
+    rounds(plan, left, tmp_path / "work", by_command)
+    assert facts(tmp_path / "engine") == facts(tmp_path / "batch")
+    ended = api.run(spec, out=tmp_path / "batch", **options)
+    assert ended.outcome.code == 0 and ended.outcome.trained == 0
+    assert mlflow_runs(tmp_path / "engine") == mlflow_runs(tmp_path / "batch") != {}
+    more = api.run(spec, out=tmp_path / "batch", seeds=3, **options)
+    assert more.outcome.code == 0 and more.outcome.trained == 4  # dims and whole
+
+
+def mlflow_runs(out: Path) -> dict[str, Any]:
+    """Trial → its metrics at every step, its parameters and what tells what it is."""
+    from mlflow import MlflowClient
+
+    client, found = MlflowClient(f"sqlite:///{out}/mlflow.db"), {}
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    for run in client.search_runs(experiments):
+        tags = run.data.tags
+        if tags.get("ablate.kind") != "trial":
+            continue
+        curves = {
+            name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
+            for name in timeless(run.data.metrics)
+            if name != "final/seconds"
+        }
+        same = ("config_hash", "seed", "status", "cells", "protocol", "torch")
+        found[tags["ablate.trial_id"]] = (
+            curves,
+            run.data.params,
+            [tags[f"ablate.{name}"] for name in same],
+            run.info.status,
+        )
+    return found
+
+
+def test_a_whole_sweep_of_rounds(tmp_path: Path) -> None:
+    """Search, components, a grid that shares trials, a comparison; proposals and all."""
+    plan = specs.plan()
+    drain(dispatch(plan, tmp_path / "engine"))
+    settings = synthetic_settings(tmp_path / "batch")
+    assert sum(rounds(plan, settings, tmp_path / "work", here)) >= 20
+    mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
+    assert mine == theirs
+
+
+def test_a_race_goes_seed_by_seed(tmp_path: Path) -> None:
+    given = specs.spec(seeds=5)
+    given["studies"]["grid"]["race"] = {"after": 2}
+    plan = specs.plan(given)
+    drain(dispatch(plan, tmp_path / "engine"))
+    rounds(plan, synthetic_settings(tmp_path / "batch"), tmp_path / "work", here)
+    assert facts(tmp_path / "engine") == facts(tmp_path / "batch")
+
+
+def test_failures_are_facts_with_their_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "1e-3")
+    plan = specs.plan()
+    drain(dispatch(plan, tmp_path / "engine"))
+    rounds(plan, synthetic_settings(tmp_path / "batch"), tmp_path / "work", here)
+    mine, theirs = facts(tmp_path / "engine"), facts(tmp_path / "batch")
+    assert mine == theirs
+    assert {"done", "failed"} == {trial["status"] for trial in mine["trials"].values()}
+
+
+def test_sources_are_kept_as_a_run_keeps_them(
+    images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(cache))
+    one = {"one": {"design": "grid", "seeds": 1, "grid": {"optimizer.lr": [1e-3]}}}
+    plan, settings = real_plan(images, cache, **one), real_settings(tmp_path / "out", cache)
+    assert rounds(plan, settings, tmp_path / "work", by_command) == [1]
+    with Ledger(settings.ledger) as ledger:
+        (row,) = ledger.rows("SELECT * FROM trials")
+        assert row["source"] == Sources(ledger).key(row["config"])
+        assert ledger.evaluators(row["trial_id"]) == [Sources(ledger).evaluator]

@@ -1,0 +1,365 @@
+"""`ablate ledger import`: what is not as it should be is one error, and nothing is written."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.batch import imported
+from ablate.batch.cells import leave
+from ablate.cli.main import main
+from ablate.engine.preview import examine
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.schema import LedgerError
+from tests.ablate import specs
+from tests.ablate.batch.sweeps import facts, here, synthetic_settings, took
+from tests.ablate.driven import dispatch, drain
+from trainables.core.source import components
+from trainables.core.source.components import EVALUATOR, components_of
+from trainables.core.source.folder import Code
+from trainables.errors import ConfigError
+from trainables.jobs.batch import result
+from trainables.jobs.batch.cells import read_cells, write_cells
+from trainables.jobs.batch.sheet import read_sheet, write_sheet
+
+GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}}
+
+
+def plan(name: str = "small") -> Any:
+    return specs.plan({**specs.spec(name=name), "studies": {"grid": GRID}})
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A batch of four trials that has ended; its ledger in `out`."""
+    leave(plan(), synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl")
+    assert here(tmp_path / "cells.jsonl", tmp_path / "work").done == 4
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def out(work: Path) -> Path:
+    return work.parent / "out"
+
+
+def trials(out: Path) -> int:
+    with Ledger(out / "ledger.sqlite") as ledger:
+        return len(ledger.rows("SELECT * FROM trials"))
+
+
+def test_it_is_imported_once(work: Path, out: Path) -> None:
+    first = took(work, out)
+    assert (first.done, first.failed, first.known, first.unfinished) == (4, 0, 0, 0)
+    before = facts(out)
+    again = took(work, out)
+    assert (again.done, again.known) == (0, 4) and facts(out) == before
+    shutil.rmtree(work)  # the ledger's folder has all that later evaluations need
+    for folder in (out / "trials").iterdir():
+        assert {"best.safetensors", "final.json"} <= {path.name for path in folder.iterdir()}
+
+
+def test_part_of_a_batch(work: Path, out: Path) -> None:
+    """Whatever has ended by now, while the rest is under way."""
+    one = sorted(work.glob("trials/*"))[0]
+    (one / result.NAME).rename(one / "later")
+    first = took(work, out)
+    assert (first.done, first.unfinished) == (3, 1)
+    (one / "later").rename(one / result.NAME)
+    assert (took(work, out).done, trials(out)) == (1, 4)
+
+
+def test_what_a_driver_has_stays_its(work: Path, out: Path) -> None:
+    made = dispatch(plan(), out)
+    job = made.next_job()
+    assert job is not None
+    # This process is the driver; another one would find the claim of a process that lives.
+    with Ledger(out / "ledger.sqlite") as ledger, ledger.write() as db:
+        other = f"{made.owner.host}/1/{_started(1):.2f}"
+        db.execute("UPDATE trials SET owner=?", [other])
+    assert (took(work, out).busy, trials(out)) == (1, 4)
+    with Ledger(out / "ledger.sqlite") as ledger:
+        assert (ledger.trial(job.trial_id) or {})["status"] == "running"
+
+
+def _started(pid: int) -> float:
+    import psutil
+
+    return float(psutil.Process(pid).create_time())
+
+
+def test_what_a_run_had_begun_is_replaced_as_a_whole(work: Path, out: Path) -> None:
+    made = dispatch(plan(), out)
+    job = made.next_job()
+    assert job is not None
+    metrics = {"val/map_at_r": 0.0}
+    event = {"event": "epoch", "epoch": 1, "steps": 1, "seconds": 0.0, "metrics": metrics}
+    made.record(job.trial_id, [event])
+    (out / "trials" / job.trial_id / "checkpoints").mkdir(parents=True)
+    made.interrupt("stopped")
+    assert took(work, out).done == 4
+    with Ledger(out / "ledger.sqlite") as ledger:
+        curve = ledger.epochs(job.trial_id)
+        assert len(curve) == 3 and curve[0]["metrics"] != metrics
+    assert not (out / "trials" / job.trial_id / "checkpoints").exists()
+
+
+def test_a_failure_of_before_gives_way_to_a_result(work: Path, out: Path) -> None:
+    made = dispatch(plan(), out)
+    while (job := made.next_job()) is not None:
+        made.record(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
+    assert took(work, out).done == 4
+    drained = dispatch(plan(), out)
+    assert drained.exhausted
+
+
+def test_broken_off_it_goes_on(work: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, calls = Ledger.record_final, []
+
+    def failing(self: Ledger, trial_id: str, *args: Any, **more: Any) -> None:
+        calls.append(trial_id)
+        if len(calls) == 3:
+            raise LedgerError("the disk is full")
+        real(self, trial_id, *args, **more)
+
+    monkeypatch.setattr(Ledger, "record_final", failing)
+    with pytest.raises(LedgerError):
+        took(work, out)
+    monkeypatch.undo()
+    with Ledger(out / "ledger.sqlite") as ledger:
+        found = {row["status"] for row in ledger.rows("SELECT status FROM trials")}
+    assert found == {"done", "interrupted"}
+    rest = took(work, out)
+    assert (rest.done, rest.known) == (2, 2)
+    whole = work.parent / "whole"
+    drain(dispatch(plan(), whole))
+    assert facts(out)["trials"] == facts(whole)["trials"]
+
+
+# ------------------------------------------------------------------------------ what is refused
+
+
+def refused(work: Path, out: Path, found: str, **more: Any) -> str:
+    with pytest.raises(ConfigError, match=found) as caught:
+        took(work, out, **more)
+    text = str(caught.value)
+    assert "\n" not in text and "expected" in text and trials(out) == 0
+    assert not (out / "trials").exists()
+    return text
+
+
+def first(work: Path) -> Path:
+    return sorted(work.glob("trials/*"))[0]
+
+
+def test_a_result_that_is_cut_off_or_edited(work: Path, out: Path) -> None:
+    path = first(work) / result.NAME
+    data = path.read_bytes()
+    path.write_bytes(data[:-30])
+    assert "start the batch again" in refused(work, out, r"result\.jsonl: found a file that is cut")
+    path.write_bytes(data.replace(b'"val/map_at_r":0.', b'"val/map_at_r":1.', 1))
+    refused(work, out, "lines that were changed after it was written")
+    head, newline, rest = data.partition(b"\n")
+    path.write_bytes(head.replace(b'"seed":0', b'"seed":5') + newline + rest)
+    refused(work, out, "a first line that was changed")
+    path.write_bytes(b"")
+    refused(work, out, "found a file")
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Edited by somebody who renews the digests too."""
+    head, lines = read_sheet(path, result.RESULT)
+    change(head)
+    write_sheet(path, result.RESULT, head, lines)
+
+
+def test_a_result_of_another_identity(work: Path, out: Path) -> None:
+    path = first(work) / result.NAME
+    data = path.read_bytes()
+
+    def edited(head: dict[str, Any]) -> None:
+        head["config"]["optimizer"]["lr"] = 0.5
+
+    rewritten(path, edited)
+    refused(work, out, r"a configuration that is trial [0-9a-f]{16}-s\d; expected trial")
+    path.write_bytes(data)
+    rewritten(path, lambda head: head.update(fingerprint="other"))
+    refused(work, out, "a configuration that is trial")
+    path.write_bytes(data)
+
+    def unknown(head: dict[str, Any]) -> None:
+        head["config"]["method"]["name"] = "mine"
+
+    rewritten(path, unknown)
+    refused(work, out, "method")
+    path.write_bytes(data)
+    rewritten(path, lambda head: head.update(sweep_id="ba9876543210"))
+    refused(work, out, "of sweep ba9876543210")
+    path.write_bytes(data)
+    other = sorted(work.glob("trials/*"))[1]
+    (other / result.NAME).write_bytes(data)
+    refused(work, out, "Folders were mixed up")
+
+
+def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> None:
+    path = first(work) / "best.safetensors"
+    path.write_bytes(b"other")
+    refused(work, out, r"best\.safetensors: found a file that is not as it was written")
+    path.unlink()
+    refused(work, out, r"best\.safetensors: found no file")
+
+
+def test_a_file_of_a_result_is_in_its_folder(work: Path, out: Path) -> None:
+    rewritten(first(work) / result.NAME, lambda h: h["files"].update({"../../x": "0"}))
+    refused(work, out, r"a file '\.\./\.\./x'")
+
+
+def test_the_folder_of_another_sweep(work: Path, out: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    leave(plan("other"), synthetic_settings(other), tmp_path / "other.jsonl")
+    text = refused(work, other, r"trials of sweep small \(")
+    assert "other (" in text and "--out" in text
+
+
+def test_trials_that_the_sweep_has_not_come_to(work: Path, out: Path, tmp_path: Path) -> None:
+    """A ledger that knows the sweep, and other cells of it."""
+    elsewhere = tmp_path / "elsewhere"
+    with Ledger(elsewhere / "ledger.sqlite") as ledger:
+        ledger.put_sweep(plan().sweep_id, "small", {}, {})
+    refused(work, elsewhere, "one of the 0 trials that this ledger's sweep small has come to")
+
+
+@pytest.fixture
+def sourced(tmp_path: Path) -> Path:
+    """The batch of a sweep that keeps sources."""
+    settings = synthetic_settings(tmp_path / "out", sources=True)
+    leave(plan(), settings, tmp_path / "cells.jsonl")
+    here(tmp_path / "cells.jsonl", tmp_path / "work")
+    return tmp_path / "work"
+
+
+def edit(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    real = components.component_hash
+    monkeypatch.setattr(
+        components, "component_hash", lambda n: (value, "") if n == name else real(n)
+    )
+
+
+def test_results_of_other_code(sourced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = sourced.parent / "out"
+    edit(monkeypatch, "method.ddml", "a")
+    text = refused(sourced, out, r"results of other code: method\.ddml: source differs at REVISION")
+    assert "4 trials" in text and "--same-code" in text
+    edit(monkeypatch, EVALUATOR, "b")
+    refused(sourced, out, "evaluator: source differs")
+    taken = took(sourced, out, same_code=True)
+    assert taken.done == 4 and len(taken.same) == 2
+    # It was said once: a run of the sweep takes them, and so does another import.
+    settings = synthetic_settings(out, sources=True)
+    assert examine(plan(), settings).refused is None
+    assert took(sourced, out).known == 4
+    edit(monkeypatch, "core", "c")
+    assert examine(plan(), settings).refused is not None
+
+
+def test_the_trained_sources_stand_with_the_trials(
+    sourced: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, before = sourced.parent / "out", components.component_hash("core")[0]
+    edit(monkeypatch, "core", "c")
+    took(sourced, out, same_code=True)
+    with Ledger(out / "ledger.sqlite") as ledger:
+        kept = {
+            (ledger.source(t["source"]) or {})["core"]
+            for t in ledger.rows("SELECT source FROM trials")
+        }
+    assert kept == {before}, "what ran, not what is here"
+
+
+def test_a_raised_revision(sourced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainables.methods.base import METHODS
+
+    monkeypatch.setattr(METHODS["ddml"], "REVISION", 99)
+    refused(sourced, sourced.parent / "out", r"method\.ddml at REVISION \d+, which is 99")
+
+
+def test_further_evaluations_of_other_weights_are_not_mixed_in(work: Path, out: Path) -> None:
+    took(work, out)
+    more = specs.plan({**specs.spec(), "studies": {"grid": {**GRID, "evaluate": ["val", "test"]}}})
+    leave(more, synthetic_settings(out), work.parent / "more.jsonl")
+    here(work.parent / "more.jsonl", work)
+    path = first(work) / result.NAME
+    head, lines = read_sheet(path, result.RESULT)
+    lines[-1]["evaluations"]["val"]["map_at_r"] += 1e-9  # as another processor rounds
+    write_sheet(path, result.RESULT, head, lines)
+    done = took(work, out)
+    assert (done.further, done.otherwise) == (3, 1)
+    with Ledger(out / "ledger.sqlite") as ledger:
+        assert ledger.evaluations(first(work).name).keys() == {"val"}
+
+
+def test_another_torch_is_told(work: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = first(work) / result.NAME
+    head, lines = read_sheet(path, result.RESULT)
+    lines[-1]["provenance"]["torch"] = "1.0"
+    write_sheet(path, result.RESULT, head, lines)
+    assert main(["ledger", "import", str(work), "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "4 trials imported" in text and "1 trained with torch 1.0" in text
+    with Ledger(out / "ledger.sqlite") as ledger:
+        trial = ledger.trial(first(work).name) or {}
+    assert trial["provenance"]["torch"] == "1.0"
+
+
+def test_a_batch_of_other_code_does_not_pass_for_this_ones(
+    work: Path, out: Path, tmp_path: Path
+) -> None:
+    """A folder in which trials have ended, and then cells of newer code for the same trials."""
+    source, entries = read_cells(tmp_path / "cells.jsonl")
+    coded = []
+    for entry in entries:
+        names = [*components_of(entry.job.config), EVALUATOR]
+        code = Code(
+            dict.fromkeys(names, "new"), dict.fromkeys(names, "1"), dict.fromkeys(names, ("new",))
+        )
+        coded.append(replace(entry, job=replace(entry.job, source=code)))
+    old = [replace(e, job=replace(e.job, source=_older(e.job.source))) for e in coded]
+    write_cells(tmp_path / "old.jsonl", source, old)
+    shutil.rmtree(work)
+    here(tmp_path / "old.jsonl", work)
+    before = {p: p.stat().st_mtime_ns for p in work.glob("trials/*/result.jsonl")}
+    here(tmp_path / "old.jsonl", work)
+    assert before == {p: p.stat().st_mtime_ns for p in work.glob("trials/*/result.jsonl")}
+    write_cells(tmp_path / "new.jsonl", source, coded)
+    here(tmp_path / "new.jsonl", work)
+    for path in work.glob("trials/*/result.jsonl"):
+        assert (
+            json.loads(path.read_text().splitlines()[0])["head"]["code"]["hashes"]["core"] == "new"
+        )
+
+
+def _older(code: Code | None) -> Code:
+    assert code is not None
+    names = list(code.hashes)
+    return Code(dict.fromkeys(names, "old"), dict(code.revisions), dict.fromkeys(names, ("old",)))
+
+
+def test_a_folder_that_another_process_has(
+    work: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from filelock import FileLock
+
+    monkeypatch.setattr(imported, "LOCK_SECONDS", 0.1)
+    trial = first(work).name
+    (out / "trials" / trial).mkdir(parents=True)
+    with (
+        FileLock(out / "trials" / trial / ".lock"),
+        pytest.raises(ConfigError, match="locked by another process"),
+    ):
+        took(work, out)
+    assert took(work, out).done == 4

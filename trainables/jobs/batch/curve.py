@@ -1,0 +1,47 @@
+"""The epochs of a trial under way, kept beside its checkpoints: `trials/<trial_id>/epochs.jsonl`.
+
+A final event brings all of them, a failure none: what a killed process had told by then would be
+lost. Lines are appended; an epoch that is told again, after a kill took it back, and with it all
+that followed, counts as it is told last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Event = dict[str, Any]
+NAME = "epochs.jsonl"
+
+
+class Curve:
+    """One trial's."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+
+    def add(self, event: Event) -> None:
+        """On disk when it returns."""
+        line = json.dumps(event, separators=(",", ":")).encode("ascii")
+        with self._path.open("ab") as file:
+            # A line that a kill broke off must not take this one with it.
+            file.write(b"\n" + line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def epochs(self) -> list[Event]:
+        """In order; a line that was broken off is as if it had not been told."""
+        found: dict[int, Event] = {}
+        for line in self._path.read_bytes().splitlines() if self._path.exists() else ():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            found = {epoch: e for epoch, e in found.items() if epoch < event["epoch"]}
+            found[event["epoch"]] = event
+        return list(found.values())
+
+    def drop(self) -> None:
+        self._path.unlink(missing_ok=True)
