@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from reports.pages.markup import published_text
 from reports.published.papers import paper, table
 from reports.tables.model import Measured
+
+SPACES = Path(__file__).parents[3] / "search_spaces"
+FORMS = ("scale d", "as printed", "Without NIR")
 
 TYPED_AGAIN = [
     ("table1", "Multisimilarity", "CUB/R@1", 62.8, 0.2),
@@ -95,3 +101,31 @@ def test_slips_are_marked() -> None:
         printed = found.value(found.row(row), "CAR/R@1")
         assert printed is not None and printed.slip is not None
         assert printed.value == 85.2
+
+
+@pytest.mark.parametrize("name", ["nir", "nir_printed"])
+def test_every_table_of_the_recipes_says_which_form_of_nir_it_shows(name: str) -> None:
+    spec = yaml.safe_load((SPACES / f"{name}.yaml").read_text())
+    tables = spec["report"]["tables"]
+    assert tables
+    for each in tables:
+        assert any(form in each.get("caption", "") for form in FORMS), each["title"]
+
+
+def test_the_printed_form_is_beside_scale_d_at_the_papers_number_of_steps() -> None:
+    spec = yaml.safe_load((SPACES / "nir_printed.yaml").read_text())
+    rows = spec["studies"]["table1"]["variants"]
+    scales = {name: row["trial"]["method"].get("scale") for name, row in rows.items()}
+    assert scales == {
+        "Proxy-Anchor": None,
+        "Proxy-Anchor + NIR, as printed": "none",
+        "Proxy-Anchor + NIR, scale d": "d",
+        "Multi-Similarity": None,
+    }
+    steps, paper_s = {"typefaces": 24, "emoji": 29}, 5864 // 90 * 100
+    epochs = {
+        "typefaces": spec["trial"]["training"]["epochs"],
+        "emoji": spec["datasets"]["emoji"]["training"]["epochs"],
+    }
+    for name, each in epochs.items():
+        assert paper_s <= each * steps[name] <= paper_s + steps[name], name
