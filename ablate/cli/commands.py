@@ -289,8 +289,7 @@ def doctor(args: argparse.Namespace) -> int:
     from ablate.cli.doctor import examine
 
     findings = examine(output_folder(args.out))
-    for finding in findings:
-        say(finding)
+    say("\n".join(map(str, findings)))
     return 0 if all(finding.ok for finding in findings) else 1
 
 

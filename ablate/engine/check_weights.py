@@ -15,7 +15,7 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.uses import Use, placed, uses
 from ablate.values.terminal import say
 from trainables.backbones.absent import absent, fetch
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 from trainables.data.features import has_features
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig

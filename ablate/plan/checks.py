@@ -19,7 +19,7 @@ from ablate.spec.loaded import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from trainables.backbones.weights import check_weights
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.metrics import PER_EPOCH

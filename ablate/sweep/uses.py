@@ -19,7 +19,8 @@ from ablate.sweep.progression import Progression
 from ablate.values.canonical import canonical
 from ablate.values.layers import origin
 from ablate.values.paths import expand, has
-from trainables.config.sections import BackboneConfig, DataConfig, TrainingConfig
+from trainables.config.network import BackboneConfig
+from trainables.config.sections import DataConfig, TrainingConfig
 from trainables.errors import ConfigError
 
 BATCH = ("training.batch_size", "training.per_class")

@@ -16,7 +16,7 @@ from trainables.backbones.beside_timm import MODELS
 from trainables.backbones.weights import check_file, check_route, has_file, packaged_file
 
 if TYPE_CHECKING:
-    from trainables.config.sections import BackboneConfig
+    from trainables.config.network import BackboneConfig
 
 SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 

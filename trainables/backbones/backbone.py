@@ -27,7 +27,7 @@ from trainables.errors import ConfigError
 from trainables.streams import seeded
 
 if TYPE_CHECKING:
-    from trainables.config.sections import BackboneConfig
+    from trainables.config.network import BackboneConfig
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when pooling or a weight mapping changes numbers

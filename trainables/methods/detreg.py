@@ -26,7 +26,8 @@ from trainables.methods.lipschitz import diagonal_r, singular_r
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,

@@ -21,7 +21,8 @@ from trainables.methods.head import start_lecun
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 # Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
 LOG_VARIANCE_BEND = 10.0

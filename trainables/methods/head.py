@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig
+    from trainables.config.network import EmbeddingConfig
 
 
 def linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:

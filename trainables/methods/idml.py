@@ -32,7 +32,8 @@ from trainables.methods.introspective import (
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 
 @METHODS.register("idml")

@@ -18,7 +18,8 @@ from trainables.methods.base import Batch
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 UNUSED = -1  # in a label slot
 

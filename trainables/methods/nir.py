@@ -24,7 +24,8 @@ from trainables.methods.plain import Plain
 from trainables.methods.tangent import exp_with_tangent
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig, Trial
+    from trainables.config.network import EmbeddingConfig
+    from trainables.config.sections import Trial
 
 
 class NIRFlow(FlowConfig):

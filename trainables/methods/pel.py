@@ -23,7 +23,7 @@ from trainables.methods.head import start_kaiming
 from trainables.methods.mixing import Mixing, MixingConfig
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig
+    from trainables.config.network import EmbeddingConfig
 
 
 @dataclass(frozen=True)

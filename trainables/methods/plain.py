@@ -14,7 +14,7 @@ from trainables.methods.base import METHODS, Method, Progress, State
 from trainables.methods.head import fit_pca, linear_head
 
 if TYPE_CHECKING:
-    from trainables.config.sections import EmbeddingConfig
+    from trainables.config.network import EmbeddingConfig
 
 
 @METHODS.register("plain")

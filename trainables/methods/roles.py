@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from trainables import streams
+from trainables.config.network import EmbeddingConfig
 from trainables.config.optimization import ROLES, Role
-from trainables.config.sections import EmbeddingConfig, Trial
+from trainables.config.sections import Trial
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 

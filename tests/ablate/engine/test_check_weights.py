@@ -14,7 +14,7 @@ from ablate.cli.main import main
 from tests.trainables import core_trials
 from trainables.backbones import absent
 from trainables.backbones.backbone import import_timm
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 from trainables.data.features import cached_features
 from trainables.trial import TrialConfig
 

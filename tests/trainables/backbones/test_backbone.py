@@ -17,7 +17,7 @@ from trainables.backbones import backbone as backbones
 from trainables.backbones import weights
 from trainables.backbones.backbone import build_backbone, frozen_backbone, import_timm
 from trainables.backbones.weights import PACKAGED_SHA256, packaged_file, weights_identity
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.streams import seeded
 

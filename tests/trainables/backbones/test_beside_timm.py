@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from trainables.backbones import googlenet
 from trainables.backbones.backbone import build_backbone, frozen_backbone
 from trainables.backbones.beside_timm import MODELS
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.streams import seeded
 

@@ -13,7 +13,7 @@ from trainables import streams
 from trainables.backbones import backbone as backbones
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.frozen_norms import FoldedConv2d, SmallDepthwise
-from trainables.config.sections import BackboneConfig
+from trainables.config.network import BackboneConfig
 
 
 def restless(backbone: Backbone) -> Backbone:

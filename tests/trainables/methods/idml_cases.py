@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trainables import streams
+from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
-from trainables.config.sections import EmbeddingConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress
 

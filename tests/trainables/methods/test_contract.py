@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ablate.testing import methods
 from tests.trainables.components import loss_options
 from trainables import streams
-from trainables.config.sections import EmbeddingConfig
+from trainables.config.network import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS

@@ -13,8 +13,8 @@ from torch import Tensor
 from tests.oracles import detreg as oracle
 from tests.oracles import losses as loss_oracle
 from trainables import streams
+from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
-from trainables.config.sections import EmbeddingConfig
 from trainables.flows.jacobian import flow_jacobian, layer_jacobians
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress, Term

@@ -13,8 +13,8 @@ from tests.oracles import dvml as oracle
 from tests.oracles import losses as oracle_losses
 from tests.oracles import pairs as oracle_pairs
 from trainables import streams
+from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
-from trainables.config.sections import EmbeddingConfig
 from trainables.core.trace import Trace
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress, Term

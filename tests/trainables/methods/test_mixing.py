@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.config.sections import EmbeddingConfig
+from trainables.config.network import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress

@@ -11,8 +11,8 @@ from torch import Tensor
 from tests.oracles import ddml as gaussian
 from tests.oracles import idml as oracle
 from trainables import streams
+from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
-from trainables.config.sections import EmbeddingConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
 from trainables.methods.base import METHODS, Progress, Term

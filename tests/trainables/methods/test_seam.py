@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables import streams
+from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
-from trainables.config.sections import EmbeddingConfig
 from trainables.losses import geometry
 from trainables.losses.base import (
     BatchNeeds,
