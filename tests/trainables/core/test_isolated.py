@@ -19,10 +19,10 @@ BARRED = {"ray", "mlflow", "optuna", "faiss"}
 
 real = PathFinder.find_spec
 
-def found(name, path=None, target=None):
+def found(cls, name, path=None, target=None):
     return None if name.partition(".")[0] in BARRED else real(name, path, target)
 
-PathFinder.find_spec = found
+PathFinder.find_spec = classmethod(found)
 """
 SCRIPT = """
 import sys

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ class Curve:
     def __init__(self, folder: Path) -> None:
         self._path = folder / NAME
 
-    def add(self, event: Event) -> None:
+    def add(self, events: Sequence[Event]) -> None:
         """On disk when it returns."""
-        line = json.dumps(event, separators=(",", ":")).encode("ascii")
+        lines = [json.dumps(event, separators=(",", ":")) + "\n" for event in events]
         with self._path.open("ab") as file:
-            # A line that a kill broke off must not take this one with it.
-            file.write(b"\n" + line + b"\n")
+            # A line that a kill broke off must not take the next one with it.
+            file.write("".join(["\n", *lines]).encode("ascii"))
             file.flush()
             os.fsync(file.fileno())
 

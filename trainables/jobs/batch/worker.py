@@ -124,10 +124,9 @@ def _events(attempt: Attempt, here: Here, entry: Entry, tell: Callable[[Told], N
     curve = Curve(attempt.folder)
     while True:
         events = attempt.events(TELL_SECONDS)
-        epochs = [event for event in events if event["event"] == "epoch"]
-        for event in epochs:
-            curve.add(event)
         last = events[-1]
+        if last["event"] != "final":  # which brings all of them
+            curve.add([event for event in events if event["event"] == "epoch"])
         if last["event"] == "epoch":
             tell({"event": "epoch", "epoch": last["epoch"]})
             continue

@@ -124,11 +124,11 @@ def test_epochs_that_are_told_again_count_as_told_last(tmp_path: Path) -> None:
     curve = Curve(tmp_path)
     assert curve.epochs() == []
     for epoch, loss in ((1, 0.5), (2, 0.4), (3, 0.3), (2, 0.45)):
-        curve.add({"epoch": epoch, "loss": loss})
+        curve.add([{"epoch": epoch, "loss": loss}])
     assert curve.epochs() == [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.45}]
     with (tmp_path / NAME).open("a") as file:
         file.write('{"epoch": 3, "lo')  # as a kill leaves it
-    curve.add({"epoch": 3, "loss": 0.2})
-    assert [event["epoch"] for event in curve.epochs()] == [1, 2, 3]
+    curve.add([{"epoch": 3, "loss": 0.2}, {"epoch": 4, "loss": 0.1}])
+    assert [event["epoch"] for event in curve.epochs()] == [1, 2, 3, 4]
     curve.drop()
     assert curve.epochs() == []
