@@ -20,6 +20,7 @@ from ablate.values.canonical import canonical
 from ablate.values.layers import origin
 from ablate.values.paths import expand, has
 from trainables.config.sections import BackboneConfig, DataConfig, TrainingConfig
+from trainables.data.dataset import data_config
 from trainables.errors import ConfigError
 
 BATCH = ("training.batch_size", "training.per_class")
@@ -69,7 +70,7 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
                     name,
                     point,
                     cell.fold,
-                    data=DataConfig.model_validate(data),
+                    data=data_config(data),
                     training=TrainingConfig.model_validate(training),
                     backbone=BackboneConfig.model_validate(backbone),
                 )

@@ -88,11 +88,21 @@ class AugmentConfig(ComponentConfig):
         return self
 
 
-class DataConfig(ComponentConfig):
-    """Which images, at which size, split how."""
+EMBEDDED = ("typefaces", "emoji")  # data sets that come with the package and have no folder
 
-    name: Literal["typefaces", "emoji", "folder"] = "typefaces"
+
+class DataConfig(ComponentConfig):
+    """Which images, at which size, split how. A data set with options of its own has a subclass.
+
+    name: of a data set of the registry (`trainables/data/dataset.py`).
+    root: the folder that it lies in; None: where its usual name is found (`$ABLATE_DATA`).
+    allow_partial: go on where images are missing, or are more or fewer than its makers say. What is
+        there is part of the data's fingerprint, so its trials are not those of the whole set.
+    """
+
+    name: str = "typefaces"
     root: str | None = not_identity(None)
+    allow_partial: bool | None = not_identity(None)
     image_size: int = Field(64, ge=16, le=1024)
     split: SplitConfig = SplitConfig()
     augment: AugmentConfig = AugmentConfig()

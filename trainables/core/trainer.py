@@ -32,7 +32,8 @@ from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
-from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH
+from trainables.evaluation.of_split import of_split
 from trainables.machine.devices import describe, resolve_device
 from trainables.machine.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
@@ -203,7 +204,7 @@ class Trainer:
         self.network.eval()
         subset = self.splits[split]
         z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
-        return evaluate(z, subset.labels, score=self.network.retrieval_score(), metrics=metrics)
+        return of_split(z, subset, score=self.network.retrieval_score(), metrics=metrics)
 
     def _select(self) -> dict[str, float]:
         scores = self._metrics(self.selection, PER_EPOCH)

@@ -6,18 +6,17 @@ import hashlib
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import ClassVar, TypedDict
 
 import numpy as np
 import torch
 
+from trainables.config.sections import DataConfig
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, Dataset
+from trainables.data.files.about import About
 from trainables.data.images import Images, mapped
 from trainables.errors import ConfigError
-
-if TYPE_CHECKING:
-    from trainables.config.sections import DataConfig
 
 LOG = logging.getLogger(__name__)
 HERE = Path(__file__).parent
@@ -44,6 +43,8 @@ class _Embedded:
     """Square drawings: the evaluation crop is the whole image."""
 
     REVISION: ClassVar[int] = 1
+    Config: ClassVar[type[DataConfig]] = DataConfig
+    ABOUT: ClassVar[About | None] = None
     NAME: ClassVar[str]
     FOLDER: ClassVar[Path] = HERE
 
@@ -53,16 +54,16 @@ class _Embedded:
         return entries[cls.NAME]
 
     @classmethod
-    def fingerprint(cls, config: DataConfig, cache: Path) -> str:  # noqa: ARG003
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         pinned = f"{cls.NAME} {cls.REVISION} {cls.entry()['content_sha256']}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 
     @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int:  # noqa: ARG003
+    def class_count(cls, config: DataConfig, cache: Path) -> int:
         return cls.entry()["classes"]
 
     @classmethod
-    def load(cls, config: DataConfig, cache: Path) -> Dataset:  # noqa: ARG003
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pinned = cls.entry()["content_sha256"]
         folder = published(Path(cache) / "embedded" / f"{cls.NAME}-{pinned[:16]}", cls.decode)
         classes = tuple(json.loads((folder / "classes.json").read_text()))
