@@ -5,10 +5,8 @@ planning, and loads images with their classes. Where the field fixes which class
 it gives these as `official`; otherwise `data.split` deals them.
 
     @DATASETS.register("mine")
-    class Mine:
+    class Mine(DataSource):
         REVISION = 1
-        Config = DataConfig           or a subclass, with the options that are its own
-        ABOUT = None                  or what its makers say of it
 
 What it takes to read one that is a list of image files is in `files/fileset.py`. Other packages
 join by an entry point in `ablate.data`; `ablate.testing.datasets` holds what each of them must do.
@@ -16,10 +14,11 @@ join by an entry point in `ablate.data`; `ablate.testing.datasets` holds what ea
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -66,24 +65,32 @@ class Dataset:
     roles: Tensor | None = None
 
 
-class DataSource(Protocol):
-    """One data set. REVISION is raised by hand when its pixels or labels change."""
+class DataSource(ABC):
+    """One data set, by class methods: nothing is made of it.
+
+    REVISION: raised by hand when its pixels or labels change.
+    Config: of its section `data`; a subclass holds options of its own, which are None by default.
+    ABOUT: what its makers tell of it; None: it has none, or comes with its package.
+    """
 
     REVISION: ClassVar[int]
-    Config: ClassVar[Any]  # DataConfig or a subclass; a protocol's own type would bar the latter
-    ABOUT: ClassVar[About | None]
+    Config: ClassVar[type[DataConfig]] = DataConfig
+    ABOUT: ClassVar[About | None] = None
 
-    @staticmethod
-    def fingerprint(config: DataConfig, cache: Path) -> str:
+    @classmethod
+    @abstractmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """SHA-256 (hex) of everything in the files that can change a trial's numbers."""
 
-    @staticmethod
-    def class_count(config: DataConfig, cache: Path) -> int | None:
+    @classmethod
+    @abstractmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
         """How many classes there are, told without decoding an image; None: only `load` tells, or
         the division of them is the data set's own."""
 
-    @staticmethod
-    def load(config: DataConfig, cache: Path) -> Dataset:
+    @classmethod
+    @abstractmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Decoded images and labels; decodes into `cache` on the first call."""
 
 
@@ -95,8 +102,7 @@ def data_config(given: Mapping[str, Any]) -> DataConfig:
         KeyError: there is no data set of that name.
     """
     name = given.get("name", DataConfig().name)
-    made: DataConfig = DATASETS[name].Config.model_validate(given)
-    return made
+    return DATASETS[name].Config.model_validate(given)
 
 
 def fingerprint(config: DataConfig, cache: Path) -> str:

@@ -369,9 +369,9 @@ def test_a_damaged_image_in_a_table(tmp_path: Path) -> None:
     file = trees.manifest_parquet(tmp_path / "own")
     table = pq.read_table(file)
     content = table.column("image").to_pylist()
-    for bad, found in ((b"hello", "an image that cannot be read"), (None, "nothing in image")):
+    for bad in (b"hello", None):
         content[5] = bad
         column = pa.array(content, pa.binary())
         pq.write_table(table.set_column(table.num_columns - 1, "image", column), file)
         message = said("manifest", file)
-        assert found in message and ("pictures/1/1.jpg" in message or "row 6" in message)
+        assert "pictures/1/1.jpg: found an image that cannot be read" in message

@@ -202,8 +202,8 @@ def cifar10_python(root: Path) -> Path:
 
 def cifar100_binary(root: Path) -> Path:
     root.mkdir(parents=True)
-    for part, each in (("train", 2), ("test", 1)):
-        rows, labels = _batch(100, each, 7 * each)
+    for part, each in (("train", 2), ("test", 2)):
+        rows, labels = _batch(100, each, 700 * (part == "test"))
         columns = np.array([[label // 5, label] for label in labels], np.uint8)
         np.concatenate([columns, rows], 1).astype(np.uint8).tofile(root / f"{part}.bin")
     (root / "fine_label_names.txt").write_text("\n".join(FINE_NAMES) + "\n")
@@ -215,8 +215,8 @@ FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
 
 def cifar100_python(root: Path) -> Path:
     root.mkdir(parents=True)
-    for part, each in (("train", 2), ("test", 1)):
-        rows, labels = _batch(100, each, 7 * each)
+    for part, each in (("train", 2), ("test", 2)):
+        rows, labels = _batch(100, each, 700 * (part == "test"))
         coarse = [label // 5 for label in labels]
         content = {"data": rows, "fine_labels": labels, "coarse_labels": coarse}
         (root / part).write_bytes(python2_pickle(content))

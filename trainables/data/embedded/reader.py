@@ -13,8 +13,7 @@ import torch
 
 from trainables.config.sections import DataConfig
 from trainables.data.cache import published
-from trainables.data.dataset import DATASETS, Dataset
-from trainables.data.files.about import About
+from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images, mapped
 from trainables.errors import ConfigError
 
@@ -39,12 +38,10 @@ def content_sha256(flat: np.ndarray, labels: np.ndarray, classes: list[str]) -> 
     return digest.hexdigest()
 
 
-class _Embedded:
+class Embedded(DataSource):
     """Square drawings: the evaluation crop is the whole image."""
 
     REVISION: ClassVar[int] = 1
-    Config: ClassVar[type[DataConfig]] = DataConfig
-    ABOUT: ClassVar[About | None] = None
     NAME: ClassVar[str]
     FOLDER: ClassVar[Path] = HERE
 
@@ -117,14 +114,14 @@ class _Embedded:
 
 
 @DATASETS.register("typefaces")
-class Typefaces(_Embedded):
+class Typefaces(Embedded):
     """200 typefaces, 6,163 glyphs, 64 × 64 grey: few classes of about 31, like CUB."""
 
     NAME: ClassVar[str] = "typefaces"
 
 
 @DATASETS.register("emoji")
-class Emoji(_Embedded):
+class Emoji(Embedded):
     """1,526 emoji, 7,370 drawings, 64 × 64 RGB: many classes of 4 to 6, like SOP."""
 
     NAME: ClassVar[str] = "emoji"

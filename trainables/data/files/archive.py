@@ -19,8 +19,8 @@ import torch
 
 from trainables.config.sections import DataConfig
 from trainables.data.cache import published
-from trainables.data.dataset import Dataset, Official
-from trainables.data.files.about import About, Count
+from trainables.data.dataset import Dataset, DataSource, Official
+from trainables.data.files.about import Count
 from trainables.data.files.batches import Layout, class_names, read_batch
 from trainables.data.files.counts import absence, difference, differences
 from trainables.data.files.hashes import file_hashes
@@ -29,13 +29,11 @@ from trainables.data.images import Images, mapped
 from trainables.errors import ConfigError
 
 
-class Archive:
+class Archive(DataSource):
     """NAME: as it is registered. LAYOUTS: the forms in which its makers offer it."""
 
     NAME: ClassVar[str]
     REVISION: ClassVar[int] = 1
-    Config: ClassVar[type[DataConfig]] = DataConfig
-    ABOUT: ClassVar[About | None]
     LAYOUTS: ClassVar[tuple[Layout, ...]]
 
     @classmethod
@@ -74,6 +72,14 @@ class Archive:
         )
 
     @classmethod
+    def counts(cls, config: DataConfig) -> tuple[Path, dict[str, Count]]:
+        """The folder, and what each part of it holds; files that are not there count as empty."""
+        given = config.model_copy(update={"allow_partial": True})
+        root, layout, _ = cls._found(given)
+        parts = {"train": layout.train, "test": layout.test}
+        return root, {part: _count(root, names, layout) for part, names in parts.items()}
+
+    @classmethod
     def _found(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
         """The folder, its form, and the files of it that are there.
 
@@ -98,6 +104,12 @@ class Archive:
             part = "test" if name in layout.test else "train"
             digest.update(f"\x1e{part}\x1f{hashes[name]}".encode())
         return digest.hexdigest()
+
+
+def _count(root: Path, names: tuple[str, ...], layout: Layout) -> Count:
+    there = [root / name for name in names if (root / name).exists()]
+    labels = np.concatenate([[], *(read_batch(path, layout)[1] for path in there)])
+    return Count(len(np.unique(labels)), len(labels))
 
 
 def _unpack(root: Path, layout: Layout, files: list[str], folder: Path) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,7 @@ import numpy as np
 import torch
 
 from trainables.config.sections import DataConfig
-from trainables.data.dataset import Dataset
-from trainables.data.files.about import About
+from trainables.data.dataset import Dataset, DataSource
 from trainables.data.files.counts import absence, difference, differences
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, Index, Row
@@ -63,13 +62,11 @@ class Reading:
     different: tuple[str, ...]
 
 
-class FileSet(ABC):
+class FileSet(DataSource):
     """One data set of image files. NAME: as it is registered."""
 
     NAME: ClassVar[str]
     REVISION: ClassVar[int] = 1
-    Config: ClassVar[type[DataConfig]] = DataConfig
-    ABOUT: ClassVar[About | None]
     EXPECTED: ClassVar[str] = "a readable folder"
 
     @classmethod
@@ -125,21 +122,16 @@ class FileSet(ABC):
         Raises:
             ConfigError: some are absent, or there are more or fewer than its makers say.
         """
-        found = cls.reading(config)
-        where = str(found.index.base)
+        return cls._judged(cls.reading(config), config)
+
+    @classmethod
+    def _judged(cls, found: Reading, config: DataConfig) -> Index:
         if not config.allow_partial:
+            where = str(found.index.base)
             if found.absent:
                 raise absence(found.absent, found.listed, cls.title(), where)
             if found.different and cls.ABOUT:
                 raise difference(found.different, cls.ABOUT, where)
-        elif found.absent or found.different:
-            lines = [f"{len(found.absent):,} of {found.listed:,} images are not there"]
-            LOG.warning(
-                "%s in %s is partial, as data.allow_partial allows: %s",
-                cls.title(),
-                where,
-                "; ".join((lines if found.absent else []) + list(found.different)),
-            )
         return found.index
 
     @classmethod
@@ -172,7 +164,16 @@ class FileSet(ABC):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        index = cls.index(config)
+        found = cls.reading(config)
+        index = cls._judged(found, config)
+        if found.absent or found.different:
+            lines = [f"{len(found.absent):,} of {found.listed:,} images are not there"]
+            LOG.warning(
+                "%s in %s is partial, as data.allow_partial allows: %s",
+                cls.title(),
+                index.base,
+                "; ".join((lines if found.absent else []) + list(found.different)),
+            )
         official = index.official(str(index.base))
         key = cls.digest(index, Path(cache))[:16]
         images, labels, classes = stored(

@@ -21,7 +21,6 @@ import numpy as np
 
 from trainables.config.sections import DataConfig
 from trainables.data.dataset import DATASETS
-from trainables.data.files.about import About
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.places import given_root
@@ -37,7 +36,6 @@ class Folder(FileSet):
 
     NAME: ClassVar[str] = "folder"
     REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = None
     EXPECTED: ClassVar[str] = "a readable folder of class folders"
 
     @classmethod
