@@ -137,7 +137,7 @@ class Plan:
 
     def _dataset_layers(self) -> Iterator[Layer]:
         dataset, root = self.overrides.dataset, self.overrides.data_root
-        if dataset is None and root is not None and self._named() in EMBEDDED:
+        if dataset is None and root is not None and self._named() in (*EMBEDDED, "folder"):
             dataset = "folder"
         if dataset is not None:
             yield Layer("--dataset", {"data": {"name": dataset}})
@@ -150,8 +150,9 @@ class Plan:
 
     def _named(self) -> str:
         """The data set of the spec's trial."""
-        given = Stack([Layer("trial", self.spec.trial)]).merged.get("data", {})
-        return str(given.get("name", DataConfig().name))
+        given = Stack([Layer("trial", self.spec.trial)]).merged.get("data")
+        named = given.get("name") if isinstance(given, Mapping) else None
+        return str(named or DataConfig().name)
 
     def resolved(
         self,

@@ -83,8 +83,7 @@ class Trainer:
         self.trace: Trace | None = None
         self.steps_here = 0
         self.resumed_from: int | None = None
-        self._clock = time.monotonic()
-        self._saved = time.monotonic()
+        self._clock = self._saved = time.monotonic()
         folder = runtime.trial_dir
         self.checkpoints = (
             None if folder is None else Checkpoints(folder / "checkpoints", self.hash, seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -48,12 +49,27 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "ABLATE_CACHE": str(tmp_path / "cache")}
 
 
-def command(
+# In one process, what somebody would do with it: faults, the schema, a check, the contract.
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from ablate.cli.main import main
+from ablate.testing import datasets
+
+for text in json.loads(sys.argv[1]):
+    Path("spec.yaml").write_text(text)
+    assert main(["run", "spec.yaml", "--plan"]) == 2
+assert main(["plan", "--schema"]) == 0
+assert main(["data", "check", "swatches"]) == 0
+datasets.check({"name": "swatches"}, Path("work"))
+"""
+
+
+def run(
     environment: dict[str, str], folder: Path, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
-    start = "from ablate.cli.main import main; raise SystemExit(main())"
     return subprocess.run(
-        [sys.executable, "-c", start, *arguments],
+        [sys.executable, *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -63,38 +79,26 @@ def command(
 
 
 def test_its_option_and_its_faults(environment: dict[str, str], tmp_path: Path) -> None:
-    path = tmp_path / "spec.yaml"
-    for data, found in (
+    faults = (
         ({"name": "swatches", "darkr": 1}, "the unknown key 'darkr'"),
         ({"name": "swatchs"}, "Did you mean 'swatches'?"),
         ({"name": "typefaces", "darker": 1}, "It is an option of data swatches"),
-    ):
-        path.write_text(yaml.safe_dump({**yaml.safe_load(SPEC), "trial": {"data": data}}))
-        done = command(environment, tmp_path, "run", "spec.yaml", "--plan")
-        assert done.returncode == 2 and found in done.stderr, done.stderr
-    done = command(environment, tmp_path, "plan", "--schema")
-    assert '"swatches"' in done.stdout and '"darker"' in done.stdout
-    done = command(environment, tmp_path, "data", "check", "swatches")
-    assert done.returncode == 0 and "72 images read" in done.stdout, done.stderr
-    assert (tmp_path / "swatches-sheet.png").stat().st_size > 1000
-    check = "from pathlib import Path; from ablate.testing import datasets; "
-    check += "datasets.check({'name': 'swatches'}, Path('work'))"
-    done = subprocess.run(
-        [sys.executable, "-c", check],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
     )
+    specs = [yaml.safe_dump({**yaml.safe_load(SPEC), "trial": {"data": d}}) for d, _ in faults]
+    done = run(environment, tmp_path, "-c", SCRIPT, json.dumps(specs))
     assert done.returncode == 0, done.stderr
+    for line, (_, found) in zip(done.stderr.splitlines(), faults, strict=False):
+        assert found in line
+    assert '"swatches"' in done.stdout and '"darker"' in done.stdout
+    assert "72 images read" in done.stdout
+    assert (tmp_path / "swatches-sheet.png").stat().st_size > 1000
 
 
 @pytest.mark.slow
 def test_a_sweep(environment: dict[str, str], tmp_path: Path) -> None:
     """Its default, written out or not, is one trial; another data set drops its option."""
     (tmp_path / "spec.yaml").write_text(SPEC)
-    done = command(environment, tmp_path, "run", "spec.yaml", "--no-report", "--out", "runs")
+    done = run(environment, tmp_path, "-m", "ablate.run", "spec.yaml", "--no-report")
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         rows = ledger.rows("SELECT trial_id, status FROM trials")

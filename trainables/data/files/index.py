@@ -177,7 +177,8 @@ def _check_paths(paths: tuple[str, ...], where: str) -> None:
         if path in seen:
             raise ConfigError(where, f"{path} twice", "each image once")
         seen.add(path)
-        if path.startswith("/") or ".." in re.split(r"[/\\]", path):
+        leaves = ".." in path and ".." in re.split(r"[/\\]", path)
+        if leaves or path.startswith("/"):
             raise ConfigError(
                 where, f"the path {path!r}", "paths relative to the images' folder, inside it"
             )
