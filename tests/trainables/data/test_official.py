@@ -137,3 +137,9 @@ def test_some_test_classes_among_those_that_train(tmp_path: Path) -> None:
     root = laid_out(tmp_path / "mine", "", "train/a/1.jpg train/b/1.jpg test/a/1.jpg test/c/1.jpg")
     with pytest.raises(ConfigError, match=r"1 of 2 test classes among those that train \(a\)"):
         load_dataset(config(root), tmp_path / "cache")
+
+
+def test_folders_called_as_the_files_of_cifar_are_no_cifar(tmp_path: Path) -> None:
+    images = " ".join(f"{part}/{name}.jpg" for part in ("train", "test", "meta") for name in "ab")
+    root = laid_out(tmp_path / "mine", "", images)
+    assert load_dataset(config(root), tmp_path / "cache").classes == ("meta", "test", "train")

@@ -23,7 +23,8 @@ class About:
     """A data set as it is downloaded.
 
     title: what it is called.
-    markers: sets of files and folders, relative to its folder; each set alone tells it.
+    markers: sets of files, and of folders (with a slash at the end), relative to its folder; each
+        set alone tells it.
     folders: what its folder is usually called; the case does not matter.
     offered: where its makers offer it, and under which file names.
     signs: what else tells it, where a part of it is not there; such a folder is not taken for class
@@ -63,6 +64,10 @@ class About:
 
 def _first(markers: tuple[tuple[str, ...], ...], root: Path) -> str | None:
     for marker in markers:
-        if all((root / name).exists() for name in marker):
+        if all(_is_there(root, name) for name in marker):
             return " and ".join(marker)
     return None
+
+
+def _is_there(root: Path, name: str) -> bool:
+    return (root / name).is_dir() if name.endswith("/") else (root / name).is_file()

@@ -39,8 +39,8 @@ class Cars196(FileSet):
         markers=(
             ("cars_annos.mat",),
             ("devkit/cars_train_annos.mat",),
-            ("cars_train_annos.mat", "cars_train"),
-            ("cars_train", "cars_test"),
+            ("cars_train_annos.mat", "cars_train/"),
+            ("cars_train/", "cars_test/"),
         ),
         signs=(("cars_train_annos.mat",), (LABELLED,)),
         folders=("cars196", "CARS196", "stanford_cars", "cars"),

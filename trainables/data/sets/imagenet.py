@@ -43,13 +43,13 @@ class ImageNet(FileSet):
     ABOUT: ClassVar[About | None] = About(
         title="ImageNet-1K",
         markers=(
-            ("train", "val", f"{DEVKIT[0]}/{TRUTH}"),
-            ("train", "val", f"{DEVKIT[1]}/{TRUTH}"),
-            ("train", "val", f"{DEVKIT[2]}/{TRUTH}"),
-            ("train", "val", TRUTH),
-            ("train", "val", SOLUTION),
-            (KAGGLE, SOLUTION),
-            ("train/n01440764", "val/n01440764"),
+            ("train/", "val/", f"{DEVKIT[0]}/{TRUTH}"),
+            ("train/", "val/", f"{DEVKIT[1]}/{TRUTH}"),
+            ("train/", "val/", f"{DEVKIT[2]}/{TRUTH}"),
+            ("train/", "val/", TRUTH),
+            ("train/", "val/", SOLUTION),
+            (f"{KAGGLE}/", SOLUTION),
+            ("train/n01440764/", "val/n01440764/"),
         ),
         folders=("imagenet", "ImageNet-1K", "imagenet1k", "ILSVRC2012"),
         offered="https://image-net.org/download.php (ILSVRC2012_img_train.tar, "

@@ -30,7 +30,7 @@ class StanfordOnlineProducts(FileSet):
     ABOUT: ClassVar[About | None] = About(
         title="Stanford Online Products",
         markers=(("Ebay_train.txt", "Ebay_test.txt"),),
-        signs=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final",)),
+        signs=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final/",)),
         folders=("Stanford_Online_Products", "SOP", "online_products", "OnlineProducts"),
         offered="https://cvgl.stanford.edu/projects/lifted_struct/ (Stanford_Online_Products.zip)",
         classes="its 12 folders are super-classes, the classes stand in Ebay_train.txt and "
