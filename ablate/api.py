@@ -36,12 +36,14 @@ class Options:
     that holds it; default: SQLite in `out`.
     same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
+    allow_partial: data sets need not be as their makers say.
     runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
     """
 
     out: str | Path = "runs"
     dataset: str | None = None
     data_root: str | None = None
+    allow_partial: bool = False
     device: str = "auto"
     seeds: int | tuple[int, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -137,9 +139,13 @@ def prepare(
     from trainables.machine.cache_folder import default_cache
 
     loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
-    dataset = "folder" if options.dataset is None and options.data_root else options.dataset
     overrides = Overrides(
-        dataset, options.data_root, options.seeds, options.settings, tuple(options.studies)
+        options.dataset,
+        options.data_root,
+        options.seeds,
+        options.settings,
+        tuple(options.studies),
+        options.allow_partial,
     )
     if options.track:
         options.store.check()

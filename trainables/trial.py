@@ -11,7 +11,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from trainables.config.registry import FromRegistry, NamedConfig
-from trainables.config.sections import Trial
+from trainables.config.sections import DataConfig, Trial
+from trainables.data.dataset import DATASETS
 from trainables.losses.base import LOSSES, Traits
 from trainables.methods.base import METHODS
 from trainables.methods.roles import trained_roles
@@ -20,6 +21,7 @@ from trainables.methods.roles import trained_roles
 class TrialConfig(Trial):
     """One trial, resolved: with the seed, it decides every number."""
 
+    data: Annotated[DataConfig, FromRegistry(DATASETS, default="typefaces")] = DataConfig()
     loss: Annotated[NamedConfig, FromRegistry(LOSSES)] = Field(
         default_factory=lambda: LOSSES["proxy_anchor"].Config(name="proxy_anchor")
     )

@@ -243,31 +243,14 @@ def _replay(path: Path, args: argparse.Namespace) -> int:
 
 
 def data(args: argparse.Namespace) -> int:
-    from pydantic import ValidationError
+    from ablate.cli.data_sets import checked, listed
 
-    from trainables.config.sections import DataConfig
-    from trainables.data.cache import required
-    from trainables.data.dataset import DATASETS, fingerprint
-    from trainables.data.splits import load_splits
-    from trainables.machine.cache_folder import default_cache
-
-    cache = default_cache()
-    name = args.name or ("folder" if args.data_root else None)
-    if name is None:
-        say(f"data sets: {', '.join(DATASETS)}; cache: {cache}")
-        return 0
-    try:
-        config = DataConfig.model_validate({"name": name, "root": args.data_root})
-    except ValidationError:
-        raise ConfigError(
-            "name", repr(name), f"one of {', '.join(DATASETS)}", "Choose one of those"
-        ) from None
-    with required(cache):
-        say(f"{name}: fingerprint {fingerprint(config, cache)[:16]}")
-        splits = load_splits(config, cache)
-    for split in ("train", "val", "test"):
-        subset = getattr(splits, split)
-        say(f"{split}: {len(subset.index)} images, {len(subset.classes)} classes")
+    if args.action == "check":
+        return checked(args.name, args.data_root, args.sheet, allow_partial=args.allow_partial)
+    for option, given in (("NAME", args.name), ("--data-root", args.data_root)):
+        if given is not None:
+            raise ConfigError(option, repr(given), "nothing with list", "Say `check` before it")
+    say("\n".join(listed()))
     return 0
 
 

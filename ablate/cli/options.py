@@ -82,6 +82,7 @@ def options_of(args: argparse.Namespace) -> Options:
         out=args.out,
         dataset=args.dataset,
         data_root=args.data_root,
+        allow_partial=args.allow_partial,
         device=args.device,
         seeds=None if args.seeds is None else seed_option(args.seeds),
         settings=settings(args.settings),

@@ -98,9 +98,25 @@ def parser() -> argparse.ArgumentParser:
     )
     _tracking(ledger)
     _out(ledger)
-    data = commands.add_parser("data", help="list the data sets; fill the cache")
-    data.add_argument("name", nargs="?", help="load this one and describe its splits")
-    data.add_argument("--data-root", metavar="DIR", help="folder of class folders")
+    data = commands.add_parser(
+        "data",
+        help="which data sets are here, and whether all of one can be used",
+        description="Data sets are found in the folders of $ABLATE_DATA, or of `data` in "
+        "~/.config/ablate/settings.toml, by their usual names.",
+    )
+    data.add_argument(
+        "action",
+        nargs="?",
+        choices=("list", "check"),
+        default="list",
+        help="list: where each is, how many images, what is missing; check NAME: read every image",
+    )
+    data.add_argument("name", nargs="?", help="check: of a data set (default: folder)")
+    data.add_argument("--data-root", metavar="DIR", help="where it lies")
+    data.add_argument(
+        "--sheet", metavar="FILE", help="check: the contact sheet (default: ./NAME-sheet.png)"
+    )
+    _allow_partial(data)
     commands.add_parser("backbones", help="those of the papers, and whether their weights are here")
     report = commands.add_parser("report", help="compile a sweep's tables and figures again")
     report.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
@@ -109,6 +125,15 @@ def parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="versions, GPU, disk, and what to repair")
     _out(doctor)
     return top
+
+
+def _allow_partial(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help="go on where images of a data set are missing, or are not as many as its makers say; "
+        "what is there is another data set, with trials of its own",
+    )
 
 
 def _out(command: argparse.ArgumentParser) -> None:
@@ -131,10 +156,16 @@ def _plan_options(command: argparse.ArgumentParser, *, optional: bool = False) -
     command.add_argument(
         "spec", metavar="SPEC", nargs="?" if optional else None, help="the sweep's YAML file"
     )
-    command.add_argument("--dataset", metavar="NAME", help="typefaces, emoji or folder")
     command.add_argument(
-        "--data-root", metavar="DIR", help="folder of class folders (implies --dataset folder)"
+        "--dataset", metavar="NAME", help="any that `ablate data list` names, as cub200 or folder"
     )
+    command.add_argument(
+        "--data-root",
+        metavar="DIR",
+        help="where it lies; of class folders, if neither --dataset nor the spec names a data set "
+        "that lies somewhere",
+    )
+    _allow_partial(command)
     command.add_argument(
         "--set",
         action="append",

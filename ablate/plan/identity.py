@@ -10,6 +10,9 @@ from ablate.values.canonical import canonical_hash
 from ablate.values.layers import Layer, merge
 from ablate.values.paths import expand
 
+# Options that say where data lies and how much of it is wanted: what is there has fingerprints.
+ELSEWHERE = ("--data-root", "--allow-partial")
+
 
 def sweep_id(spec: Spec, base: Sequence[Layer], top: Layer, fingerprints: Mapping[str, str]) -> str:
     """Two sweeps are the same in all but titles, seeds, what is read of a trial, and the report.
@@ -21,7 +24,7 @@ def sweep_id(spec: Spec, base: Sequence[Layer], top: Layer, fingerprints: Mappin
     content = {
         "name": spec.name,
         "objective": spec.objective,
-        "trial": merge(layer for layer in base if layer.where != "--data-root"),
+        "trial": merge(layer for layer in base if layer.where not in ELSEWHERE),
         "studies": {name: study.identity() for name, study in spec.studies.items()},
         "set": expand(top.values, top.where),
         "data": sorted(set(fingerprints.values())),

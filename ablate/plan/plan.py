@@ -18,7 +18,7 @@ from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.parts import Objective, Point, seed_list
 from ablate.plan import inherited
 from ablate.plan.cell import Cell
-from ablate.plan.identity import study_key
+from ablate.plan.identity import ELSEWHERE, study_key
 from ablate.plan.resolve import resolve
 from ablate.plan.tuning import budgets
 from ablate.spec.loaded import LoadedSpec
@@ -26,7 +26,7 @@ from ablate.values.canonical import canonical_hash
 from ablate.values.layers import Layer, Stack
 from ablate.values.remedies import nearest
 from ablate.values.wording import listed
-from trainables.config.sections import DataConfig
+from trainables.config.sections import EMBEDDED, DataConfig
 from trainables.core import identity
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
@@ -42,6 +42,8 @@ class Overrides:
     seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
     settings: `--set`, by dotted path.
     studies: run these, and those they are centred on; the sweep stays the same. Empty: all.
+    data_root: of the data set that the spec names; if that has no folder, one of class folders.
+    allow_partial: data sets need not be as their makers say.
     """
 
     dataset: str | None = None
@@ -49,6 +51,7 @@ class Overrides:
     seeds: int | tuple[int, ...] | None = None
     settings: Mapping[str, Any] | None = None
     studies: tuple[str, ...] = ()
+    allow_partial: bool = False
 
 
 class Plan:
@@ -134,12 +137,22 @@ class Plan:
 
     def _dataset_layers(self) -> Iterator[Layer]:
         dataset, root = self.overrides.dataset, self.overrides.data_root
+        if dataset is None and root is not None and self._named() in (*EMBEDDED, "folder"):
+            dataset = "folder"
         if dataset is not None:
             yield Layer("--dataset", {"data": {"name": dataset}})
             if dataset in self.spec.datasets:
                 yield Layer(f"datasets.{dataset}", self.spec.datasets[dataset])
         if root is not None:
-            yield Layer("--data-root", {"data": {"root": root}})
+            yield Layer(ELSEWHERE[0], {"data": {"root": root}})
+        if self.overrides.allow_partial:
+            yield Layer(ELSEWHERE[1], {"data": {"allow_partial": True}})
+
+    def _named(self) -> str:
+        """The data set of the spec's trial."""
+        given = Stack([Layer("trial", self.spec.trial)]).merged.get("data")
+        named = given.get("name") if isinstance(given, Mapping) else None
+        return str(named or DataConfig().name)
 
     def resolved(
         self,

@@ -21,6 +21,7 @@ from ablate.values.layers import origin
 from ablate.values.paths import expand, has
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import DataConfig, TrainingConfig
+from trainables.data.dataset import data_config
 from trainables.errors import ConfigError
 
 BATCH = ("training.batch_size", "training.per_class")
@@ -70,7 +71,7 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
                     name,
                     point,
                     cell.fold,
-                    data=DataConfig.model_validate(data),
+                    data=data_config(data),
                     training=TrainingConfig.model_validate(training),
                     backbone=BackboneConfig.model_validate(backbone),
                 )

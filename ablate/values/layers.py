@@ -2,8 +2,9 @@
 
 A layer is a partial TrialConfig as nested mappings; keys may be dotted paths
 (`optimizer.lr: 0.1`). Where a layer names another method or loss than the layers before it, the
-options of the earlier one are dropped with it: they belong to that name. Whether what comes of them
-is a trial is asked in `ablate/plan/resolve.py`.
+options of the earlier one are dropped with it: they belong to that name. Another data set keeps
+what all have (size, split, augmentation), but for the folder: that is of the earlier one. Whether
+what comes of them is a trial is asked in `ablate/plan/resolve.py`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any
 
 from ablate.values.paths import expand, has
 from trainables.config.registry import NamedConfig
-from trainables.config.sections import Trial
+from trainables.config.sections import EMBEDDED, DataConfig, Trial
 
 # Loss and method, of which a trial's configuration holds one each, told by `name`.
 NAMED = frozenset(
     name for name, info in Trial.model_fields.items() if info.annotation is NamedConfig
 )
+
+DATA = "data"
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,23 @@ def overlay(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
         old = merged.get(key)
         if not isinstance(value, Mapping) or not isinstance(old, Mapping):
             merged[key] = value
-        elif key in NAMED and "name" in old and value.get("name", old["name"]) != old["name"]:
-            merged[key] = dict(value)
+        elif (
+            key in (*NAMED, DATA)
+            and "name" in old
+            and value.get("name", old["name"]) != old["name"]
+        ):
+            kept = of_any_data(old, value["name"]) if key == DATA else {}
+            merged[key] = overlay(kept, value)
         else:
             merged[key] = overlay(old, value)
     return merged
+
+
+def of_any_data(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The options that a data set of another name takes over. The embedded ones look at no folder;
+    they keep its path, which the ids of sweeps hold since they were alone with class folders."""
+    own = {"root"} if name not in EMBEDDED else set()
+    return {key: given[key] for key in given if key in DataConfig.model_fields and key not in own}
 
 
 def merge(layers: Iterable[Layer]) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> Any:
     for mark in metadata:
         if isinstance(mark, FromRegistry):
             name = data.get("name") if isinstance(data, Mapping) else None
+            name = mark.default if name is None else name
             known = isinstance(name, str) and name in mark.registry
             return mark.registry[str(name)].Config if known else None
     if _is_model(annotation):

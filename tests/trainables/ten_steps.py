@@ -24,12 +24,12 @@ from pydantic import ValidationError
 
 from tests.trainables import core_trials, test_golden
 from tests.trainables.components import loss_options
-from trainables.config.sections import DataConfig
+from tests.trainables.data import trees
 from trainables.core import export
 from trainables.core.runtime import Runtime
 from trainables.core.source import components
 from trainables.core.trainer import Trainer
-from trainables.data.dataset import DATASETS, load_dataset
+from trainables.data.dataset import DATASETS, data_config, load_dataset
 from trainables.evaluation.metrics import ALL, evaluate
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.losses.base import LOSSES
@@ -129,13 +129,22 @@ def evaluation(folder: Path) -> Proof:
 
 def dataset(name: str, folder: Path) -> Proof:
     """Every pixel and label, decoded anew."""
-    root = str(images(folder)) if name == "folder" else None
-    config = DataConfig.model_validate({"name": name, "root": root, "image_size": 32})
-    found = load_dataset(config, folder / "cache")
+    given: Proof = {"name": name, "image_size": 32}
+    if name == "folder":
+        given["root"] = str(images(folder))
+    elif name in trees.TREES:
+        usual, made = next(iter(trees.TREES[name].items()))
+        given |= {"root": str(made(folder / "trees" / usual)), "allow_partial": True}
+    found = load_dataset(data_config(given), folder / "cache")
     digest = hashlib.sha256(found.images.flat.numpy().tobytes())
     for table in (found.labels, found.images.heights, found.images.widths):
         digest.update(table.numpy().tobytes())
-    return {"digest": digest.hexdigest(), "classes": list(found.classes)}
+    told: Proof = {"digest": digest.hexdigest(), "classes": list(found.classes)}
+    if found.official is not None:
+        told["tested"] = found.official.test.tolist()
+    if found.roles is not None:
+        told["roles"] = found.roles.tolist()
+    return told
 
 
 def trials() -> dict[str, Callable[[Path], Proof]]:

@@ -17,7 +17,7 @@ Packages outside this one join through the entry-point group `ablate.<registry n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, reduce
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -25,7 +25,7 @@ from operator import or_
 from pkgutil import iter_modules
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
-from pydantic import ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from trainables.config.strict import Strict
@@ -131,12 +131,17 @@ def one_of(registry: Registry[Any], tag: str) -> Any:
 
 
 class FromRegistry:
-    """Annotation: the field holds the `Config` of any class of this registry, told by `name`."""
+    """Annotation: the field holds the `Config` of any class of this registry, told by `name`.
+
+    Args:
+        default: which is meant where none is named.
+    """
 
     discriminator: ClassVar[str] = "name"
 
-    def __init__(self, registry: Registry[Any]) -> None:
+    def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
         self.registry = registry
+        self.default = default
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -144,4 +149,22 @@ class FromRegistry:
         choices = {
             name: handler.generate_schema(self.registry[name].Config) for name in self.registry
         }
-        return core_schema.tagged_union_schema(choices=choices, discriminator=self.discriminator)
+        union = core_schema.tagged_union_schema(choices=choices, discriminator=self.discriminator)
+        if self.default is None:
+            return union
+        return core_schema.no_info_before_validator_function(self._named, union)
+
+    def _named(self, given: Any) -> Any:
+        return {"name": self.default, **given} if isinstance(given, Mapping) else given
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """With a default, an object without a name fits several of the choices: `anyOf` takes it,
+        `oneOf` would not. Choices that are one class are one choice."""
+        made = handler(schema)
+        if self.default is None:
+            return made
+        choices = {str(choice): choice for choice in made["oneOf"]}
+        names = {"properties": {"name": {"enum": list(self.registry)}}}
+        return {"anyOf": list(choices.values()), **names}

@@ -113,9 +113,16 @@ class AugmentConfig(ComponentConfig):
         return self
 
 
-class DataConfig(ComponentConfig):
-    """Which images, at which size, split how.
+EMBEDDED = ("typefaces", "emoji")  # data sets that come with the package and have no folder
 
+
+class DataConfig(ComponentConfig):
+    """Which images, at which size, split how. A data set with options of its own has a subclass.
+
+    name: of a data set of the registry (`trainables/data/dataset.py`).
+    root: the folder that it lies in; None: where its usual name is found (`$ABLATE_DATA`).
+    allow_partial: go on where images are missing, or are more or fewer than its makers say. What is
+        there is part of the data's fingerprint, so its trials are not those of the whole set.
     eval_resize: evaluation resizes the short side to so many pixels, antialiased bilinear, and
         takes the central square of `image_size` (HypViT: 224 of 224). None: round(image_size ·
         256/224) of photographs, as in the papers; drawings are seen whole.
@@ -124,8 +131,9 @@ class DataConfig(ComponentConfig):
         that of evaluation, whose pixels then are taken as they lie.
     """
 
-    name: Literal["typefaces", "emoji", "folder"] = "typefaces"
+    name: str = "typefaces"
     root: str | None = not_identity(None)
+    allow_partial: bool | None = not_identity(None)
     image_size: int = Field(64, ge=16, le=1024)
     split: SplitConfig = SplitConfig()
     augment: AugmentConfig = AugmentConfig()
@@ -177,7 +185,7 @@ class DataConfig(ComponentConfig):
     @property
     def drawings(self) -> bool:
         """Whether its images are squares of one size, which evaluation sees whole."""
-        return self.name in ("typefaces", "emoji")
+        return self.name in EMBEDDED
 
     @property
     def evaluated(self) -> int:

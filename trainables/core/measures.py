@@ -30,7 +30,7 @@ def measured(network: Network, inputs: Inputs, subset: Subset) -> dict[str, floa
         return {}
     network.eval()
     order = torch.randperm(len(subset), generator=streams.generator(0, "measured"))[:MOST]
-    sample = replace(subset, index=subset.index[order], labels=subset.labels[order])
+    sample = replace(subset, index=subset.index[order], labels=subset.labels[order], queries=None)
     observed: dict[str, list[torch.Tensor]] = {}
     draws = None
     for block in inputs.blocks(sample):

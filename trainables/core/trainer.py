@@ -32,7 +32,8 @@ from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
-from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH, evaluate
+from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH
+from trainables.evaluation.of_split import of_split
 from trainables.machine.devices import describe, resolve_device
 from trainables.machine.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
@@ -82,8 +83,7 @@ class Trainer:
         self.trace: Trace | None = None
         self.steps_here = 0
         self.resumed_from: int | None = None
-        self._clock = time.monotonic()
-        self._saved = time.monotonic()
+        self._clock = self._saved = time.monotonic()
         folder = runtime.trial_dir
         self.checkpoints = (
             None if folder is None else Checkpoints(folder / "checkpoints", self.hash, seed)
@@ -204,7 +204,7 @@ class Trainer:
         subset, score = self.splits[split], self.network.retrieval_score()
         z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
         restarts = self.config.evaluation.restarts
-        return evaluate(z, subset.labels, score=score, metrics=metrics, restarts=restarts)
+        return of_split(z, subset, score=score, metrics=metrics, restarts=restarts)
 
     def _select(self) -> dict[str, float]:
         scores = self._metrics(self.selection, PER_EPOCH)

@@ -3,33 +3,50 @@
 A data set is one class in one file: it gives a fingerprint of its content, cheaply enough for
 planning, and loads images with their classes. Where the field fixes which classes are tested,
 it gives these as `official`; otherwise `data.split` deals them.
+
+    @DATASETS.register("mine")
+    class Mine(DataSource):
+        REVISION = 1
+
+What it takes to read one that is a list of image files is in `files/fileset.py`. Other packages
+join by an entry point in `ablate.data`; `ablate.testing.datasets` holds what each of them must do.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from trainables.config.registry import Registry
+from trainables.config.sections import DataConfig
+from trainables.data.files.about import About
 from trainables.data.images import Images
 
-if TYPE_CHECKING:
-    from trainables.config.sections import DataConfig
-
 DATASETS: Registry[DataSource] = Registry(
-    "data", "trainables.data.embedded.reader", "trainables.data.folder"
+    "data", "trainables.data.embedded.reader", "trainables.data.sets"
 )
+
+BOTH, QUERY, GALLERY = 0, 1, 2  # roles of an image where it is evaluated
 
 
 @dataclass(frozen=True)
 class Official:
-    """Row numbers of a data set's own division, class-disjoint (CUB, Cars, SOP, In-Shop)."""
+    """Row numbers of a data set's own division.
+
+    val: None, where validation classes are to be held out of the training classes.
+    shared: whether the test shows other images of the classes that train, as where a data set is
+        made for classification (CIFAR, ImageNet); else the two have no class in common.
+    """
 
     train: Tensor
     test: Tensor
+    val: Tensor | None = None
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,30 +54,43 @@ class Dataset:
     """All images of a data set, in an order that its content alone decides.
 
     labels: [N] int64 into `classes`.
+    roles: [N] int8, `QUERY` or `GALLERY` where an image is only looked for or only found, as in
+        In-Shop; None: each image is looked for among all the others of its split.
     """
 
     images: Images
     labels: Tensor
     classes: tuple[str, ...]
     official: Official | None = None
+    roles: Tensor | None = None
 
 
-class DataSource(Protocol):
-    """One data set. REVISION is raised by hand when its pixels or labels change."""
+class DataSource(ABC):
+    """One data set, by class methods: nothing is made of it.
+
+    REVISION: raised by hand when its pixels or labels change.
+    Config: of its section `data`; a subclass holds options of its own, which are None by default.
+    ABOUT: what its makers tell of it; None: it has none, or comes with its package.
+    """
 
     REVISION: ClassVar[int]
+    Config: ClassVar[type[DataConfig]] = DataConfig
+    ABOUT: ClassVar[About | None] = None
 
-    @staticmethod
-    def fingerprint(config: DataConfig, cache: Path) -> str:
+    @classmethod
+    @abstractmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """SHA-256 (hex) of everything in the files that can change a trial's numbers."""
 
-    @staticmethod
-    def class_count(config: DataConfig, cache: Path) -> int | None:
+    @classmethod
+    @abstractmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
         """How many classes there are, told without decoding an image; None: only `load` tells, or
         the division of them is the data set's own."""
 
-    @staticmethod
-    def load(config: DataConfig, cache: Path) -> Dataset:
+    @classmethod
+    @abstractmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Decoded images and labels; decodes into `cache` on the first call.
 
         Photographs come with a short side of `config.kept` and the frame `config.image_size /
@@ -68,11 +98,22 @@ class DataSource(Protocol):
         """
 
 
+def data_config(given: Mapping[str, Any]) -> DataConfig:
+    """The configuration of the data set that `given` names, with its own options.
+
+    Raises:
+        pydantic.ValidationError: an unknown option, or a value out of range.
+        KeyError: there is no data set of that name.
+    """
+    name = given.get("name", DataConfig().name)
+    return DATASETS[name].Config.model_validate(given)
+
+
 def fingerprint(config: DataConfig, cache: Path) -> str:
     """Fingerprint of the configured data set; callable at plan time, decodes nothing.
 
     Raises:
-        ConfigError: the data folder is missing, unreadable or no folder of class folders.
+        ConfigError: the data folder is missing, unreadable or not what the data set is.
     """
     return DATASETS[config.name].fingerprint(config, cache)
 

@@ -12,6 +12,7 @@ pixels brought to a short side of 256 to far more.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +27,29 @@ MOST_SIDE = 2**15
 MOST_RATIO = 32  # long side / short side
 
 
-def decoded(path: Path, short: int) -> np.ndarray:
+def decoded(
+    path: Path,
+    short: int,
+    *,
+    content: bytes | None = None,
+    box: tuple[float, float, float, float] | None = None,
+) -> np.ndarray:
     """[H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down.
 
+    Args:
+        content: the file's bytes, where they do not lie in a file; `path` then names them.
+        box: left, top, right and bottom in pixels of what is kept, before it is resized.
+
     Raises:
-        ConfigError: not an image of a known format, damaged, truncated, or beyond the limits;
-            names the file.
+        ConfigError: not an image of a known format, damaged, truncated, or beyond the limits, or a
+            box outside it; names the file.
     """
     try:
-        with Image.open(path, formats=FORMATS) as opened:
+        with Image.open(path if content is None else BytesIO(content), formats=FORMATS) as opened:
             check_size(opened.size, str(path))
             ImageOps.exif_transpose(opened, in_place=True)
             image = rgb(opened)
+            image = image if box is None else cropped(image, box, str(path))
     except (MemoryError, ConfigError):
         raise  # of the machine, and our own
     except Image.DecompressionBombError:
@@ -76,6 +88,27 @@ def check_size(size: tuple[int, int], where: str) -> None:
     short, long = sorted(size)
     if short * long > MOST_PIXELS or long > MOST_SIDE or long > MOST_RATIO * short:
         raise _too_large(where, f"an image of {size[0]:,} × {size[1]:,} pixels")
+
+
+def cropped(image: Image.Image, box: tuple[float, float, float, float], where: str) -> Image.Image:
+    """What of the box lies in the image; its edges at the nearest pixels.
+
+    Raises:
+        ConfigError: nothing of it, or a strip that would unfold when it is resized.
+    """
+    left, top, right, bottom = (round(edge) for edge in box)
+    inside = max(left, 0), max(top, 0), min(right, image.width), min(bottom, image.height)
+    if inside[0] >= inside[2] or inside[1] >= inside[3]:
+        raise ConfigError(
+            where,
+            f"a box of {left}, {top}, {right}, {bottom} around an image of "
+            f"{image.width} × {image.height} pixels",
+            "one that holds some of it (left, top, right, bottom)",
+            "Unpack the data set again, or leave boxes out",
+        )
+    part = image.crop(inside)
+    check_size(part.size, where)
+    return part
 
 
 def _too_large(where: str, found: str) -> ConfigError:

@@ -1,5 +1,9 @@
 """Class-disjoint training, validation and test splits.
 
+Where a data set has a division of its own, that is taken, and validation classes are held out of
+its training classes. Only where it was made for classification do training and test show the same
+classes; validation classes are disjoint from those that train there too.
+
 Classes are taken in the order of their names, so that the order of files or folders cannot
 matter. "shuffled" permutes them by `streams.derive(seed, "data.split")`; "sorted" leaves them.
 The last round(test·C) are test classes, the last round(validation·rest) of the others
@@ -21,7 +25,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.dataset import Dataset, fingerprint, load_dataset
+from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
@@ -39,12 +43,15 @@ class Subset:
     index: [n] int64, rows of `images`, class after class.
     labels: [n] int64, contiguous 0 … len(classes) − 1.
     classes: their names, sorted.
+    queries: so many at the beginning are looked for among the others, the gallery; None: each is
+        looked for among all others.
     """
 
     images: Images
     index: Tensor
     labels: Tensor
     classes: tuple[str, ...]
+    queries: int | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -81,7 +88,16 @@ class Splits:
         """
         for name in names:
             subset = self[name]
-            if len(subset) == len(subset.classes):
+            if subset.queries is not None:
+                queried, kept = subset.labels[: subset.queries], subset.labels[subset.queries :]
+                if not torch.isin(queried, kept).any():
+                    raise ConfigError(
+                        f"data, split {name}",
+                        f"{len(queried)} queries and {len(kept)} images in the gallery",
+                        "at least one query with an image of its class in the gallery",
+                        "Look at the roles of its images",
+                    )
+            elif len(subset) == len(subset.classes):
                 raise ConfigError(
                     f"data, split {name}",
                     f"{len(subset)} classes of one image each",
@@ -106,15 +122,45 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
 
 
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
-    """Deal the classes of `dataset`; its official test classes win over `config.test`."""
-    train, test = _train_and_test(dataset, config)
-    train, val = _train_and_val(train, config)
+    """Deal the classes of `dataset`; its official test classes win over `config.test`, and its
+    validation images over `config.validation`."""
+    official = dataset.official
+    if official is None:
+        rest, test = _tested(sorted(dataset.classes), config)
+        train, val = _train_and_val(rest, config)
+        return Splits(
+            train=_subset(dataset, train),
+            val=_subset(dataset, val) if val else None,
+            test=_subset(dataset, test),
+            fingerprint=fingerprint,
+        )
+    _check(dataset, official)
+    training, held = official.train, official.val
+    if held is not None and (config.folds is not None or config.protocol == "paper"):
+        training, held = torch.cat([training, held]), None
+    train = _dealt(_names(dataset, training), config)
+    val = _names(dataset, held) if held is not None else []
+    if held is None:
+        train, val = _train_and_val(train, config)
+        held = training
     return Splits(
-        train=_subset(dataset, train),
-        val=_subset(dataset, val) if val else None,
-        test=_subset(dataset, test),
+        train=_subset(dataset, train, training),
+        val=_subset(dataset, val, held) if val else None,
+        test=_subset(dataset, _names(dataset, official.test), official.test),
         fingerprint=fingerprint,
     )
+
+
+def _check(dataset: Dataset, official: Official) -> None:
+    """That only a data set that says so shows the same classes in training and test."""
+    train, test = (set(_names(dataset, rows)) for rows in (official.train, official.test))
+    if train & test and not official.shared:
+        raise ValueError(f"official splits share classes: {sorted(train & test)[:3]}")
+
+
+def _names(dataset: Dataset, rows: Tensor) -> list[str]:
+    """The classes of these rows, sorted."""
+    return sorted(dataset.classes[label] for label in torch.unique(dataset.labels[rows]).tolist())
 
 
 def class_counts(classes: int, config: SplitConfig) -> tuple[int, int, int]:
@@ -142,18 +188,6 @@ def _tested(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]
     names = _dealt(names, config)
     tested = _share(config.test, len(names), "data.split.test", keep=2)
     return names[:-tested], names[-tested:]
-
-
-def _train_and_test(dataset: Dataset, config: SplitConfig) -> tuple[list[str], list[str]]:
-    if dataset.official is None:
-        return _tested(sorted(dataset.classes), config)
-    train, test = (
-        {dataset.classes[label] for label in set(dataset.labels[rows].tolist())}
-        for rows in (dataset.official.train, dataset.official.test)
-    )
-    if train & test:
-        raise ValueError(f"official splits share classes: {sorted(train & test)[:3]}")
-    return _dealt(sorted(train), config), sorted(test)
 
 
 def _fold(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
@@ -197,11 +231,20 @@ def _share(share: float, classes: int, path: str, keep: int = 1) -> int:
     return max(1, min(round(share * classes), classes - keep))
 
 
-def _subset(dataset: Dataset, names: list[str]) -> Subset:
+def _subset(dataset: Dataset, names: list[str], rows: Tensor | None = None) -> Subset:
+    """The images of these classes, of all rows or of these, queries before the gallery."""
     classes = tuple(sorted(names))
     number = {name: place for place, name in enumerate(classes)}
     lookup = torch.tensor([number.get(name, -1) for name in dataset.classes])
     labels = lookup[dataset.labels]
+    if rows is not None:
+        elsewhere = torch.ones(len(labels), dtype=torch.bool)
+        elsewhere[rows] = False
+        labels = labels.masked_fill(elsewhere, -1)
     index = torch.nonzero(labels >= 0).squeeze(1)
     index = index[torch.argsort(labels[index], stable=True)]
-    return Subset(dataset.images, index, labels[index], classes)
+    roles = None if dataset.roles is None else dataset.roles[index]
+    if roles is None or not roles.any():
+        return Subset(dataset.images, index, labels[index], classes)
+    index = index[torch.argsort(roles, stable=True)]
+    return Subset(dataset.images, index, labels[index], classes, int((roles == QUERY).sum()))

@@ -26,7 +26,8 @@ from trainables.core.export import read_weights
 from trainables.core.runtime import Runtime
 from trainables.data.splits import load_splits
 from trainables.errors import TrialFailure
-from trainables.evaluation.metrics import METRICS, evaluate
+from trainables.evaluation.metrics import METRICS
+from trainables.evaluation.of_split import of_split
 from trainables.evaluation.scores import PlainScore, Score
 from trainables.machine.devices import resolve_device
 from trainables.methods.base import Method
@@ -75,13 +76,8 @@ def evaluate_ensemble(
     found = [_embedded(member, runtime) for member in members]
     z = torch.cat([part for part, _ in found], dim=1)
     wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
-    return evaluate(
-        z,
-        splits.test.labels,
-        score=_joint(found),
-        metrics=wanted,
-        restarts=members[0].config.evaluation.restarts,
-    )
+    restarts = members[0].config.evaluation.restarts
+    return of_split(z, splits.test, score=_joint(found), metrics=wanted, restarts=restarts)
 
 
 def _but_for_fold(config: TrialConfig) -> TrialConfig:

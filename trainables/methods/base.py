@@ -121,13 +121,13 @@ class Method(nn.Module):
         """
 
     @classmethod
-    def label_sets(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+    def label_sets(cls, config: ComponentConfig) -> bool:
         """Whether `prepare` may give an item several labels (mixup, CutMix); losses that need one
         label an item then refuse the trial."""
         return False
 
     @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+    def own_scores(cls, config: ComponentConfig) -> bool:
         """Whether the loss must take scores that this method computes, so that one which takes
         embeddings cannot: by default, whether the method has a score or a comparison of its own."""
         base = (Method.score, Method.as_query, Method.metric)

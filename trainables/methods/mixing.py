@@ -126,7 +126,7 @@ class Mixing(Plain):
         return config.mixing != "none" and sets
 
     @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:  # noqa: ARG003
+    def own_scores(cls, config: ComponentConfig) -> bool:
         """`metric` weighs losses here, and leaves what they take as it is."""
         return False
 

@@ -374,7 +374,7 @@ def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path
         (None, ["--set", "training.epochs=0x" + "f" * 4000], "an integer that is too long"),
         (None, ["--budget", "9" * 400 + "h"], "at most 100 years"),
         (None, ["--study", "\x1b[31m"], r"--study: found a control character (\x1b) in '\x1b[31m'"),
-        (None, ["--dataset", "birds"], '--dataset data.name: found "birds"'),
+        (None, ["--dataset", "birds"], "--dataset data.name: found 'birds'"),
         (None, ["--data-root", "/nonexistent"], "/nonexistent"),
         (None, ["--device", "tpu"], "--device: found 'tpu'"),
     ],

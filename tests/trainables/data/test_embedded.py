@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.config.sections import DataConfig
+from tests.trainables.data import trees
+from trainables.config.sections import EMBEDDED, DataConfig
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.embedded import reader
 from trainables.data.embedded.reader import Emoji, Typefaces
@@ -93,5 +94,6 @@ def test_a_damaged_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_registry_knows_every_configurable_set() -> None:
-    assert set(DATASETS) == {"typefaces", "emoji", "folder"}
+    assert list(DATASETS)[:2] == list(EMBEDDED)
+    assert set(DATASETS) == {*EMBEDDED, *trees.TREES}
     assert all(DATASETS[name].REVISION >= 1 for name in DATASETS)

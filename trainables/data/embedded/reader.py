@@ -6,18 +6,16 @@ import hashlib
 import json
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypedDict
+from typing import ClassVar, TypedDict
 
 import numpy as np
 import torch
 
+from trainables.config.sections import DataConfig
 from trainables.data.cache import published
-from trainables.data.dataset import DATASETS, Dataset
+from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images, mapped
 from trainables.errors import ConfigError
-
-if TYPE_CHECKING:
-    from trainables.config.sections import DataConfig
 
 LOG = logging.getLogger(__name__)
 HERE = Path(__file__).parent
@@ -40,7 +38,7 @@ def content_sha256(flat: np.ndarray, labels: np.ndarray, classes: list[str]) -> 
     return digest.hexdigest()
 
 
-class _Embedded:
+class Embedded(DataSource):
     """Square drawings: the evaluation crop is the whole image."""
 
     REVISION: ClassVar[int] = 1
@@ -53,16 +51,16 @@ class _Embedded:
         return entries[cls.NAME]
 
     @classmethod
-    def fingerprint(cls, config: DataConfig, cache: Path) -> str:  # noqa: ARG003
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         pinned = f"{cls.NAME} {cls.REVISION} {cls.entry()['content_sha256']}"
         return hashlib.sha256(pinned.encode()).hexdigest()
 
     @classmethod
-    def class_count(cls, config: DataConfig, cache: Path) -> int:  # noqa: ARG003
+    def class_count(cls, config: DataConfig, cache: Path) -> int:
         return cls.entry()["classes"]
 
     @classmethod
-    def load(cls, config: DataConfig, cache: Path) -> Dataset:  # noqa: ARG003
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pinned = cls.entry()["content_sha256"]
         folder = published(Path(cache) / "embedded" / f"{cls.NAME}-{pinned[:16]}", cls.decode)
         classes = tuple(json.loads((folder / "classes.json").read_text()))
@@ -116,14 +114,14 @@ class _Embedded:
 
 
 @DATASETS.register("typefaces")
-class Typefaces(_Embedded):
+class Typefaces(Embedded):
     """200 typefaces, 6,163 glyphs, 64 × 64 grey: few classes of about 31, like CUB."""
 
     NAME: ClassVar[str] = "typefaces"
 
 
 @DATASETS.register("emoji")
-class Emoji(_Embedded):
+class Emoji(Embedded):
     """1,526 emoji, 7,370 drawings, 64 × 64 RGB: many classes of 4 to 6, like SOP."""
 
     NAME: ClassVar[str] = "emoji"

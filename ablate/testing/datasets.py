@@ -1,0 +1,164 @@
+"""What every data set must do:
+
+    from ablate.testing import datasets
+
+    def test_my_data(tmp_path: Path) -> None:
+        datasets.check({"name": "mine", "root": str(made(tmp_path / "mine"))}, tmp_path / "work")
+
+Its fingerprint is of its content and of nothing else; it loads alike each time, with every class
+present; its own division leaves no image on two sides; its own options are off by default, as None,
+so that an option that comes later leaves trials of before what they were; a folder that is not
+there is told in one line; and a small trial trains on it and is evaluated.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainables.config.sections import DataConfig, SplitConfig
+from trainables.core.identity import identity_dump
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.data.dataset import (
+    DATASETS,
+    Dataset,
+    class_count,
+    data_config,
+    fingerprint,
+    load_dataset,
+)
+from trainables.data.splits import Splits, split
+from trainables.errors import ConfigError
+from trainables.trial import TrialConfig
+
+Given = Mapping[str, Any]  # the section `data` of a trial: the name, the folder, options
+SIDE = 32
+ROUNDING = 1e-6
+
+
+def check(data: Given, folder: Path) -> Dataset:
+    """All of them.
+
+    Args:
+        folder: an empty one, for caches.
+    """
+    its_options_are_off(str(data["name"]))
+    fingerprint_is_of_content(data, folder)
+    found = loads_alike(data, folder)
+    divides(data, folder)
+    if data.get("root") is not None:
+        refuses_what_is_not_there(data, folder)
+    trains(data, folder)
+    return found
+
+
+def its_options_are_off(name: str) -> None:
+    """`Config` is DataConfig or a subclass, and its own defaults are no part of an identity."""
+    source = DATASETS[name]
+    assert issubclass(source.Config, DataConfig), "Config is no DataConfig"
+    assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
+    made = data_config({"name": name})
+    assert made.name == name, f"named {made.name}"
+    own = made.model_fields_set | set(type(made).model_fields) - set(DataConfig.model_fields)
+    held = set(identity_dump(made)) & (own - set(DataConfig.model_fields))
+    assert not held, f"{', '.join(sorted(held))}: options whose defaults are not None"
+
+
+def fingerprint_is_of_content(data: Given, folder: Path) -> None:
+    """64 hexadecimal digits, the same with another cache, image size, split and augmentation."""
+    first = fingerprint(_config(data), folder / "first")
+    assert len(first) == 64 and set(first) <= set(string.hexdigits.lower()), first
+    other = {"image_size": 2 * SIDE, "split": {"seed": 1}, "augment": {"flip": 0.0}}
+    again = fingerprint(_config({**data, **other}), folder / "second")
+    assert again == first, "the fingerprint is of more than the data"
+
+
+def loads_alike(data: Given, folder: Path) -> Dataset:
+    """Images, labels and classes that fit together, decoded again to the same."""
+    config = _config(data)
+    found, again = (load_dataset(config, folder / place) for place in ("first", "second"))
+    size, images = len(found.labels), found.images
+    assert len(images) == size > 0, f"{len(images)} images and {size} labels"
+    assert found.labels.dtype == torch.int64 and images.flat.dtype == torch.uint8
+    assert torch.unique(found.labels).tolist() == list(range(len(found.classes))), (
+        "a class without images, or images of none"
+    )
+    assert list(found.classes) == sorted(set(found.classes)), "classes are not in order, or twice"
+    for row in (0, size // 2, size - 1):
+        pixels = images[row]
+        assert pixels.shape[2] == images.channels in (1, 3) and pixels.numel() > 0
+    for one, other in ((found.labels, again.labels), (images.flat, again.images.flat)):
+        assert torch.equal(one, other), "loaded again it is another"
+    assert found.classes == again.classes
+    told = class_count(config, folder / "first")
+    expected = None if found.official is not None else len(found.classes)
+    assert told in (None, expected), f"class_count says {told}, not {expected}"
+    if found.roles is not None:
+        assert found.roles.shape == (size,) and found.roles.dtype == torch.int8
+    return found
+
+
+def divides(data: Given, folder: Path) -> None:
+    """Nothing that trains is evaluated, by its own division or by data.split's."""
+    found = load_dataset(_config(data), folder / "first")
+    for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
+        parts = split(found, config, "")
+        used = [set(subset.index.tolist()) for subset in _subsets(parts)]
+        assert sum(map(len, used)) == len(set.union(*used)), "an image on two sides"
+        if found.official is not None:
+            tested = set(found.official.test.tolist())
+            assert set(parts.test.index.tolist()) == tested, "the test is not the official one"
+        elif parts.val is not None:
+            assert not set(parts.train.classes) & set(parts.test.classes)
+        if parts.val is not None:
+            assert not set(parts.train.classes) & set(parts.val.classes), "validation classes train"
+
+
+def refuses_what_is_not_there(data: Given, folder: Path) -> None:
+    """In one line, with what was found and what was expected."""
+    config = _config({**data, "root": str(folder / "absent")})
+    try:
+        fingerprint(config, folder / "first")
+    except ConfigError as error:
+        text = str(error)
+        assert "\n" not in text and "found" in text and "expected" in text
+    else:
+        raise AssertionError("a folder that is not there has a fingerprint")
+
+
+def trains(data: Given, folder: Path) -> dict[str, dict[str, float]]:
+    """An epoch on the features of a small random network; metrics of validation and test."""
+    config = TrialConfig.model_validate(
+        {
+            "data": {"image_size": SIDE, **data},
+            "backbone": {
+                "name": "mobilenetv3_small_050",
+                "weights": "none",
+                "mode": "frozen",
+            },
+            "embedding": {"dim": 8},
+            "training": {"epochs": 1, "batch_size": 8, "per_class": 1},
+        }
+    )
+    trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "first"))
+    for report in trainer.epochs():
+        assert math.isfinite(report.metrics["train/loss"])
+    found = trainer.finish(("val", "test")).evaluations
+    for part, metrics in found.items():
+        for name, value in metrics.items():
+            assert math.isfinite(value) and value <= 1 + ROUNDING, f"{part}/{name}: {value}"
+    return found
+
+
+def _config(data: Given) -> DataConfig:
+    return data_config({"image_size": SIDE, **data})
+
+
+def _subsets(parts: Splits) -> list[Any]:
+    return [part for part in (parts.train, parts.val, parts.test) if part is not None]

@@ -1,0 +1,243 @@
+"""From an unpacked archive to evaluated trials: `ablate data`, a spec, `$ABLATE_DATA`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+
+from ablate.cli.main import main
+from ablate.ledger.ledger import Ledger
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Overrides, Plan
+from ablate.spec.read import read_spec
+from tests.trainables.data import trees
+from trainables.data.dataset import DATASETS, fingerprint
+
+Said = pytest.CaptureFixture[str]
+GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, "evaluate": ["val", "test"]}
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("ABLATE_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def spec(data: dict[str, Any], **trial: Any) -> dict[str, Any]:
+    made = {
+        "data": {"image_size": 32, **data},
+        "backbone": {"name": "mobilenetv3_small_050", "weights": "none"},
+        "embedding": {"dim": 8},
+        "training": {"epochs": 1, "batch_size": 8, "per_class": 1},
+        **trial,
+    }
+    return {"name": "sets", "seeds": 1, "trial": made, "studies": {"rates": GRID}}
+
+
+def written(given: dict[str, Any], folder: Path) -> str:
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(given, sort_keys=False))
+    return str(path)
+
+
+def ways() -> list[Any]:
+    """Each layout once, the first of a data set through `$ABLATE_DATA`, the others by the spec."""
+    found = []
+    for name, layouts in trees.TREES.items():
+        for number, usual in enumerate(layouts):
+            by_variable = number == 0 and DATASETS[name].ABOUT is not None
+            found.append((name, usual, by_variable))
+    return [*found, ("cub200", "CUB_200_2011", False)]
+
+
+@pytest.mark.parametrize("way", ways(), ids=lambda way: "-".join(map(str, way)))
+def test_from_a_folder_to_an_evaluated_trial(
+    way: tuple[str, str, bool],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Said,
+) -> None:
+    name, usual, by_variable = way
+    root = trees.TREES[name][usual](tmp_path / "sets" / usual)
+    if by_variable:
+        monkeypatch.setenv("ABLATE_DATA", f"{tmp_path / 'nothing'}:{tmp_path / 'sets'}")
+        place, data = [], {"name": name}
+    else:
+        place, data = ["--data-root", str(root)], {"name": name, "root": str(root)}
+    assert main(["data", "check", name, *place, "--allow-partial"]) == 0
+    out = capsys.readouterr().out
+    assert str(root) in out and ", 0 bad" in out and "trials: train" in out
+    assert Image.open(f"{name}-sheet.png").width > 300
+    path = written(spec(data), tmp_path)
+    assert main(["run", path, "--plan", "--allow-partial"]) == 0
+    command = ["run", path, "--cell", "rates/optimizer.lr=0.001", "--allow-partial"]
+    assert main(command) == 0, capsys.readouterr().err
+    with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
+        (row,) = ledger.rows("SELECT trial_id, status FROM trials WHERE status = 'done'")
+        found = ledger.evaluations(row["trial_id"])
+    assert set(found) == {"val", "test"} and 0 <= found["test"]["recall_at_1"] <= 1
+
+
+def test_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    sets = tmp_path / "sets"
+    trees.sop(sets / "stanford_online_products")
+    cub = trees.cub200(sets / "CUB_200_2011")
+    (cub / "images" / "001.Made_Bird_1" / "Made_Bird_0002_3.jpg").unlink()
+    trees.inshop(sets / "inshop" / "deeper")
+    monkeypatch.setenv("ABLATE_DATA", f"{sets}:{tmp_path / 'absent'}")
+    assert main(["data"]) == 0
+    out = capsys.readouterr().out
+    assert f"data folders: {sets}, {tmp_path / 'absent'} ($ABLATE_DATA)" in out
+    assert f"{tmp_path / 'absent'}: no folder that can be read" in out
+    assert "typefaces: comes with ablate: 6,163 images of 200 classes" in out
+    assert f"sop (Stanford Online Products): {sets / 'stanford_online_products'}: train 24" in out
+    assert "  1 of 45 images missing (001.Made_Bird_1/Made_Bird_0002_3.jpg)" in out
+    assert "  train: 23 images of 6 classes, not 5,864 images of 100 classes" in out
+    assert "cars196 (Cars196): not here; offered at https://" in out
+    assert "inshop, the folder above the one of In-Shop Clothes Retrieval; expected" in out
+
+
+def test_a_line_of_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    trees.sop(tmp_path / "one" / "SOP")
+    trees.cub200(tmp_path / "two" / "CUB")
+    settings = tmp_path / "config" / "ablate" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    for text, found, lacking in (
+        (f'data = "{tmp_path / "one"}"', ["one/SOP: train"], ["cub200 (CUB-200-2011): not here"]),
+        (f'data = ["{tmp_path}/one", "{tmp_path}/two"]', ["one/SOP: ", "two/CUB: "], []),
+    ):
+        settings.write_text(text + "\n")
+        assert main(["data", "list"]) == 0
+        out = capsys.readouterr().out
+        assert all(each in out for each in [*found, *lacking, str(settings)])
+    monkeypatch.setenv("ABLATE_DATA", str(tmp_path / "two"))  # it counts instead
+    main(["data", "list"])
+    assert "sop (Stanford Online Products): not here" in capsys.readouterr().out
+    monkeypatch.delenv("ABLATE_DATA")
+    for text, found in (("data = 3", "found 3; expected"), ("data", "that cannot be read")):
+        settings.write_text(text)
+        assert main(["data", "list"]) == 2
+        assert found in capsys.readouterr().err
+
+
+def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
+    root = trees.cub200(tmp_path / "cub")
+    first = root / "images" / "001.Made_Bird_1"
+    (first / "Made_Bird_0001_2.jpg").write_bytes(b"hello")
+    (first / "Made_Bird_0002_3.jpg").unlink()
+    whole = (first / "Made_Bird_0003_4.jpg").read_bytes()
+    (first / "Made_Bird_0003_4.jpg").write_bytes(whole[:300])
+    command = ["data", "check", "cub200", "--data-root", str(root), "--sheet", "s.png"]
+    for more in ([], ["--allow-partial"]):
+        assert main([*command, *more]) == 1  # bad images are never allowed
+        out = capsys.readouterr().out
+        assert "44 images read in" in out and ", 2 bad" in out
+        assert f"bad: {first}/Made_Bird_0001_2.jpg: an image that cannot be read (of none" in out
+        assert f"bad: {first}/Made_Bird_0003_4.jpg: an image that cannot be read (" in out
+        assert "not as its makers say: 1 of 45 images missing (001.Made_Bird_1/" in out
+    assert Path("s.png").stat().st_size > 1000
+    assert re.search(r"^fingerprint [0-9a-f]{16}$", out, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["check"], "NAME: found nothing; expected one of typefaces, emoji"),
+        (["check", "cubs"], "NAME: found 'cubs'; expected one of"),
+        (["list", "sop"], "NAME: found 'sop'; expected nothing with list"),
+        (["check", "typefaces", "--sheet", "/nowhere/s.png"], "--sheet: found /nowhere/s.png: "),
+        (["check", "sop"], "data.root: found nothing, and none of Stanford_Online_Products"),
+        (["check", "--data-root", "absent"], "absent: No such file or directory"),
+    ],
+    ids=str,
+)
+def test_faults_of_the_command(arguments: list[str], found: str, capsys: Said) -> None:
+    assert main(["data", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert found in said and said.count("\n") == 1
+
+
+def test_a_data_set_that_is_not_whole_starts_nothing(tmp_path: Path, capsys: Said) -> None:
+    root = trees.sop(tmp_path / "sop")
+    path = written(spec({"name": "sop", "root": str(root)}), tmp_path)
+    for command in (["--plan"], []):
+        assert main(["run", path, *command]) == 2
+        said = capsys.readouterr().err
+        assert "trial.data.root: found Stanford Online Products in" in said
+        assert "train: 24 images of 6 classes, not 59,551 images of 11,318 classes" in said
+        assert said.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+    (root / "Ebay_test.txt").write_text("head\n1 7\n")
+    assert main(["run", path, "--plan", "--allow-partial"]) == 2
+    assert f"found {root}/Ebay_test.txt:2: '1 7'; expected <image id>" in capsys.readouterr().err
+
+
+def test_an_unknown_name_is_told_with_those_there_are(tmp_path: Path, capsys: Said) -> None:
+    assert main(["run", written(spec({"name": "cub"}), tmp_path), "--plan"]) == 2
+    said = capsys.readouterr().err
+    assert "trial.data.name: found 'cub'; expected one of typefaces, emoji, cars196" in said
+    assert main(["run", written(spec({"name": "sop", "boxes": True}), tmp_path), "--plan"]) == 2
+    assert "It is an option of data cub200" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------ identities
+
+
+def planned(given: dict[str, Any], folder: Path, **overrides: Any) -> Plan:
+    return checked_plan(read_spec(given), Overrides(**overrides), fingerprint, folder / "cache")
+
+
+def ids(plan: Plan) -> list[str]:
+    study = plan.spec.studies["rates"]
+    return [c.trial_id for i, p in enumerate(study.listed) for c in plan.cells("rates", p, i, ())]
+
+
+def test_where_it_lies_and_how_much_is_allowed_are_no_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = trees.sop(tmp_path / "sets" / "SOP")
+    monkeypatch.setenv("ABLATE_DATA", str(root.parent))
+    allowed = {"allow_partial": True}
+    plain = planned(spec({"name": "sop"}), tmp_path, **allowed)
+    rooted = planned(spec({"name": "sop"}), tmp_path, **allowed, data_root=str(root))
+    assert plain.sweep_id == rooted.sweep_id and ids(plain) == ids(rooted)
+    inside = planned(spec({"name": "sop", **allowed}), tmp_path)
+    assert ids(inside) == ids(plain)
+    (root / "cabinet_final" / "111085122871_0.JPG").unlink()
+    partial = planned(spec({"name": "sop"}), tmp_path, **allowed)
+    assert partial.sweep_id != plain.sweep_id and not set(ids(partial)) & set(ids(plain))
+
+
+def test_a_root_goes_with_its_data_set(tmp_path: Path) -> None:
+    """`--data-root` is of the data set that the spec names; of class folders if that has none.
+    Where `--dataset` names another, the spec's folder and options go."""
+    cub = trees.cub200(tmp_path / "cub")
+    own = trees.folder_of_parts(tmp_path / "own")
+
+    def data(given: dict[str, Any], **overrides: Any) -> Any:
+        plan = planned(spec(given), tmp_path, allow_partial=True, **overrides)
+        return plan.resolved("rates", None).data
+
+    rooted = data({"name": "cub200", "boxes": True}, data_root=str(cub))
+    assert (rooted.name, rooted.root, rooted.boxes) == ("cub200", str(cub), True)
+    assert data({}, data_root=str(own)).name == "folder"
+    of_cub = {"name": "cub200", "boxes": True, "root": str(cub), "split": {"seed": 3}}
+    other = data(of_cub, dataset="folder", data_root=str(own))
+    assert (other.name, other.root, other.split.seed) == ("folder", str(own), 3)
+    assert not hasattr(other, "boxes")
+    assert data({"name": "folder", "root": str(own)}, dataset="emoji").root == str(own)
+
+
+def test_the_options_in_the_schema() -> None:
+    from ablate.spec.json_schema import json_schema
+
+    text = json.dumps(json_schema())
+    assert all(f'"{name}"' in text for name in DATASETS) and '"boxes"' in text

@@ -1,0 +1,377 @@
+"""A data set that is not as its makers offer it: one line with what was found, what was expected
+and the remedy, before any trial starts."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from tests.trainables.data import trees
+from trainables.data.dataset import DATASETS, data_config, fingerprint, load_dataset
+from trainables.data.files.about import Count
+from trainables.errors import ConfigError
+
+OFFICIAL = [case for case in trees.CASES if DATASETS[case[0]].ABOUT is not None]
+
+
+def said(name: str, root: Path | None, **options: object) -> str:
+    given = {"name": name, "root": None if root is None else str(root), "image_size": 16}
+    with pytest.raises(ConfigError) as caught:
+        load_dataset(data_config({**given, **options}), Path(os.environ["ABLATE_CACHE"]))
+    assert "\n" not in str(caught.value)
+    assert "; expected " in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("ABLATE_DATA", raising=False)
+
+
+@pytest.mark.parametrize(("name", "usual"), OFFICIAL)
+def test_the_folder_above(name: str, usual: str, tmp_path: Path) -> None:
+    root = trees.TREES[name][usual](tmp_path / "sets" / usual)
+    message = said(name, root.parent)
+    assert (
+        f"found {root.parent}, the folder above the one of {DATASETS[name].ABOUT.title}" in message
+    )
+    assert message.endswith(f"Give {root}")
+
+
+@pytest.mark.parametrize(
+    ("name", "usual", "inside"),
+    [
+        ("cub200", "CUB_200_2011", "images"),
+        ("cars196", "cars196", "car_ims"),
+        ("cars196", "stanford_cars", "devkit"),
+        ("sop", "Stanford_Online_Products", "bicycle_final"),
+        ("inshop", "inshop", "img"),
+        ("inshop", "In-shop Clothes Retrieval Benchmark", "Img/img"),
+        ("imagenet", "ILSVRC2012", "train"),
+    ],
+)
+def test_a_folder_inside(name: str, usual: str, inside: str, tmp_path: Path) -> None:
+    root = trees.TREES[name][usual](tmp_path / "sets" / usual)
+    message = said(name, root / inside)
+    assert f"found {root / inside}, a folder inside the one of" in message
+    assert message.endswith(f"Give {root}")
+
+
+@pytest.mark.parametrize(("name", "usual"), OFFICIAL)
+def test_another_folder(name: str, usual: str, tmp_path: Path) -> None:
+    about = DATASETS[name].ABOUT
+    (tmp_path / "other" / "things").mkdir(parents=True)
+    message = said(name, tmp_path / "other")
+    assert "other, which holds things; expected the folder of" in message
+    assert about.offered in message
+    assert "No such file" in said(name, tmp_path / "absent")
+    message = said(name, None)
+    assert f"found nothing, and none of {about.folders[0]}, " in message
+    assert "$ABLATE_DATA (not set)" in message and about.offered in message
+
+
+@pytest.mark.parametrize(("name", "usual"), OFFICIAL)
+def test_counts_that_are_not_the_makers(name: str, usual: str, tmp_path: Path) -> None:
+    about = DATASETS[name].ABOUT
+    root = trees.TREES[name][usual](tmp_path / usual)
+    message = said(name, root)
+    for part, count in about.counts.items():
+        assert f"{part}: " in message and f", not {count}" in message
+    assert f"expected the counts of {about.counted}. Unpack it again, or go on with" in message
+    assert "--allow-partial" in message
+
+
+def test_counts_that_are_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the error above cannot be all that there is."""
+    root = trees.cub200(tmp_path / "cub")
+    counts = {"train": Count(6, 24), "test": Count(6, 21)}
+    source = DATASETS["cub200"]
+    monkeypatch.setattr(source, "ABOUT", replace(source.ABOUT, counts=counts))
+    assert fingerprint(data_config({"name": "cub200", "root": str(root)}), tmp_path / "cache")
+
+
+ABSENT = {
+    ("cub200", "CUB_200_2011"): "001.Made_Bird_1/Made_Bird_0002_3.jpg",
+    ("cars196", "cars196"): "car_ims/000007.jpg",
+    ("cars196", "stanford_cars"): "cars_test/00004.jpg",
+    ("sop", "Stanford_Online_Products"): "bicycle_final/111085122872_3.JPG",
+    ("inshop", "inshop"): "img/MEN/Denim/id_00000003/02_1_front.jpg",
+    ("imagenet", "ILSVRC2012"): "val/ILSVRC2012_val_00000003.JPEG",
+    ("cifar10", "cifar-10-batches-py"): "data_batch_3",
+    ("manifest", "csv"): "pictures/3/1.jpg",
+}
+
+
+@pytest.mark.parametrize(("name", "usual"), ABSENT)
+def test_an_image_that_is_listed_and_absent(name: str, usual: str, tmp_path: Path) -> None:
+    root, path = trees.TREES[name][usual](tmp_path / usual), ABSENT[name, usual]
+    given = {"name": name, "root": str(root), "image_size": 16, "allow_partial": True}
+    cache = tmp_path / "cache"
+    whole, before = load_dataset(data_config(given), cache), fingerprint(data_config(given), cache)
+    (root / "images" / path if name == "cub200" else root / path).unlink()
+    message = said(name, root)
+    assert message.startswith("data.root: found 1 of ") and path in message
+    assert "listed and not there" in message and "--allow-partial" in message
+    partial = load_dataset(data_config(given), cache)
+    assert len(partial.images) < len(whole.images)
+    assert fingerprint(data_config(given), cache) != before
+
+
+def edited(path: Path, change: Callable[[list[str]], list[str]]) -> None:
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "expected"),
+    [
+        (
+            "image_class_labels.txt",
+            lambda lines: lines[:4] + lines[5:],
+            "image_class_labels.txt: found no line for image 5 (002.Made_Bird_2/",
+        ),
+        (
+            "images.txt",
+            lambda lines: lines[:-1],
+            "images.txt: found no line for image 45, which has",
+        ),
+        (
+            "images.txt",
+            lambda lines: ["1", *lines[1:]],
+            "images.txt:1: found '1'; expected <image id>",
+        ),
+        ("images.txt", lambda lines: ["x y/z.jpg", *lines], "images.txt:1: found 'x y/z.jpg'"),
+        ("images.txt", lambda lines: ["1 z.jpg", *lines[1:]], "images.txt:1: found '1 z.jpg'"),
+        (
+            "images.txt",
+            lambda lines: [*lines[:-1], "45 ../../z.jpg"],
+            "found the path '../../z.jpg'; expected paths relative to the images' folder",
+        ),
+        (
+            "image_class_labels.txt",
+            lambda lines: ["1 2", *lines[1:]],
+            "images.txt:2: found '001.Made_Bird_1/Made_Bird_0001_2.jpg'; expected class 2",
+        ),
+        ("image_class_labels.txt", lambda lines: ["1 a", *lines[1:]], "_labels.txt:1: found '1 a'"),
+    ],
+    ids=str,
+)
+def test_lines_of_cub(
+    file: str, change: Callable[[list[str]], list[str]], expected: str, tmp_path: Path
+) -> None:
+    root = trees.cub200(tmp_path / "cub")
+    edited(root / file, change)
+    message = said("cub200", root, allow_partial=True)
+    assert expected in message
+    assert message.endswith(("Unpack the data set again", "inside it"))
+
+
+def test_boxes_of_cub(tmp_path: Path) -> None:
+    root = trees.cub200(tmp_path / "cub")
+    edited(root / "bounding_boxes.txt", lambda lines: lines[1:])
+    assert fingerprint(
+        data_config({"name": "cub200", "root": str(root), "allow_partial": True}), tmp_path
+    )
+    message = said("cub200", root, allow_partial=True, boxes=True)
+    assert "bounding_boxes.txt: found no line for image 1 (" in message
+    edited(root / "bounding_boxes.txt", lambda lines: ["1 99 99 5 5", *lines])
+    message = said("cub200", root, allow_partial=True, boxes=True)
+    assert "found a box of 99, 99, 104, 104 around an image of 28 × 24 pixels" in message
+    (root / "bounding_boxes.txt").unlink()
+    message = said("cub200", root, allow_partial=True, boxes=True)
+    assert "bounding_boxes.txt: found No such file" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda lines: lines[:-1], "found 48 images; expected the 49 of its first line"),
+        (
+            lambda lines: [*lines[:3], "img/a.jpg id_1 tset", *lines[4:]],
+            ":4: found 'img/a.jpg id_1 ts",
+        ),
+        (lambda lines: [*lines[:3], "img/a.jpg id_1", *lines[4:]], ":4: found 'img/a.jpg id_1'"),
+        (lambda lines: [*lines[:3], lines[2], *lines[4:]], "01_1_front.jpg twice; expected each"),
+        (lambda lines: lines[1:], ":1: found 'image_name item_id evaluation_status'"),
+        (lambda lines: [], ":1: found ''; expected how many images are listed"),
+    ],
+    ids=range(6),
+)
+def test_lines_of_inshop(
+    change: Callable[[list[str]], list[str]], expected: str, tmp_path: Path
+) -> None:
+    root = trees.inshop(tmp_path / "inshop")
+    edited(root / "list_eval_partition.txt", change)
+    assert expected in said("inshop", root, allow_partial=True)
+
+
+def test_inshop_without_its_images(tmp_path: Path) -> None:
+    root = trees.inshop(tmp_path / "inshop")
+    (root / "img").rename(root / "pictures")
+    message = said("inshop", root)
+    assert "neither img/ nor Img/img/ in" in message and message.endswith("Unpack img.zip there")
+
+
+def test_lines_of_sop(tmp_path: Path) -> None:
+    root = trees.sop(tmp_path / "sop")
+    edited(root / "Ebay_test.txt", lambda lines: [*lines[:2], "26 7 1", *lines[3:]])
+    assert "Ebay_test.txt:3: found '26 7 1'; expected <image id>" in said("sop", root)
+    (root / "Ebay_test.txt").write_bytes(b"\xff\xfe\x00")
+    assert "Ebay_test.txt: found a byte that is not UTF-8 at 0" in said("sop", root)
+    (root / "Ebay_test.txt").write_text("head\n")
+    assert "test: 0 images of 0 classes, not 60,502 images of 11,316" in said("sop", root)
+
+
+def test_cars_without_the_labels_of_the_test(tmp_path: Path) -> None:
+    root = trees.cars196_devkit(tmp_path / "cars")
+    (root / "cars_test_annos_withlabels.mat").unlink()
+    message = said("cars196", root)
+    assert "found no cars_test_annos_withlabels.mat in" in message
+    assert "(cars_test_annos.mat has no classes)" in message
+    (root / "devkit/cars_test_annos.mat").rename(root / "cars_test_annos_withlabels.mat")
+    message = said("cars196", root)
+    assert "found annotations with bbox_x1, " in message and "expected fname, class" in message
+
+
+def test_matlab_files(tmp_path: Path) -> None:
+    root = trees.cars196(tmp_path / "cars")
+    file, raw = root / "cars_annos.mat", (root / "cars_annos.mat").read_bytes()
+    file.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n" + bytes(99))
+    assert "found a MATLAB file of version 7.3 (HDF5)" in said("cars196", root)
+    file.write_bytes(raw[: len(raw) // 8])
+    assert "cars_annos.mat: found a MATLAB file that cannot be read" in said("cars196", root)
+    savemat(file, {"other": np.zeros(3)})
+    assert "found no variable annotations; expected it" in said("cars196", root)
+    table = trees._cars([("car_ims/000001.jpg", 0)], "relative_im_path")
+    savemat(file, {"annotations": table})
+    assert "found class 0 of 'car_ims/000001.jpg'" in said("cars196", root)
+
+
+def test_imagenet_s_ground_truth(tmp_path: Path) -> None:
+    root = trees.imagenet(tmp_path / "imagenet")
+    truth = root / "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
+    edited(truth, lambda lines: ["77", *lines[1:]])
+    assert "ground_truth.txt:1: found '77'; expected a class of meta.mat" in said("imagenet", root)
+    truth.with_name("meta.mat").unlink()
+    assert "meta.mat: found No such file or directory" in said("imagenet", root)
+    kaggle = trees.imagenet_kaggle(tmp_path / "kaggle")
+    edited(kaggle / "LOC_val_solution.csv", lambda lines: [*lines[:2], "a,", *lines[3:]])
+    assert "LOC_val_solution.csv:3: found 'a,'" in said("imagenet", kaggle)
+
+
+def test_cifar_s_binary_files(tmp_path: Path) -> None:
+    root = trees.cifar10_binary(tmp_path / "cifar")
+    file = root / "data_batch_2.bin"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "data_batch_2.bin: found 61,459 bytes; expected a multiple of 3,073" in said(
+        "cifar10", root
+    )
+    file.write_bytes(b"\x0b" + bytes(3072))
+    assert "found 10 names, and an image of class 11" in said("cifar10", root)
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("echo it ran > /dev/stderr",)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ({"data": Bomb(), "labels": []}, "the name posix.system"),
+        ({"data": np.zeros((1, 3072), np.float32), "labels": [1]}, "an array of f4"),
+        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "an array of O8"),
+        ({"data": np.array, "labels": [1]}, "the name numpy"),
+        ({"data": {1, 2}, "labels": [1]}, "the name __builtin__.set"),
+        ({"data": 1.5, "labels": [1]}, "the instruction BINFLOAT"),
+        ([1, 2], "a list, not a dictionary"),
+        (
+            {"data": np.zeros((2, 3072), np.uint8), "labels": [1]},
+            "found data, labels; expected data",
+        ),
+        ({"data": np.zeros((1, 3072), np.uint8), "labels": ["x"]}, "found data, labels"),
+        ({"labels": [1]}, "found labels; expected data"),
+    ],
+    ids=str,
+)
+def test_pickles_of_other_things_are_not_run(
+    content: object, found: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = trees.cifar10_python(tmp_path / "cifar")
+    (root / "data_batch_4").write_bytes(pickle.dumps(content, 2))
+    message = said("cifar10", root)
+    assert "data_batch_4: found " in message and found in message
+    assert "it ran" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_damaged_pickles(protocol: int, tmp_path: Path) -> None:
+    """Whatever is cut off or altered is an error of one line, and nothing else."""
+    root = trees.cifar10_python(tmp_path / "cifar")
+    file = root / "batches.meta"
+    raw = pickle.dumps({"label_names": list("abc")}, protocol)
+    draw = np.random.default_rng(protocol)
+    for _ in range(150):
+        broken = bytearray(raw[: draw.integers(1, len(raw))] if draw.random() < 0.5 else raw)
+        broken[draw.integers(len(broken))] = draw.integers(256)
+        file.write_bytes(bytes(broken))
+        given = {"name": "cifar10", "root": str(root), "allow_partial": True}
+        with pytest.raises(ConfigError, match=r"batches\.meta: found|names, and an image"):
+            load_dataset(data_config(given), tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"label": ""}, "row 1: found no label for pictures/0/0.jpg"),
+        ({"split": "trian"}, "row 1: found split 'trian'"),
+        ({"role": "query"}, "found role 'query' of a row of split 'train'"),
+        ({"split": ""}, "found 1 images of no part, as pictures/0/0.jpg"),
+        ({"path": "/etc/passwd"}, "found the path '/etc/passwd'"),
+        ({"path": "pictures/0/1.jpg"}, "found pictures/0/1.jpg twice"),
+        ({"split": "test"}, "1 test images of no role beside others"),
+    ],
+    ids=str,
+)
+def test_rows_of_a_manifest(change: dict[str, str], expected: str, tmp_path: Path) -> None:
+    rows = trees.manifest_rows()
+    root = trees.manifest_csv(tmp_path / "own", rows)
+    lines = (root / "manifest.csv").read_text().splitlines()
+    rows[0] |= change
+    lines[1] = ",".join(rows[0].values())
+    (root / "manifest.csv").write_text("\n".join(lines) + "\n")
+    assert expected in said("manifest", root)
+
+
+def test_tables_that_are_none(tmp_path: Path) -> None:
+    assert "found nothing; expected a CSV or Parquet file" in said("manifest", None)
+    assert "neither in" in said("manifest", tmp_path)
+    assert "absent.csv: no such file" in said("manifest", tmp_path / "absent.csv")
+    (tmp_path / "manifest.csv").write_text("file,class\na,b\n")
+    message = said("manifest", tmp_path)
+    assert "found the columns file, class; expected path and label" in message
+    (tmp_path / "manifest.parquet").write_bytes(b"PAR1 none")
+    assert "found a table that cannot be read" in said("manifest", tmp_path)
+
+
+def test_a_damaged_image_in_a_table(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = trees.manifest_parquet(tmp_path / "own")
+    table = pq.read_table(file)
+    content = table.column("image").to_pylist()
+    for bad in (b"hello", None):
+        content[5] = bad
+        column = pa.array(content, pa.binary())
+        pq.write_table(table.set_column(table.num_columns - 1, "image", column), file)
+        message = said("manifest", file)
+        assert "pictures/1/1.jpg: found an image that cannot be read" in message

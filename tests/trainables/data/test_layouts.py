@@ -1,0 +1,204 @@
+"""Every official layout is read as it is unpacked: classes, parts, roles and pixels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.data import trees
+from trainables.config.sections import DataConfig, SplitConfig
+from trainables.data.dataset import (
+    DATASETS,
+    GALLERY,
+    QUERY,
+    Dataset,
+    data_config,
+    fingerprint,
+    load_dataset,
+)
+from trainables.data.splits import split
+
+
+def config(name: str, root: Path, **options: object) -> DataConfig:
+    given = {"name": name, "root": str(root), "image_size": 16, "allow_partial": True}
+    return data_config({**given, **options})
+
+
+def loaded(name: str, usual: str, folder: Path, **options: object) -> Dataset:
+    root = trees.TREES[name][usual](folder / usual)
+    return load_dataset(config(name, root, **options), folder / "cache")
+
+
+@pytest.mark.parametrize(("name", "usual"), trees.CASES)
+def test_a_layout_is_read(name: str, usual: str, tmp_path: Path) -> None:
+    data = loaded(name, usual, tmp_path)
+    assert data.official is not None
+    assert list(data.classes) == sorted(set(data.classes))
+    assert data.labels.unique().tolist() == list(range(len(data.classes)))
+    train, test = data.official.train, data.official.test
+    assert sorted([*train.tolist(), *test.tolist()]) == list(range(len(data.labels)))
+    shared = set(data.labels[train].tolist()) & set(data.labels[test].tolist())
+    assert bool(shared) == data.official.shared == name.startswith(("cifar", "imagenet"))
+    for row in range(0, len(data.labels), 7):
+        assert data.images[row].float().std() > 1
+
+
+def classes_of(data: Dataset, rows: torch.Tensor) -> set[str]:
+    return {data.classes[label] for label in data.labels[rows].tolist()}
+
+
+def test_cub_classes_to_100_train(tmp_path: Path) -> None:
+    data = loaded("cub200", "CUB_200_2011", tmp_path)
+    assert data.official is not None
+    train = classes_of(data, data.official.train)
+    assert train == {f"{n:03d}.Made_Bird_{n}" for n in range(1, 7)}
+    assert len(data.official.train) == 24 and len(data.official.test) == 21
+
+
+def test_cub_boxes_crop_and_are_another_data_set(tmp_path: Path) -> None:
+    root = trees.cub200(tmp_path / "cub")
+    plain, boxed = config("cub200", root), config("cub200", root, boxes=True)
+    cache = tmp_path / "cache"
+    assert fingerprint(plain, cache) != fingerprint(boxed, cache)
+    assert fingerprint(config("cub200", root, boxes=False), cache) == fingerprint(plain, cache)
+    whole, cut = load_dataset(plain, cache).images, load_dataset(boxed, cache).images
+    assert (int(whole.widths[5]), int(whole.heights[5])) == (21, 18)  # of 28 × 24
+    assert (int(cut.widths[5]), int(cut.heights[5])) == (22, 18)  # of 20 × 16
+    assert whole[5].shape != cut[5].shape
+
+
+@pytest.mark.parametrize("usual", ["cars196", "stanford_cars"])
+def test_cars_are_divided_by_class_not_by_folder(usual: str, tmp_path: Path) -> None:
+    data = loaded("cars196", usual, tmp_path)
+    assert data.official is not None
+    assert classes_of(data, data.official.train) == {f"{n:03d}" for n in range(1, 7)}
+    assert classes_of(data, data.official.test) == {f"{n:03d}" for n in range(99, 105)}
+
+
+def test_sop_takes_its_lists(tmp_path: Path) -> None:
+    data = loaded("sop", "Stanford_Online_Products", tmp_path)
+    assert data.official is not None
+    assert classes_of(data, data.official.train) == {f"{n:05d}" for n in range(1, 7)}
+    assert len(data.official.test) == 21
+
+
+@pytest.mark.parametrize("usual", trees.TREES["inshop"])
+def test_inshop_has_queries_and_a_gallery(usual: str, tmp_path: Path) -> None:
+    data = loaded("inshop", usual, tmp_path)
+    assert data.official is not None and data.roles is not None
+    assert (data.roles[data.official.train] == 0).all()
+    assert (data.roles == QUERY).sum() == 12 and (data.roles == GALLERY).sum() == 13
+    parts = split(data, SplitConfig(protocol="paper"), "")
+    assert parts.train.queries is None and parts.test.queries == 12
+    assert (data.roles[parts.test.index[:12]] == QUERY).all()
+    assert (data.roles[parts.test.index[12:]] == GALLERY).all()
+    held = split(data, SplitConfig(), "")
+    assert held.val is not None and held.val.queries is None
+    held.require(("val", "test"))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_cifar_s_archives_hold_the_same(name: str, tmp_path: Path) -> None:
+    binary, python = (loaded(name, usual, tmp_path) for usual in trees.TREES[name])
+    assert binary.classes == python.classes
+    assert torch.equal(binary.labels, python.labels)
+    assert torch.equal(binary.images.flat, python.images.flat)
+    assert binary.official is not None and python.official is not None
+    assert torch.equal(binary.official.test, python.official.test)
+
+
+def test_cifar_pixels_are_the_planes(tmp_path: Path) -> None:
+    data = loaded("cifar10", "cifar-10-batches-bin", tmp_path)
+    assert data.images.frame == 1
+    assert np.array_equal(data.images[13].numpy(), trees.pixels(3, 13, 32)[:, :32])
+    assert data.classes[data.labels[13]] == "cat"
+
+
+@pytest.mark.parametrize("usual", ["ILSVRC2012", "imagenet"])
+def test_imagenet_s_validation_has_its_own_file(usual: str, tmp_path: Path) -> None:
+    data = loaded("imagenet", usual, tmp_path)
+    assert data.official is not None and data.classes == trees.WNIDS
+    assert data.labels[data.official.test].tolist() == [n % 6 for n in range(12)]
+
+
+def test_imagenet_s_validation_in_class_folders(tmp_path: Path) -> None:
+    root = trees.imagenet(tmp_path / "sorted")
+    for n in range(1, 13):
+        name = f"ILSVRC2012_val_{n:08d}.JPEG"
+        folder = root / "val" / trees.WNIDS[(n - 1) % 6]
+        folder.mkdir(exist_ok=True)
+        (root / "val" / name).rename(folder / name)
+    for truth in (True, False):
+        if not truth:
+            (root / "ILSVRC2012_devkit_t12").rename(tmp_path / "devkit")
+        data = load_dataset(config("imagenet", root), tmp_path / "cache")
+        assert data.official is not None
+        assert data.labels[data.official.test].bincount().tolist() == [2] * 6
+
+
+def test_a_shared_division_holds_training_images_out(tmp_path: Path) -> None:
+    """Validation classes do not train; the test shows other images of all classes."""
+    data = loaded("cifar10", "cifar-10-batches-bin", tmp_path)
+    parts = split(data, SplitConfig(), "")
+    assert data.official is not None and parts.val is not None
+    assert not set(parts.train.classes) & set(parts.val.classes)
+    assert set(parts.train.classes) | set(parts.val.classes) == set(parts.test.classes)
+    assert set(parts.test.index.tolist()) == set(data.official.test.tolist())
+    used = {*parts.train.index.tolist(), *parts.val.index.tolist()}
+    assert used == set(data.official.train.tolist())
+
+
+def test_manifests_give_the_same_either_way(tmp_path: Path) -> None:
+    beside, inside = (loaded("manifest", usual, tmp_path) for usual in ("csv", "parquet"))
+    assert torch.equal(beside.images.flat, inside.images.flat)
+    assert beside.classes == inside.classes and torch.equal(beside.labels, inside.labels)
+    assert split(inside, SplitConfig(), "").test.queries == 6
+
+
+def test_a_manifest_s_own_validation(tmp_path: Path) -> None:
+    rows = trees.manifest_rows()
+    for row in rows:
+        row["role"] = ""
+        if row["label"] in ("thing 2", "thing 4"):
+            row["split"] = "validation"
+    root = trees.manifest_csv(tmp_path / "own", rows)
+    data = load_dataset(config("manifest", root), tmp_path / "cache")
+    held = split(data, SplitConfig(), "")
+    assert held.val is not None and held.val.classes == ("thing 2", "thing 4")
+    paper = split(data, SplitConfig(protocol="paper"), "")
+    assert len(paper.train) == 24 and paper.val is None
+    folds = [split(data, SplitConfig(folds=3, fold=fold), "") for fold in range(3)]
+    assert sorted(name for each in folds for name in each.val.classes) == [
+        f"thing {n}" for n in range(6)
+    ]
+
+
+def test_a_manifest_without_a_split_is_dealt(tmp_path: Path) -> None:
+    rows = [{"path": r["path"], "label": r["label"]} for r in trees.manifest_rows()]
+    root = trees.manifest_csv(tmp_path / "own", rows)
+    given = config("manifest", root / "manifest.csv")
+    assert DATASETS["manifest"].class_count(given, tmp_path / "cache") == 12
+    data = load_dataset(given, tmp_path / "cache")
+    assert data.official is None and data.roles is None
+
+
+@pytest.mark.parametrize("parts", [("train", "test"), ("train", "val", "test")])
+def test_a_folder_of_parts(parts: tuple[str, ...], tmp_path: Path) -> None:
+    root = trees.folder_of_parts(tmp_path / "own", parts)
+    data = load_dataset(config("folder", root), tmp_path / "cache")
+    found = split(data, SplitConfig(), "")
+    assert found.test.classes == tuple(f"test {n}" for n in range(6))
+    if "val" in parts:
+        assert found.val is not None and found.val.classes == tuple(f"val {n}" for n in range(6))
+
+
+@pytest.mark.parametrize(("name", "usual"), trees.CASES)
+def test_a_data_set_can_be_moved(name: str, usual: str, tmp_path: Path) -> None:
+    root = trees.TREES[name][usual](tmp_path / "here" / usual)
+    before = fingerprint(config(name, root), tmp_path / "cache")
+    (tmp_path / "here").rename(tmp_path / "there")
+    moved = tmp_path / "there" / root.relative_to(tmp_path / "here")
+    assert fingerprint(config(name, moved), tmp_path / "other") == before

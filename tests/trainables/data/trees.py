@@ -1,0 +1,372 @@
+"""Small made data sets in every official layout: real syntax of the lists, a few pictures.
+
+What is awkward in the real ones is here too: grey and CMYK pictures, classes of one image, blanks
+in In-Shop's list, both of Cars196's and ImageNet's forms, CIFAR's Python 2 pickles.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+from scipy.io import savemat
+
+from trainables.data.files.batches import BYTES
+
+SIDE = 24
+
+
+def picture(path: Path, label: int, number: int, mode: str = "RGB") -> None:
+    """Stripes of the class's colours under noise; JPEG, whatever the ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels(label, number)).convert(mode).save(path, "JPEG", quality=90)
+
+
+def pixels(label: int, number: int, side: int = SIDE) -> np.ndarray:
+    base = np.random.default_rng(label).integers(0, 255, (side, 1, 3))
+    noise = np.random.default_rng([label, number]).normal(0, 40, (side, side + 4, 3))
+    return (base + noise).clip(0, 255).astype(np.uint8)
+
+
+def mode_of(number: int) -> str:
+    return {0: "L", 1: "CMYK"}.get(number, "RGB")
+
+
+CUB_CLASSES = (*range(1, 7), *range(101, 107))
+
+
+def cub200(root: Path, classes: Sequence[int] = CUB_CLASSES, each: int = 4) -> Path:
+    """CUB_200_2011/; the last class has one image, the first a grey and a CMYK one."""
+    images, labels, boxes, number = [], [], [], 0
+    for label in classes:
+        folder = f"{label:03d}.Made_Bird_{label}"
+        for n in range(1 if label == classes[-1] else each):
+            number += 1
+            path = f"{folder}/Made_Bird_{n:04d}_{number}.jpg"
+            picture(root / "images" / path, label, n, mode_of(n) if label == classes[0] else "RGB")
+            images.append(f"{number} {path}")
+            labels.append(f"{number} {label}")
+            boxes.append(f"{number} 2.0 4.0 20.0 16.0")
+    names = [f"{label} {label:03d}.Made_Bird_{label}" for label in classes]
+    for file, lines in (
+        ("images.txt", images),
+        ("image_class_labels.txt", labels),
+        ("bounding_boxes.txt", boxes),
+        ("classes.txt", names),
+    ):
+        (root / file).write_text("\n".join(lines) + "\n")
+    return root
+
+
+CAR_CLASSES = (*range(1, 7), *range(99, 105))
+CAR = [("bbox_x1", "O"), ("bbox_y1", "O"), ("bbox_x2", "O"), ("bbox_y2", "O"), ("class", "O")]
+
+
+def _cars(rows: list[tuple[str, int]], name: str, *, labels: bool = True) -> np.ndarray:
+    """As MATLAB has it: a struct array [1, N] of one-value matrices and texts."""
+    kinds = CAR if labels else CAR[:-1]
+    table = np.empty((1, len(rows)), dtype=[*kinds, (name, "O")])
+    for i, (path, label) in enumerate(rows):
+        values = [np.array([[each]], np.uint8) for each in (1, 2, 20, 21, label)]
+        table[0, i] = (*values[: len(kinds)], path)
+    return table
+
+
+def cars196(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int = 4) -> Path:
+    """car_ims/ and cars_annos.mat; the first pictures are grey and CMYK."""
+    rows = []
+    for label in classes:
+        for n in range(each):
+            rows.append((f"car_ims/{len(rows) + 1:06d}.jpg", label))
+            picture(root / rows[-1][0], label, n, mode_of(n) if label == 1 else "RGB")
+    names = np.array([[f"Made Car {label}" for label in range(1, 197)]], object)
+    content = {"annotations": _cars(rows, "relative_im_path"), "class_names": names}
+    savemat(root / "cars_annos.mat", content, do_compression=True)
+    return root
+
+
+def cars196_devkit(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int = 4) -> Path:
+    """cars_train/, cars_test/, devkit/, and the labels of the test beside it."""
+    rows: dict[str, list[tuple[str, int]]] = {"train": [], "test": []}
+    for label in classes:
+        for n in range(each):
+            part = ("train", "test")[n % 2]
+            rows[part].append((f"{len(rows[part]) + 1:05d}.jpg", label))
+            picture(root / f"cars_{part}" / rows[part][-1][0], label, n)
+    (root / "devkit").mkdir()
+    for file, part, labels in (
+        ("devkit/cars_train_annos.mat", "train", True),
+        ("devkit/cars_test_annos.mat", "test", False),
+        ("cars_test_annos_withlabels.mat", "test", True),
+    ):
+        table = _cars(rows[part], "fname", labels=labels)
+        savemat(root / file, {"annotations": table})
+    return root
+
+
+def sop(root: Path, train: int = 6, test: int = 6, each: int = 4) -> Path:
+    """Two super-classes; the last test class has one image."""
+    root.mkdir(parents=True, exist_ok=True)
+    number = 0
+    for part, labels in (
+        ("train", range(1, train + 1)),
+        ("test", range(train + 1, train + test + 1)),
+    ):
+        lines = ["image_id class_id super_class_id path"]
+        for label in labels:
+            folder = ("bicycle_final", "cabinet_final")[label % 2]
+            for n in range(1 if label == train + test else each):
+                number += 1
+                path = f"{folder}/{111085122870 + label}_{n}.JPG"
+                picture(root / path, label, n)
+                lines.append(f"{number} {label} {1 + label % 2} {path}")
+        (root / f"Ebay_{part}.txt").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def inshop(root: Path, *, nested: bool = False, train: int = 6, test: int = 6) -> Path:
+    """list_eval_partition.txt and img/; nested: in Eval/ and Img/. Blanks fill the columns."""
+    lines = []
+    for label in range(1, train + test + 1):
+        item = f"id_{label:08d}"
+        for n in range(4):
+            path = f"img/{('WOMEN/Dresses', 'MEN/Denim')[label % 2]}/{item}/0{n + 1}_1_front.jpg"
+            kind = "train" if label <= train else ("query", "gallery")[n % 2]
+            picture(root / ("Img" if nested else "") / path, label, n)
+            lines.append(f"{path:<70}{item:<15}{kind} ")
+    lines.append(f"img/WOMEN/Dresses/id_{train + test:08d}/05_2_side.jpg  ")
+    lines[-1] += f" id_{train + test:08d}  gallery"
+    picture(root / ("Img" if nested else "") / lines[-1].split()[0], train + test, 9)
+    where = root / ("Eval" if nested else "") / "list_eval_partition.txt"
+    where.parent.mkdir(exist_ok=True)
+    head = [str(len(lines)), "image_name item_id evaluation_status"]
+    where.write_text("\n".join([*head, *lines]) + "\n")
+    return root
+
+
+def inshop_nested(root: Path) -> Path:
+    return inshop(root, nested=True)
+
+
+# ------------------------------------------------------------------------------------------- CIFAR
+
+
+def _batch(classes: int, each: int, start: int) -> tuple[np.ndarray, list[int]]:
+    """[N, 3072] planes of colour, and classes in turn."""
+    labels = [n % classes for n in range(classes * each)]
+    made = [pixels(label, start + n, 32)[:, :32] for n, label in enumerate(labels)]
+    return np.stack(made).transpose(0, 3, 1, 2).reshape(-1, BYTES), labels
+
+
+def cifar10_binary(root: Path) -> Path:
+    root.mkdir(parents=True)
+    for i, name in enumerate(CIFAR_FILES):
+        rows, labels = _batch(10, 2, 100 * i)
+        column = np.array(labels, np.uint8)[:, None]
+        np.concatenate([column, rows], 1).astype(np.uint8).tofile(root / f"{name}.bin")
+    (root / "batches.meta.txt").write_text("\n".join(CIFAR_NAMES) + "\n\n")
+    return root
+
+
+CIFAR_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
+CIFAR_NAMES = [
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+]
+
+
+def cifar10_python(root: Path) -> Path:
+    root.mkdir(parents=True)
+    for i, name in enumerate(CIFAR_FILES):
+        rows, labels = _batch(10, 2, 100 * i)
+        content = {"batch_label": name, "labels": labels, "data": rows, "filenames": ["a.png"]}
+        (root / name).write_bytes(python2_pickle(content))
+    names = {"num_cases_per_batch": 20, "label_names": CIFAR_NAMES, "num_vis": BYTES}
+    (root / "batches.meta").write_bytes(python2_pickle(names))
+    return root
+
+
+def cifar100_binary(root: Path) -> Path:
+    root.mkdir(parents=True)
+    for part, each in (("train", 2), ("test", 2)):
+        rows, labels = _batch(100, each, 700 * (part == "test"))
+        columns = np.array([[label // 5, label] for label in labels], np.uint8)
+        np.concatenate([columns, rows], 1).astype(np.uint8).tofile(root / f"{part}.bin")
+    (root / "fine_label_names.txt").write_text("\n".join(FINE_NAMES) + "\n")
+    return root
+
+
+FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
+
+
+def cifar100_python(root: Path) -> Path:
+    root.mkdir(parents=True)
+    for part, each in (("train", 2), ("test", 2)):
+        rows, labels = _batch(100, each, 700 * (part == "test"))
+        coarse = [label // 5 for label in labels]
+        content = {"data": rows, "fine_labels": labels, "coarse_labels": coarse}
+        (root / part).write_bytes(python2_pickle(content))
+    (root / "meta").write_bytes(python2_pickle({"fine_label_names": FINE_NAMES}))
+    return root
+
+
+def python2_pickle(content: dict[str, object]) -> bytes:
+    """As Python 2's cPickle wrote it at protocol 2: SHORT_BINSTRING, BINPUT, arrays by BUILD."""
+    memo = 0
+
+    def put() -> bytes:
+        nonlocal memo
+        memo += 1
+        return b"q" + bytes([memo]) if memo < 256 else b"r" + struct.pack("<I", memo)
+
+    def text(value: str | bytes) -> bytes:
+        raw = value if isinstance(value, bytes) else value.encode("latin1")
+        short = len(raw) < 256
+        head = b"U" + bytes([len(raw)]) if short else b"T" + struct.pack("<i", len(raw))
+        return head + raw + put()
+
+    def number(value: int) -> bytes:
+        if value < 256:
+            return b"K" + bytes([value])
+        return b"M" + struct.pack("<H", value) if value < 65536 else b"J" + struct.pack("<i", value)
+
+    def array(value: np.ndarray) -> bytes:
+        shape = b"".join(number(each) for each in value.shape) + b"\x86" + put()
+        kind = b"cnumpy\ndtype\n" + put() + text("u1") + b"K\x00K\x01\x87" + put() + b"R" + put()
+        state = b"(K\x03" + text("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00t" + put()
+        begun = b"cnumpy.core.multiarray\n_reconstruct\n" + put() + b"cnumpy\nndarray\n" + put()
+        begun += b"K\x00\x85" + put() + text("b") + b"\x87" + put() + b"R" + put()
+        filled = b"(K\x01" + shape + kind + state + b"b" + b"\x89" + text(value.tobytes())
+        return begun + filled + b"t" + put() + b"b"
+
+    def any_value(value: object) -> bytes:
+        if isinstance(value, np.ndarray):
+            return array(value)
+        if isinstance(value, list):
+            return b"]" + put() + b"(" + b"".join(map(any_value, value)) + b"e"
+        return number(value) if isinstance(value, int) else text(str(value))
+
+    pairs = b"".join(text(key) + any_value(value) for key, value in content.items())
+    return b"\x80\x02}" + put() + b"(" + pairs + b"u."
+
+
+# ---------------------------------------------------------------------------------------- ImageNet
+
+WNIDS = tuple(f"n0144{n:04d}" for n in range(764, 770))
+
+
+def imagenet(root: Path) -> Path:
+    """train/<wnid>/, val/ without folders, and the devkit; ids are not in the order of names."""
+    for label, wnid in enumerate(WNIDS):
+        for n in range(4):
+            mode = mode_of(n) if label == 0 else "RGB"
+            picture(root / "train" / wnid / f"{wnid}_{n}.JPEG", label, n, mode)
+    truth = _validation(root / "val")
+    devkit = root / "ILSVRC2012_devkit_t12" / "data"
+    devkit.mkdir(parents=True)
+    table = np.empty((len(WNIDS), 1), dtype=[("ILSVRC2012_ID", "O"), ("WNID", "O")])
+    for i, wnid in enumerate(WNIDS):
+        table[i, 0] = (np.array([[len(WNIDS) - i]], np.uint16), wnid)
+    savemat(devkit / "meta.mat", {"synsets": table})
+    lines = [str(len(WNIDS) - label) for label in truth]
+    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text("\n".join(lines) + "\n")
+    return root
+
+
+def _validation(folder: Path) -> list[int]:
+    truth = [n % len(WNIDS) for n in range(2 * len(WNIDS))]
+    for n, label in enumerate(truth, 1):
+        picture(folder / f"ILSVRC2012_val_{n:08d}.JPEG", label, 50 + n)
+    return truth
+
+
+def imagenet_kaggle(root: Path) -> Path:
+    base = root / "ILSVRC" / "Data" / "CLS-LOC"
+    for label, wnid in enumerate(WNIDS):
+        for n in range(4):
+            picture(base / "train" / wnid / f"{wnid}_{n}.JPEG", label, n)
+    rows = [
+        f"ILSVRC2012_val_{n:08d},{WNIDS[label]} 1 2 20 21 {WNIDS[label]} 3 4 9 9 "
+        for n, label in enumerate(_validation(base / "val"), 1)
+    ]
+    text = "\n".join(["ImageId,PredictionString", *rows]) + "\n"
+    (root / "LOC_val_solution.csv").write_text(text)
+    return root
+
+
+# ---------------------------------------------------------------------------------- of one's own
+
+
+def folder_of_parts(root: Path, parts: Sequence[str] = ("train", "test")) -> Path:
+    for at, part in enumerate(parts):
+        for label in range(6):
+            for n in range(4):
+                picture(root / part / f"{part} {label}" / f"{n}.jpg", 10 * at + label, n)
+    return root
+
+
+Rows = list[dict[str, str]]
+
+
+def manifest_rows() -> Rows:
+    """Six classes that train, six in a gallery with a query each."""
+    rows = []
+    for label in range(12):
+        for n in range(4):
+            test = label >= 6
+            role = ("query" if n == 0 else "gallery") if test else ""
+            path = f"pictures/{label}/{n}.jpg"
+            split = "test" if test else "train"
+            rows.append({"path": path, "label": f"thing {label}", "split": split, "role": role})
+    return rows
+
+
+def manifest_csv(root: Path, rows: Rows | None = None) -> Path:
+    given = manifest_rows() if rows is None else rows
+    for row in given:
+        label, n = int(row["label"].split()[-1]), int(Path(row["path"]).stem)
+        picture(root / row["path"], label, n)
+    with (root / "manifest.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(given[0]))
+        writer.writeheader()
+        writer.writerows(given)
+    return root
+
+
+def manifest_parquet(root: Path) -> Path:
+    """The images as bytes in the table."""
+    rows = manifest_rows()
+    beside = manifest_csv(root / "beside", rows)
+    table = pa.Table.from_pylist(rows)
+    content = [(beside / row["path"]).read_bytes() for row in rows]
+    pq.write_table(table.append_column("image", pa.array(content)), root / "things.parquet")
+    return root / "things.parquet"
+
+
+# Data set → makers of its layouts, under the name that its folder usually has.
+TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
+    "cub200": {"CUB_200_2011": cub200},
+    "cars196": {"cars196": cars196, "stanford_cars": cars196_devkit},
+    "sop": {"Stanford_Online_Products": sop},
+    "inshop": {"inshop": inshop, "In-shop Clothes Retrieval Benchmark": inshop_nested},
+    "cifar10": {"cifar-10-batches-bin": cifar10_binary, "cifar-10-batches-py": cifar10_python},
+    "cifar100": {"cifar-100-binary": cifar100_binary, "cifar-100-python": cifar100_python},
+    "imagenet": {"ILSVRC2012": imagenet, "imagenet": imagenet_kaggle},
+    "folder": {"parts": folder_of_parts},
+    "manifest": {"csv": manifest_csv, "parquet": manifest_parquet},
+}
+CASES = [(name, usual) for name, layouts in TREES.items() for usual in layouts]

@@ -1,0 +1,100 @@
+"""In-Shop: queries are looked for in the gallery alone: in trials, selection and ensembles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainables import core_trials
+from tests.trainables.data import trees
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.data.splits import load_splits
+from trainables.errors import ConfigError
+from trainables.evaluation.metrics import evaluate
+from trainables.jobs.ensemble import Member, evaluate_ensemble
+from trainables.trial import TrialConfig
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trees.inshop(tmp_path_factory.mktemp("inshop") / "inshop")
+
+
+def config(root: Path, **split: Any) -> TrialConfig:
+    data = {"name": "inshop", "root": str(root), "allow_partial": True, "image_size": 32}
+    made = core_trials.config(root, training={"epochs": 2, "batch_size": 6, "per_class": 2})
+    given = made.model_dump()
+    given["data"] = {**data, "split": split}
+    return TrialConfig.model_validate(given)
+
+
+def runtime(folder: Path, trial: str | None = None) -> Runtime:
+    return Runtime("cpu", 1, folder / "cache", None if trial is None else folder / trial)
+
+
+def embedded(trainer: Trainer) -> torch.Tensor:
+    trainer.network.eval()
+    blocks = trainer.inputs.blocks(trainer.splits.test)
+    with torch.inference_mode():
+        return torch.cat([trainer.network.embed(block) for block in blocks])
+
+
+def both_ways(trainer: Trainer) -> tuple[dict[str, float], dict[str, float]]:
+    """Recall of 12 queries in 13 images, and of all 25 among each other."""
+    z, labels = embedded(trainer), trainer.splits.test.labels
+    score, names = trainer.network.retrieval_score(), ("recall_at_1", "map_at_r")
+    gallery = z[12:], labels[12:]
+    right = evaluate(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
+    return right, evaluate(z, labels, score=score, metrics=names)
+
+
+def test_a_trial_and_its_selection(root: Path, tmp_path: Path) -> None:
+    trainer = Trainer(config(root, protocol="paper"), 0, runtime(tmp_path))
+    *_, last = trainer.epochs()
+    right, wrong = both_ways(trainer)
+    assert right != wrong, "the two cannot be told apart here"
+    assert {name: last.metrics[f"test/{name}"] for name in right} == right
+    final = trainer.finish(("test",))
+    best, _ = both_ways(trainer)
+    assert {name: final.evaluations["test"][name] for name in best} == best
+
+
+def test_held_out_classes_have_no_gallery(root: Path, tmp_path: Path) -> None:
+    trainer = Trainer(config(root), 0, runtime(tmp_path))
+    list(trainer.epochs())
+    final = trainer.finish(("val", "test"))
+    assert trainer.splits.val is not None and trainer.splits.val.queries is None
+    right, _ = both_ways(trainer)
+    assert {name: final.evaluations["test"][name] for name in right} == right
+
+
+def test_an_ensemble(root: Path, tmp_path: Path) -> None:
+    members, parts = [], []
+    for fold in range(2):
+        made = config(root, folds=2, fold=fold)
+        trainer = Trainer(made, 0, runtime(tmp_path, f"fold{fold}"))
+        list(trainer.epochs())
+        trainer.finish(("val",))
+        members.append(Member(made, 0, tmp_path / f"fold{fold}" / "best.safetensors"))
+        parts.append(torch.nn.functional.normalize(embedded(trainer), dim=1))
+    found = evaluate_ensemble(members, runtime(tmp_path))
+    z, labels = torch.cat(parts, 1), load_splits(made.data, tmp_path / "cache").test.labels
+    gallery = z[12:], labels[12:]
+    score = trainer.network.retrieval_score()
+    names = ("recall_at_1", "map_at_r")
+    right = evaluate(z[:12], labels[:12], score=score, metrics=names, gallery=gallery)
+    assert right != evaluate(z, labels, score=score, metrics=names)
+    assert {name: found[name] for name in right} == right
+
+
+def test_a_gallery_without_a_query_s_class_is_told(root: Path, tmp_path: Path) -> None:
+    parts = load_splits(config(root, protocol="paper").data, tmp_path / "cache")
+    labels = parts.test.labels.clone()
+    labels[:12] += 100
+    with pytest.raises(ConfigError, match="12 queries and 13 images in the gallery"):
+        replace(parts, test=replace(parts.test, labels=labels)).require(("test",))

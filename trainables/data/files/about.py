@@ -1,0 +1,73 @@
+"""What its makers tell of a data set: how it is unpacked, how much it holds, who offers it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Count:
+    """Of one part of a data set."""
+
+    classes: int
+    images: int
+
+    def __str__(self) -> str:
+        return f"{self.images:,} images of {self.classes:,} classes"
+
+
+@dataclass(frozen=True)
+class About:
+    """A data set as it is downloaded.
+
+    title: what it is called.
+    markers: sets of files, and of folders (with a slash at the end), relative to its folder; each
+        set alone tells it.
+    folders: what its folder is usually called; the case does not matter.
+    offered: where its makers offer it, and under which file names.
+    signs: what else tells it, where a part of it is not there; such a folder is not taken for class
+        folders either.
+    classes: why its folders, taken for classes, would be another task; empty: they may be.
+    inner: folders inside it, in small letters, of which the same is true.
+    counts: of its parts: train, val, test, query, gallery. counted: who says so.
+    """
+
+    title: str
+    markers: tuple[tuple[str, ...], ...]
+    folders: tuple[str, ...]
+    offered: str
+    signs: tuple[tuple[str, ...], ...] = ()
+    classes: str = ""
+    inner: tuple[str, ...] = ()
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    counted: str = ""
+
+    def told_by(self, root: Path) -> str | None:
+        """The files that tell `root` for this data set, whole; None if it is not.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        return _first(self.markers, root)
+
+    def hinted_by(self, root: Path) -> str | None:
+        """Likewise of a part of it."""
+        return _first((*self.markers, *self.signs), root)
+
+    @property
+    def expected(self) -> str:
+        ways = " or ".join(" and ".join(marker) for marker in self.markers)
+        return f"the folder of {self.title} as it is unpacked, which holds {ways}"
+
+
+def _first(markers: tuple[tuple[str, ...], ...], root: Path) -> str | None:
+    for marker in markers:
+        if all(_is_there(root, name) for name in marker):
+            return " and ".join(marker)
+    return None
+
+
+def _is_there(root: Path, name: str) -> bool:
+    return (root / name).is_dir() if name.endswith("/") else (root / name).is_file()

@@ -1,0 +1,195 @@
+"""The base of data sets that are image files and a list of them: their rows are all that differs.
+
+    @DATASETS.register("mine")
+    class Mine(FileSet):
+        NAME, REVISION, ABOUT = "mine", 1, About(…)
+
+        @classmethod
+        def rows(cls, root, config):
+            return Listing(root / "images", root / "index.txt", (Row(path, label, "train"), …))
+
+An image that is listed and absent, or counts that are not the makers', is an error before any
+trial starts; `data.allow_partial` goes on, and says so. The fingerprint is of classes, parts,
+roles, boxes, names and contents of the images, and of nothing else: a data set can be moved, and a
+partial one has another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import Dataset, DataSource
+from trainables.data.files.counts import absence, difference, differences
+from trainables.data.files.hashes import file_hashes
+from trainables.data.files.index import PARTS, Index, Row
+from trainables.data.files.pixels import Picture, stored
+from trainables.data.files.places import root_of, unreadable
+from trainables.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """base: the folder that the rows' paths are relative to. where: the file that lists them."""
+
+    base: Path
+    where: Path
+    rows: Iterable[Row]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What lies in a data set's folder, before anybody judges it.
+
+    index: of the images that are there. absent: paths of those that are listed and are not.
+    different: how the counts differ from the makers'.
+    """
+
+    index: Index
+    listed: int
+    absent: tuple[str, ...]
+    different: tuple[str, ...]
+
+
+class FileSet(DataSource):
+    """One data set of image files. NAME: as it is registered."""
+
+    NAME: ClassVar[str]
+    REVISION: ClassVar[int] = 1
+    EXPECTED: ClassVar[str] = "a readable folder"
+
+    @classmethod
+    @abstractmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        """What the data set's own files list.
+
+        Raises:
+            ConfigError: a file is missing or damaged; its path names file and line.
+        """
+
+    @classmethod
+    def root(cls, config: DataConfig) -> Path:
+        """The folder of the data set.
+
+        Raises:
+            ConfigError: it is not there, or another.
+        """
+        assert cls.ABOUT is not None
+        return root_of(config, cls.ABOUT)
+
+    @classmethod
+    def reading(cls, config: DataConfig) -> Reading:
+        """Raises ConfigError for what nothing could go on from: no folder, a damaged list."""
+        root = cls.root(config)
+        try:
+            listing = cls.rows(root, config)
+            listed = Index.of(listing.base, listing.rows, str(listing.where))
+            there = cls.present(listed)
+        except OSError as error:
+            expected = cls.ABOUT.expected if cls.ABOUT else cls.EXPECTED
+            raise unreadable(root, error, expected) from error
+        index = listed.kept(there) if not there.all() else listed
+        absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
+        if not len(index):
+            raise absence(absent, len(listed), cls.title(), str(listing.base))
+        different = differences(index.counts(), cls.ABOUT) if cls.ABOUT else []
+        return Reading(index, len(listed), absent, tuple(different))
+
+    @classmethod
+    def present(cls, listed: Index) -> np.ndarray:
+        """[N] bool: which images lie there."""
+        return listed.present()
+
+    @classmethod
+    def title(cls) -> str:
+        return cls.ABOUT.title if cls.ABOUT else cls.NAME
+
+    @classmethod
+    def index(cls, config: DataConfig) -> Index:
+        """The images of the data set, all of them unless `data.allow_partial`.
+
+        Raises:
+            ConfigError: some are absent, or there are more or fewer than its makers say.
+        """
+        return cls._judged(cls.reading(config), config)
+
+    @classmethod
+    def _judged(cls, found: Reading, config: DataConfig) -> Index:
+        if not config.allow_partial:
+            where = str(found.index.base)
+            if found.absent:
+                raise absence(found.absent, found.listed, cls.title(), where)
+            if found.different and cls.ABOUT:
+                raise difference(found.different, cls.ABOUT, where)
+        return found.index
+
+    @classmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
+        """SHA-256 over classes, names, parts, roles, boxes and contents.
+
+        Contents are read once; later calls trust a file whose size and time are unchanged.
+        """
+        return cls.digest(cls.index(config), Path(cache))
+
+    @classmethod
+    def digest(cls, index: Index, cache: Path) -> str:
+        hashes = file_hashes(index.base, index.paths, cache / cls.NAME)
+        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
+        for row, path in enumerate(index.paths):
+            digest.update(f"\x1e{path}\x1f{hashes[path]}{cls.told(index, row)}".encode())
+        return digest.hexdigest()
+
+    @classmethod
+    def told(cls, index: Index, row: int) -> str:
+        """What a row says besides name and content, for the fingerprint."""
+        box = index.boxes[row] if index.boxes is not None else None
+        label, part = index.classes[index.labels[row]], PARTS[index.parts[row]]
+        return f"\x1f{label}\x1f{part}\x1f{index.roles[row]}\x1f{'' if box is None else box}"
+
+    @classmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
+        index = cls.index(config)
+        return None if index.parts.any() else len(index.classes)
+
+    @classmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        found = cls.reading(config)
+        index = cls._judged(found, config)
+        if found.absent or found.different:
+            lines = [f"{len(found.absent):,} of {found.listed:,} images are not there"]
+            LOG.warning(
+                "%s in %s is partial, as data.allow_partial allows: %s",
+                cls.title(),
+                index.base,
+                "; ".join((lines if found.absent else []) + list(found.different)),
+            )
+        official = index.official(str(index.base))
+        key = cls.digest(index, Path(cache))[:16]
+        images, labels, classes = stored(
+            Path(cache) / cls.NAME / key, index, lambda: cls.pictures(index), config
+        )
+        roles = torch.from_numpy(index.roles) if index.roles.any() else None
+        return Dataset(images, labels, classes, official, roles)
+
+    @classmethod
+    def pictures(cls, index: Index) -> Iterator[Picture]:
+        """What is to be decoded, in the order of the rows."""
+        for row, path in enumerate(index.paths):
+            box = index.boxes[row] if index.boxes is not None else None
+            yield Picture(index.base / path, None, box)
+
+
+def refused_in(where: Path, found: str, expected: str) -> ConfigError:
+    """A list that says something impossible."""
+    return ConfigError(str(where), found, expected, "Unpack the data set again")

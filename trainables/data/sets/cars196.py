@@ -1,0 +1,84 @@
+"""Cars196 (Krause et al., "3D Object Representations for Fine-Grained Categorization", 3dRR 2013).
+
+Its makers offer the same 16,185 images in two ways, each with files of its own:
+
+    cars_annos.mat, car_ims/
+    devkit/cars_train_annos.mat, cars_train/, cars_test/, cars_test_annos_withlabels.mat
+        (the last beside devkit/ or in it)
+
+Classes 1–98 train, 99–196 are tested (Song et al., CVPR 2016, section 6), whichever of the folders
+cars_train and cars_test an image lies in: these divide for classification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.about import About, Count
+from trainables.data.files.fileset import FileSet, Listing, refused_in
+from trainables.data.files.index import Row
+from trainables.data.files.matlab import structs
+from trainables.errors import ConfigError
+
+TRAINING = 98  # classes
+LABELLED = "cars_test_annos_withlabels.mat"
+
+
+@DATASETS.register("cars196")
+class Cars196(FileSet):
+    """196 models of cars, about 83 images of each; few are grey."""
+
+    NAME: ClassVar[str] = "cars196"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="Cars196",
+        markers=(
+            ("cars_annos.mat",),
+            ("devkit/cars_train_annos.mat",),
+            ("cars_train_annos.mat", "cars_train/"),
+            ("cars_train/", "cars_test/"),
+        ),
+        signs=(("cars_train_annos.mat",), (LABELLED,)),
+        folders=("cars196", "CARS196", "stanford_cars", "cars"),
+        offered="https://ai.stanford.edu/~jkrause/cars/car_dataset.html (car_ims.tgz and "
+        "cars_annos.mat, or cars_train.tgz, cars_test.tgz, car_devkit.tgz and "
+        f"{LABELLED})",
+        classes="its folders are no classes, these stand in cars_annos.mat (or devkit/)",
+        counts={"train": Count(98, 8_054), "test": Count(98, 8_131)},
+        counted="Song et al., CVPR 2016, section 6",
+    )
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        whole = root / "cars_annos.mat"
+        if whole.exists():
+            return Listing(root, whole, _rows(whole, "relative_im_path", ""))
+        train, test = (_devkit(root, name) for name in ("cars_train_annos.mat", LABELLED))
+        both = [*_rows(train, "fname", "cars_train/"), *_rows(test, "fname", "cars_test/")]
+        return Listing(root, train, both)
+
+
+def _devkit(root: Path, name: str) -> Path:
+    for folder in (root, root / "devkit"):
+        if (folder / name).exists():
+            return folder / name
+    unlabelled = " (cars_test_annos.mat has no classes)" if name == LABELLED else ""
+    raise ConfigError(
+        "data.root",
+        f"no {name} in {root} or its devkit/{unlabelled}",
+        f"{name}, which says the class of each image",
+        "Its makers offer it with the data set; or take car_ims.tgz and cars_annos.mat",
+    )
+
+
+def _rows(where: Path, path: str, folder: str) -> Iterator[Row]:
+    found = structs(where, "annotations", (path, "class"))
+    for name, label in zip(found[path], found["class"], strict=True):
+        if not isinstance(label, int) or label < 1 or not isinstance(name, str):
+            raise refused_in(where, f"class {label!r} of {name!r}", "a number from 1, and a file")
+        part = "train" if label <= TRAINING else "test"
+        yield Row(folder + name, f"{label:03d}", part)

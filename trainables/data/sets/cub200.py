@@ -1,0 +1,122 @@
+"""CUB-200-2011 (Wah et al., Caltech 2011), as CUB_200_2011.tgz unpacks.
+
+Classes 1–100 train, 101–200 are tested, as in all papers of deep metric learning since Song et al.,
+"Deep Metric Learning via Lifted Structured Feature Embedding" (CVPR 2016), section 6.
+
+    images.txt               <image id> <class folder>/<file>
+    image_class_labels.txt   <image id> <class id>
+    bounding_boxes.txt       <image id> <x> <y> <width> <height>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import field_validator
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.about import About, Count
+from trainables.data.files.fileset import FileSet, Listing
+from trainables.data.files.index import Box, Row
+from trainables.data.files.lines import fault, fields, whole
+from trainables.errors import ConfigError
+
+TRAINING = 100  # classes
+IMAGE, LABEL = "<image id> <class folder>/<file>", "<image id> <class id>"
+BOX = "<image id> <x> <y> <width> <height>"
+
+
+@DATASETS.register("cub200")
+class Cub200(FileSet):
+    """200 species of birds, about 59 images of each; few are grey."""
+
+    NAME: ClassVar[str] = "cub200"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="CUB-200-2011",
+        markers=(("images.txt", "image_class_labels.txt"),),
+        folders=("CUB_200_2011", "CUB-200-2011", "cub200", "CUB200", "CUB"),
+        offered="https://www.vision.caltech.edu/datasets/cub_200_2011/ (CUB_200_2011.tgz)",
+        classes="its classes are the folders in images/",
+        counts={"train": Count(100, 5_864), "test": Count(100, 5_924)},
+        counted="Song et al., CVPR 2016, section 6",
+    )
+
+    class Config(DataConfig):
+        """boxes: each image is cropped to its bounding box first."""
+
+        name: Literal["cub200"] = "cub200"
+        boxes: bool | None = None
+
+        @field_validator("boxes")
+        @classmethod
+        def whole_is_none(cls, value: Any) -> Any:
+            """So that the default, written out or not, is one trial."""
+            return value or None
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        where = root / "images.txt"
+        boxed = isinstance(config, cls.Config) and config.boxes
+        boxes = _boxes(root / "bounding_boxes.txt") if boxed else None
+        return Listing(root / "images", where, _rows(where, root / "image_class_labels.txt", boxes))
+
+
+def _rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
+    classes = {
+        whole(image, labels, line, f"{image} {label}", LABEL): whole(
+            label, labels, line, f"{image} {label}", LABEL
+        )
+        for line, (image, label) in fields(labels, LABEL, 2)
+    }
+    folders: dict[int, str] = {}
+    numbers: dict[str, int] = {}
+    for line, (text, path) in fields(images, IMAGE, 2, rest=True):
+        image = whole(text, images, line, f"{text} {path}", IMAGE)
+        folder = path.rpartition("/")[0]
+        if not folder:
+            raise fault(images, line, f"{text} {path}", IMAGE)
+        label = classes.pop(image, None)
+        if label is None:
+            raise _missing(labels, image, path)
+        if folders.setdefault(label, folder) != folder:
+            raise fault(images, line, path, f"a file in {folders[label]}, the folder of its class")
+        if numbers.setdefault(folder, label) != label:
+            raise fault(
+                images, line, path, f"class {numbers[folder]}, as others of its folder have"
+            )
+        if boxes is not None and image not in boxes:
+            raise _missing(labels.with_name("bounding_boxes.txt"), image, path)
+        part = "train" if label <= TRAINING else "test"
+        yield Row(path, folder, part, box=None if boxes is None else boxes[image])
+    if classes:
+        raise ConfigError(
+            str(images),
+            f"no line for image {min(classes)}, which has a class in {labels.name}",
+            f"a line for each of its images ({len(classes)} more than here)",
+            "Unpack the data set again",
+        )
+
+
+def _missing(file: Path, image: int, path: str) -> ConfigError:
+    return ConfigError(
+        str(file),
+        f"no line for image {image} ({path})",
+        "a line for each image of images.txt",
+        "Unpack the data set again",
+    )
+
+
+def _boxes(path: Path) -> dict[int, Box]:
+    found: dict[int, Box] = {}
+    for line, parts in fields(path, BOX, 5):
+        text = " ".join(parts)
+        try:
+            x, y, width, height = map(float, parts[1:])
+        except ValueError:
+            raise fault(path, line, text, BOX) from None
+        found[whole(parts[0], path, line, text, BOX)] = (x, y, x + width, y + height)
+    return found

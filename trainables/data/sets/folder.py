@@ -1,0 +1,196 @@
+"""Any folder of class folders: `data.root`/<class>/**/<image>.
+
+Images are files by these endings; what else lies there is passed over: other files, pipes, devices
+and sockets whatever their names, and files and folders that archives and desktops leave behind
+(`__MACOSX`, names that begin with a dot). Links to files are followed, links to folders only where
+they are classes.
+
+Where the folder holds `train/` and `test/` (and perhaps `val/`), and nothing else but files, and
+these hold class folders, that is its division; `data.split` deals the classes otherwise. The test
+classes are then all among those that train (other images of them), or none is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.fileset import FileSet, Listing
+from trainables.data.files.index import PARTS, Index, Row
+from trainables.data.files.places import given_root
+from trainables.errors import ConfigError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif")
+SHALLOW = 3  # folders between a data set's files and a folder of its images that somebody gives
+
+
+@DATASETS.register("folder")
+class Folder(FileSet):
+    """Class folders of JPEG, PNG, WebP, BMP, TIFF or GIF images; other files are passed over."""
+
+    NAME: ClassVar[str] = "folder"
+    REVISION: ClassVar[int] = 1
+    EXPECTED: ClassVar[str] = "a readable folder of class folders"
+
+    @classmethod
+    def root(cls, config: DataConfig) -> Path:
+        root = given_root(config)
+        if root is None:
+            raise ConfigError(
+                "data.root", "nothing", "a folder of class folders", "Give --data-root DIR"
+            )
+        return root
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        refuse_official(root)
+        parts = _parts(root)
+        if not parts:
+            rows = [Row(file.as_posix(), file.parts[0]) for file in listing(root)]
+            return Listing(root, root, rows)
+        divided = [
+            Row(f"{part}/{file.as_posix()}", file.parts[0], part)
+            for part in parts
+            for file in listing(root / part)
+        ]
+        return Listing(root, root, divided)
+
+    @classmethod
+    def present(cls, listed: Index) -> np.ndarray:
+        """All: these are the names that the folder itself gave."""
+        return np.ones(len(listed), bool)
+
+    @classmethod
+    def told(cls, index: Index, row: int) -> str:
+        """The path says the class; of a part fingerprints of before know nothing."""
+        part = PARTS[index.parts[row]]
+        return f"\x1f{part}" if part else ""
+
+
+def _parts(root: Path) -> list[str]:
+    """The parts into which a folder is divided; none where its folders are classes."""
+    inside = {
+        entry.name for entry in root.iterdir() if entry.is_dir() and not _left_behind(entry.name)
+    }
+    if "train" not in inside or not inside <= {"train", "val", "test"} or len(inside) < 2:
+        return []
+    if not all(
+        any(entry.is_dir() and not _left_behind(entry.name) for entry in (root / part).iterdir())
+        for part in inside
+    ):
+        return []
+    if "test" not in inside:
+        raise ConfigError(
+            "data.root",
+            f"train/ and val/ in {root}, and no test/",
+            "train/ and test/ (and perhaps val/), or class folders",
+            "Rename val/ to test/ if it is to be tested on; validation classes are then held out "
+            "of train/",
+        )
+    return [part for part in ("train", "val", "test") if part in inside]
+
+
+def listing(root: Path) -> list[Path]:
+    """All image files relative to `root`, sorted; the first part of each is its class.
+
+    Raises:
+        ConfigError: fewer than two class folders, an empty one, a file name that is not text.
+        OSError: no such folder, or not readable.
+    """
+    classes = sorted(
+        entry for entry in root.iterdir() if entry.is_dir() and not _left_behind(entry.name)
+    )
+    if len(classes) < 2:
+        raise ConfigError(
+            "data.root",
+            f"{len(classes)} class folders in {root}",
+            "at least 2",
+            "Give the folder that holds one folder of images per class",
+        )
+    files: list[Path] = []
+    for folder in classes:
+        inside = [Path(file).relative_to(root) for file in _images(folder)]
+        if not inside:
+            raise ConfigError(
+                str(folder),
+                "no images",
+                f"files ending in {' '.join(SUFFIXES)}",
+                "Remove the folder, or put its images there",
+            )
+        files += inside
+    _nameable(files)
+    # By parts, so that a class's files stand together whatever characters names hold.
+    return sorted(files, key=lambda file: file.parts)
+
+
+def refuse_official(root: Path) -> None:
+    """Raise if `root` is a data set as it is unpacked, or a folder of its images whose folders are
+    not its classes: trials would run, and their numbers would be of another task.
+
+    Raises:
+        ConfigError: it is; says which, and the name that reads it.
+        OSError: it cannot be looked at.
+    """
+    for name in DATASETS:
+        about = DATASETS[name].ABOUT
+        if about is None or not about.classes:
+            continue
+        for above in (root, *list(root.parents)[:SHALLOW]):
+            marker = about.hinted_by(above)
+            inside = root.relative_to(above).as_posix().lower()
+            if marker is not None and (above == root or inside in about.inner):
+                raise ConfigError(
+                    "data.root",
+                    f"{about.title} as it is unpacked ({marker}) in {above}: {about.classes}",
+                    "a folder that holds one folder of images per class",
+                    f"Say data.name: {name}, with this folder as its root (--dataset {name} "
+                    f"--data-root {above}), which also takes its own division",
+                )
+
+
+def _nameable(files: list[Path]) -> None:
+    """File names of other encodings have no text that could be hashed or logged."""
+    for file in files:
+        try:
+            file.as_posix().encode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                "data.root",
+                f"the file name {os.fsencode(file)!r}",
+                "names in UTF-8",
+                "Rename that file (convmv renames many)",
+            ) from None
+
+
+def _images(folder: Path) -> Iterator[str]:
+    """Image files at any depth.
+
+    By what the folder says of its entries, so that nothing but links is asked for its kind: a data
+    set has a hundred thousand files, on a network's storage perhaps.
+    """
+    left = [os.fspath(folder)]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                if _left_behind(entry.name):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.name.lower().endswith(SUFFIXES) and _to_be_read(entry):
+                    yield entry.path
+
+
+def _to_be_read(entry: os.DirEntry[str]) -> bool:
+    """A file, or a link that leads nowhere: its data is missing, which is told when it is read.
+    Reading from a pipe would wait for ever."""
+    return entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
+
+
+def _left_behind(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"

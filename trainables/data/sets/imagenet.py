@@ -1,0 +1,115 @@
+"""ImageNet-1K (ILSVRC 2012; Russakovsky et al., IJCV 2015), as it is unpacked.
+
+    train/<wnid>/<file>.JPEG              1,281,167 images, 732 to 1,300 a class
+    val/ILSVRC2012_val_<number>.JPEG      50,000 images, whose classes stand in a file of their own
+
+The file is the devkit's (ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt: on line
+n the number of image n's class, which data/meta.mat names) or Kaggle's (LOC_val_solution.csv, with
+the images in ILSVRC/Data/CLS-LOC/). Where val/ holds folders of the classes' names, as after the
+usual script, these are the classes.
+
+The validation images are the test; both have the same 1,000 classes, of which `data.split` holds
+out some for validation, from the training images.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.about import About, Count
+from trainables.data.files.fileset import FileSet, Listing
+from trainables.data.files.index import Row
+from trainables.data.files.lines import fault, lines, whole
+from trainables.data.files.matlab import structs
+from trainables.errors import ConfigError
+
+KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"
+DEVKIT = ("ILSVRC2012_devkit_t12/data", "devkit/data", "data", "")
+TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+SUFFIX = ".jpeg"
+
+
+@DATASETS.register("imagenet")
+class ImageNet(FileSet):
+    """1,000 classes of the WordNet; some images are CMYK, one is a PNG with the name of a JPEG."""
+
+    NAME: ClassVar[str] = "imagenet"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="ImageNet-1K",
+        markers=(
+            ("train/", "val/", f"{DEVKIT[0]}/{TRUTH}"),
+            ("train/", "val/", f"{DEVKIT[1]}/{TRUTH}"),
+            ("train/", "val/", f"{DEVKIT[2]}/{TRUTH}"),
+            ("train/", "val/", TRUTH),
+            ("train/", "val/", SOLUTION),
+            (f"{KAGGLE}/", SOLUTION),
+            ("train/n01440764/", "val/n01440764/"),
+        ),
+        folders=("imagenet", "ImageNet-1K", "imagenet1k", "ILSVRC2012"),
+        offered="https://image-net.org/download.php (ILSVRC2012_img_train.tar, "
+        "ILSVRC2012_img_val.tar and ILSVRC2012_devkit_t12.tar.gz), behind a registration",
+        classes="train/ and val/ are its division, and val/ has no class folders",
+        counts={"train": Count(1_000, 1_281_167), "test": Count(1_000, 50_000)},
+        counted="Russakovsky et al., IJCV 2015, table 2",
+    )
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        base = root / KAGGLE if (root / KAGGLE).is_dir() else root
+        rows = [*_in_folders(base / "train", "train"), *_validation(root, base)]
+        return Listing(base, base, rows)
+
+
+def _in_folders(folder: Path, part: str) -> Iterator[Row]:
+    for each in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
+        with os.scandir(each) as entries:
+            names = sorted(entry.name for entry in entries)
+        for name in names:
+            if name.lower().endswith(SUFFIX):
+                yield Row(f"{folder.name}/{each.name}/{name}", each.name, part)
+
+
+def _validation(root: Path, base: Path) -> Iterator[Row]:
+    if (root / SOLUTION).exists():
+        classes = _kaggle(root / SOLUTION)
+    else:
+        truth = next((root / at / TRUTH for at in DEVKIT if (root / at / TRUTH).exists()), None)
+        if truth is None:
+            yield from _in_folders(base / "val", "test")
+            return
+        classes = _devkit(truth)
+    inside = {entry.name for entry in (base / "val").iterdir() if entry.is_dir()}
+    for name, wnid in classes:
+        folder = f"{wnid}/" if wnid in inside else ""
+        yield Row(f"val/{folder}{name}.JPEG", wnid, "test")
+
+
+def _devkit(truth: Path) -> Iterator[tuple[str, str]]:
+    meta = truth.with_name("meta.mat")
+    found = structs(meta, "synsets", ("ILSVRC2012_ID", "WNID"))
+    names = dict(zip(found["ILSVRC2012_ID"], found["WNID"], strict=True))
+    for line, text in lines(truth):
+        number = whole(text, truth, line, text, "the number of a class")
+        if number not in names:
+            raise fault(truth, line, text, f"a class of {meta.name}")
+        yield f"ILSVRC2012_val_{line:08d}", str(names[number])
+
+
+def _kaggle(solution: Path) -> Iterator[tuple[str, str]]:
+    expected = "<image>,<wnid> <box> …, below a head"
+    for line, text in lines(solution):
+        name, comma, boxes = text.partition(",")
+        if line == 1:
+            continue
+        if not comma or not boxes.split():
+            raise fault(solution, line, text, expected)
+        wnids = set(boxes.split()[::5])  # a class and four numbers for each box
+        if len(wnids) != 1:
+            raise ConfigError(f"{solution}:{line}", f"{len(wnids)} classes", expected)
+        yield name, wnids.pop()

@@ -1,0 +1,82 @@
+"""In-Shop Clothes Retrieval of DeepFashion (Liu et al., CVPR 2016), as it is unpacked.
+
+    list_eval_partition.txt    also in Eval/: a count, a head, and lines of
+                               <path>  <item>  train | query | gallery
+
+with any number of blanks between. Its images, img.zip, lie in img/ or Img/img/. A query is looked
+for in the gallery alone; validation classes, which come out of the training items and have no such
+roles, are evaluated each image among all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.about import About, Count
+from trainables.data.files.fileset import FileSet, Listing, refused_in
+from trainables.data.files.index import Row
+from trainables.data.files.lines import fault, fields, lines, whole
+from trainables.errors import ConfigError
+
+PARTITION = "list_eval_partition.txt"
+LINE = "<path> <item> train, query or gallery"
+HEAD = 2  # lines
+
+
+@DATASETS.register("inshop")
+class InShop(FileSet):
+    """7,982 items of clothes, about 7 images of each; queries are searched in a gallery."""
+
+    NAME: ClassVar[str] = "inshop"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="In-Shop Clothes Retrieval",
+        markers=((PARTITION,), (f"Eval/{PARTITION}",)),
+        folders=(
+            "In-shop Clothes Retrieval Benchmark",
+            "In-shop_Clothes_Retrieval_Benchmark",
+            "inshop",
+            "In-Shop",
+        ),
+        offered="https://mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html "
+        "(img.zip and list_eval_partition.txt)",
+        classes=f"its folders are kinds of clothes, the classes are the items of {PARTITION}",
+        inner=("img", "img/img"),
+        counts={
+            "train": Count(3_997, 25_882),
+            "query": Count(3_985, 14_218),
+            "gallery": Count(3_985, 12_612),
+        },
+        counted="Liu et al., CVPR 2016, and its partition file",
+    )
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        places = [root / PARTITION, root / "Eval" / PARTITION]
+        where = next(place for place in places if place.exists())
+        base = next((root / each for each in ("", "Img") if (root / each / "img").is_dir()), None)
+        if base is None:
+            raise ConfigError(
+                "data.root",
+                f"neither img/ nor Img/img/ in {root}",
+                f"the images of {where.relative_to(root)} beside it",
+                "Unpack img.zip there",
+            )
+        return Listing(base, where, _rows(where))
+
+
+def _rows(where: Path) -> Iterator[Row]:
+    first = next(lines(where), (1, ""))
+    listed = whole(first[1], where, first[0], first[1], "how many images are listed")
+    found = 0
+    for line, (path, item, kind) in fields(where, LINE, 3, start=HEAD):
+        if kind not in ("train", "query", "gallery"):
+            raise fault(where, line, f"{path} {item} {kind}", LINE)
+        found += 1
+        yield Row(path, item, *(("train", "") if kind == "train" else ("test", kind)))
+    if found != listed:
+        raise refused_in(where, f"{found:,} images", f"the {listed:,} of its first line")

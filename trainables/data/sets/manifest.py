@@ -1,0 +1,176 @@
+"""A table of images: `data.root` is a CSV or Parquet file, or a folder with one (`USUAL`).
+
+    path    of the image, relative to the table's folder
+    label   its class, text or a number
+    split   train, val or test; left out, or empty throughout: data.split deals the classes
+    role    query or gallery, of test or val images that are only looked for or only found
+    image   Parquet: the file's bytes, or a struct with `bytes`; path is then only a name, and may
+            be left out
+
+Validation images of their own are used where classes would be held out; under folds and under
+protocol "paper" they count as training images.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.fileset import FileSet, Listing
+from trainables.data.files.hashes import file_hashes
+from trainables.data.files.index import PARTS, ROLES, Index, Row
+from trainables.data.files.pixels import Picture
+from trainables.data.files.places import given_root
+from trainables.errors import ConfigError
+
+COLUMNS = ("path", "label", "split", "role", "image")
+USUAL = ("manifest.parquet", "manifest.csv")
+AT_ONCE = 256  # rows of images that are read together
+SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
+
+
+@DATASETS.register("manifest")
+class Manifest(FileSet):
+    """Images beside the table, or in it."""
+
+    NAME: ClassVar[str] = "manifest"
+    REVISION: ClassVar[int] = 1
+    EXPECTED: ClassVar[str] = "a readable table and images"
+
+    @classmethod
+    def root(cls, config: DataConfig) -> Path:
+        expected = f"a CSV or Parquet file, or a folder with {' or '.join(USUAL)}"
+        root = given_root(config)
+        if root is None:
+            raise ConfigError("data.root", "nothing", expected, "Give --data-root FILE")
+        try:
+            if root.is_dir():
+                inside = sorted(entry.name for entry in root.iterdir())
+                file = next((root / name for name in USUAL if name in inside), None)
+                if file is None:
+                    raise ConfigError("data.root", f"neither in {root}", expected, "Give the file")
+                return file
+        except OSError as error:
+            raise ConfigError("data.root", f"{root}: {error.strerror}", expected) from error
+        if root.suffix.lower() not in (".csv", ".parquet") or not root.is_file():
+            what = "no such file" if not root.exists() else "another kind of file"
+            raise ConfigError("data.root", f"{root}: {what}", expected, "Give the table's file")
+        return root
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        return Listing(root, root, list(_rows(root)))
+
+    @classmethod
+    def present(cls, listed: Index) -> np.ndarray:
+        if _holds_images(listed.base):
+            return np.ones(len(listed), bool)
+        return _beside(listed).present()
+
+    @classmethod
+    def digest(cls, index: Index, cache: Path) -> str:
+        """Of a table with the images in it, the table is all; what is read of it is hashed too."""
+        table = index.base
+        if not _holds_images(table):
+            return super().digest(_beside(index), cache)
+        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
+        digest.update(
+            file_hashes(table.parent, [table.name], cache / cls.NAME)[table.name].encode()
+        )
+        return digest.hexdigest()
+
+    @classmethod
+    def pictures(cls, index: Index) -> Iterator[Picture]:
+        if not _holds_images(index.base):
+            yield from super().pictures(_beside(index))
+            return
+        for row, content in enumerate(_contents(index.base)):
+            yield Picture(index.base.parent / index.paths[row], content)
+
+
+def _beside(index: Index) -> Index:
+    """The same, with paths relative to the table's folder."""
+    parts = (index.paths, index.classes, index.labels, index.parts, index.roles, index.boxes)
+    return Index(index.base.parent, *parts)
+
+
+def _rows(table: Path) -> Iterator[Row]:
+    for number, row in enumerate(_table(table), 1):
+        where = f"{table}: row {number}"
+        label, split, role = (_text(row.get(name)) for name in ("label", "split", "role"))
+        path = _text(row.get("path")) or f"row {number:08d}"
+        if not label:
+            raise ConfigError(where, f"no label for {path}", "the class of each image")
+        if split not in SPLITS:
+            raise ConfigError(where, f"split {split!r}", "train, val, test or nothing")
+        if role not in ROLES or (role and SPLITS[split] not in ("val", "test")):
+            raise ConfigError(
+                where,
+                f"role {role!r} of a row of split {split!r}",
+                "query or gallery where it is evaluated (val or test), else nothing",
+            )
+        yield Row(path, label, SPLITS[split], role)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _table(path: Path) -> Iterator[dict[str, Any]]:
+    """Its rows without the images."""
+    try:
+        if path.suffix.lower() == ".csv":
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                reader = csv.DictReader(file, strict=True)
+                _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
+                yield from reader
+            return
+        import pyarrow.parquet as pq  # only whoever reads one pays for it
+
+        opened = pq.ParquetFile(path)
+        names = list(opened.schema_arrow.names)
+        _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
+        for batch in opened.iter_batches(columns=[n for n in names if n in COLUMNS[:-1]]):
+            yield from batch.to_pylist()
+    except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(
+            str(path), f"a table that cannot be read ({error})", "a whole CSV or Parquet file"
+        ) from error
+
+
+def _check_columns(path: Path, found: list[str], needed: tuple[str, ...]) -> None:
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise ConfigError(
+            str(path),
+            f"the columns {', '.join(map(str, found)) or 'none'}",
+            f"{' and '.join(needed)} (and split, role; in Parquet perhaps image)",
+            f"Name the columns so: {', '.join(missing)} missing",
+        )
+
+
+def _holds_images(table: Path) -> bool:
+    if table.suffix.lower() == ".csv":
+        return False
+    import pyarrow.parquet as pq
+
+    return "image" in pq.read_schema(table).names
+
+
+def _contents(table: Path) -> Iterator[bytes]:
+    """The images of all rows, a few at a time."""
+    import pyarrow.parquet as pq
+
+    for batch in pq.ParquetFile(table).iter_batches(AT_ONCE, columns=["image"]):
+        for value in batch.column(0).to_pylist():
+            content = value.get("bytes") if isinstance(value, dict) else value
+            yield content if isinstance(content, bytes) else b""  # an image that cannot be read

@@ -1,0 +1,53 @@
+"""Stanford Online Products (Song et al., CVPR 2016), as Stanford_Online_Products.zip unpacks.
+
+The two lists are the division; their first line is a head:
+
+    Ebay_train.txt, Ebay_test.txt    <image id> <class id> <super class id> <folder>/<file>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from trainables.config.sections import DataConfig
+from trainables.data.dataset import DATASETS
+from trainables.data.files.about import About, Count
+from trainables.data.files.fileset import FileSet, Listing
+from trainables.data.files.index import Row
+from trainables.data.files.lines import fields, whole
+
+LINE = "<image id> <class id> <super class id> <path>, below a head"
+
+
+@DATASETS.register("sop")
+class StanfordOnlineProducts(FileSet):
+    """22,634 products, about 5 images of each."""
+
+    NAME: ClassVar[str] = "sop"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="Stanford Online Products",
+        markers=(("Ebay_train.txt", "Ebay_test.txt"),),
+        signs=(("Ebay_train.txt",), ("Ebay_test.txt",), ("Ebay_info.txt",), ("bicycle_final/",)),
+        folders=("Stanford_Online_Products", "SOP", "online_products", "OnlineProducts"),
+        offered="https://cvgl.stanford.edu/projects/lifted_struct/ (Stanford_Online_Products.zip)",
+        classes="its 12 folders are super-classes, the classes stand in Ebay_train.txt and "
+        "Ebay_test.txt",
+        counts={"train": Count(11_318, 59_551), "test": Count(11_316, 60_502)},
+        counted="Song et al., CVPR 2016, section 6",
+    )
+
+    @classmethod
+    def rows(cls, root: Path, config: DataConfig) -> Listing:
+        return Listing(root, root / "Ebay_train.txt and Ebay_test.txt", _rows(root))
+
+
+def _rows(root: Path) -> Iterator[Row]:
+    for part in ("train", "test"):
+        where = root / f"Ebay_{part}.txt"
+        for line, found in fields(where, LINE, 4, start=1):
+            number = whole(found[1], where, line, " ".join(found), LINE)
+            # Filled with zeros, so that the order of names is that of numbers.
+            yield Row(found[3], f"{number:05d}", part)
