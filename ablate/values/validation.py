@@ -54,6 +54,25 @@ def _child(level: Any, part: str | int) -> Any:
     return None
 
 
+def _named(model: type[BaseModel], data: Any) -> Any:
+    """`data` with the names that fields of a registry have where none is given: pydantic's
+    locations hold them."""
+    if not isinstance(data, Mapping):
+        return data
+    names = {
+        field: mark.default
+        for field, info in model.model_fields.items()
+        for mark in info.metadata
+        if isinstance(mark, FromRegistry) and mark.default is not None
+    }
+    left_out = {
+        field: {"name": name, **data[field]}
+        for field, name in names.items()
+        if isinstance(data.get(field), Mapping)
+    }
+    return {**data, **left_out}
+
+
 def fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[str, FieldInfo]:
     """Fields of the model at `path` below `model`; empty where there is no model.
 
@@ -134,6 +153,7 @@ def explain(
 
     Unknown keys come first: a misspelt key often is why another one is missing.
     """
+    data = _named(model, data)
     faults = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     fault = _told_best(faults, data)
     path = untagged(fault["loc"], data)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trainables.data import rebuild
-from trainables.data.rebuild import emoji_drawings, glyph_drawings, main
+from trainables.data.embedded import rebuild
+from trainables.data.embedded.rebuild import emoji_drawings, glyph_drawings, main
 
 
 def test_missing_sources_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """Render the embedded data sets anew from their sources.
 
-    python -m trainables.data.rebuild emoji --source FOLDER      npm packages, as .tgz files
-    python -m trainables.data.rebuild typefaces --source FOLDER  TrueType files, at any depth
+    python -m trainables.data.embedded.rebuild emoji --source FOLDER      npm packages, as .tgz files
+    python -m trainables.data.embedded.rebuild typefaces --source FOLDER  TrueType files, at any depth
 
 Sources: for emoji `npm pack @iconify-json/noto@1.2.9` and so on (versions in ATTRIBUTION.md),
 rendered by resvg (`pip install ablate[rebuild]`); for typefaces the Debian package
@@ -162,7 +162,7 @@ def glyph_drawings(source: Path) -> Callable[[str, str], np.ndarray]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m trainables.data.rebuild",
+        prog="python -m trainables.data.embedded.rebuild",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
