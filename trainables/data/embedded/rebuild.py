@@ -1,7 +1,7 @@
 """Render the embedded data sets anew from their sources.
 
-    python -m trainables.data.embedded.rebuild emoji --source FOLDER      npm packages, as .tgz files
-    python -m trainables.data.embedded.rebuild typefaces --source FOLDER  TrueType files, at any depth
+    python -m trainables.data.embedded.rebuild emoji --source FOLDER      npm packages (.tgz)
+    python -m trainables.data.embedded.rebuild typefaces --source FOLDER  TrueType, at any depth
 
 Sources: for emoji `npm pack @iconify-json/noto@1.2.9` and so on (versions in ATTRIBUTION.md),
 rendered by resvg (`pip install ablate[rebuild]`); for typefaces the Debian package
