@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,6 +26,17 @@ def trial(drawn: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+def said(data: bytes) -> Any:
+    """What the header of a file of tensors says, with what an export says of itself; None: no
+    JSON."""
+    length = int.from_bytes(data[:8], "little")
+    try:
+        header = json.loads(data[8 : 8 + length])
+        return header | {"__metadata__": {KEY: json.loads(header["__metadata__"][KEY])}}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def test_every_flipped_byte_is_one_error(trial: Path, tmp_path: Path) -> None:
     data = (trial / "best.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
@@ -33,6 +45,8 @@ def test_every_flipped_byte_is_one_error(trial: Path, tmp_path: Path) -> None:
     for at in places:
         flipped = bytearray(data)
         flipped[at] ^= 0x01
+        if at < start and said(flipped) == said(data):
+            continue  # the last digit of 4/3, say: the same number, written otherwise
         altered.write_bytes(flipped)
         with pytest.raises(ConfigError, match=r"altered\.safetensors: found") as caught:
             read_weights(altered)
