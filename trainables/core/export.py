@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -28,7 +28,7 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone, build_backbone, frozen_backbone
 from trainables.core.network import Network, build_method
 from trainables.data.augment import eval_images
-from trainables.data.decode import check_size, rgb
+from trainables.data.decode import check_size, of_short_side, rgb
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
@@ -153,8 +153,8 @@ def as_images(images: Any, frame: float, kept: int | None, resize: int | None = 
 
     Args:
         frame, resize: as those of `Images`.
-        kept: of a trial on a data folder, the short side to which PIL images that are larger are
-            shrunk first, as that folder's were; None: they are taken as arrays are.
+        kept: of a trial on photographs, the short side to which PIL images are brought first, as
+            its own were when they were decoded; None: they are taken as arrays are.
 
     Raises:
         ConfigError: another shape or type, for pixels are never rescaled silently; a PIL image
@@ -167,7 +167,7 @@ def as_images(images: Any, frame: float, kept: int | None, resize: int | None = 
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
         plain = [_plain(image, f"images[{place}]") for place, image in enumerate(images)]
         if kept is not None:
-            plain = [_shrunk(image, kept) for image in plain]
+            plain = [of_short_side(image, kept) for image in plain]
         return _ragged([np.asarray(image) for image in plain], frame, resize)
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
@@ -196,19 +196,11 @@ def as_images(images: Any, frame: float, kept: int | None, resize: int | None = 
 
 
 def _plain(image: Image.Image, where: str) -> Image.Image:
-    """8-bit RGB. Opened images are decoded here, and EPS by starting Ghostscript."""
+    """8-bit RGB, upright. Opened images are decoded here, and EPS by starting Ghostscript."""
     if image.format == "EPS":
         raise ConfigError(where, "an EPS drawing", "an image of pixels", "Convert it first")
     check_size(image.size, where)
-    return rgb(image)
-
-
-def _shrunk(image: Image.Image, short: int) -> Image.Image:
-    scale = short / min(image.size)
-    if scale >= 1:
-        return image
-    width, height = (max(short, int(side * scale)) for side in image.size)
-    return image.resize((width, height), Image.Resampling.BILINEAR)
+    return rgb(ImageOps.exif_transpose(image))
 
 
 def _ragged(arrays: list[np.ndarray], frame: float, resize: int | None) -> Images:

@@ -71,12 +71,15 @@ def decoded(
             "a whole image file",
             "Replace or remove the file",
         ) from error
+    return np.asarray(of_short_side(image, short))
+
+
+def of_short_side(image: Image.Image, short: int) -> Image.Image:
+    """The image with a short side of `short`, smaller or larger; the long one is rounded down."""
     width, height = image.size
     scale = short / min(width, height)
     size = (short, int(height * scale)) if width <= height else (int(width * scale), short)
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    return np.asarray(image)
+    return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
 
 
 def check_size(size: tuple[int, int], where: str) -> None:

@@ -12,6 +12,7 @@ from PIL import EpsImagePlugin, Image
 
 from trainables.core.export import as_images
 from trainables.data.augment import eval_images
+from trainables.data.decode import decoded
 from trainables.errors import ConfigError
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 64, 64, 3), dtype=np.uint8)
@@ -31,6 +32,23 @@ def test_of_an_embedded_data_set_pil_images_and_arrays_are_the_same_input() -> N
         for given in (PIXELS, pictures)
     ]
     assert torch.equal(*made)
+
+
+@pytest.mark.parametrize("size", [(20, 30), (400, 90), (73, 73), (61, 61), (90, 120)])
+@pytest.mark.parametrize("turned", [1, 6])
+def test_pictures_are_brought_to_the_size_that_a_data_folders_have(
+    tmp_path: Path, size: tuple[int, int], turned: int
+) -> None:
+    """Smaller ones too, and upright, as the camera says that they are."""
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    exif = Image.Exif()
+    exif[0x0112] = turned
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    wanted = decoded(tmp_path / "a.png", 73)
+    with Image.open(tmp_path / "a.png") as opened:
+        images = as_images(opened, 64 / 73, 73)
+    shape = int(images.heights[0]), int(images.widths[0]), 3
+    assert np.array_equal(images.flat.numpy().reshape(shape), wanted)
 
 
 @pytest.mark.parametrize(
