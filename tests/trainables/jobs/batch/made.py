@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -102,12 +103,20 @@ def start(cells: Path, out: Path, cache: Path, *more: str) -> subprocess.Popen[s
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        preexec_fn=_heard,  # noqa: PLW1509
         env={
             **os.environ,
             "ABLATE_CACHE": str(cache),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         },
     )
+
+
+def _heard() -> None:
+    """Signals that whoever runs the tests ignores (a shell does for what it puts in the background)
+    would be ignored by a batch, too."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def finished(cells: Path, out: Path, cache: Path, *more: str) -> tuple[int, str]:

@@ -140,12 +140,16 @@ def test_signals_end_it_cleanly(drawn: Path, shared_cache: Path, tmp_path: Path)
     for number in (signal.SIGTERM, signal.SIGINT):
         batch = made.start(cells, tmp_path / "out", shared_cache)
         before, end = len(epochs_told(tmp_path / "out")), time.monotonic() + 100
-        while len(epochs_told(tmp_path / "out")) <= before:
-            assert batch.poll() is None and time.monotonic() < end
-            time.sleep(0.05)
-        children = psutil.Process(batch.pid).children()
-        batch.send_signal(number)
-        text, _ = batch.communicate(timeout=60)
+        try:
+            while len(epochs_told(tmp_path / "out")) <= before:
+                assert batch.poll() is None and time.monotonic() < end
+                time.sleep(0.05)
+            children = psutil.Process(batch.pid).children()
+            batch.send_signal(number)
+            text, _ = batch.communicate(timeout=60)
+        finally:
+            if batch.poll() is None:
+                batch.terminate()  # its worker goes with it
         assert batch.returncode == 128 + number, text
         assert text.endswith("stopped; the same command goes on\n") and "Traceback" not in text
         assert not psutil.wait_procs(children, timeout=20)[1]
