@@ -222,6 +222,23 @@ def test_folders_are_easy_to_read() -> None:
                 assert len(inner) <= most, f"{name} holds {len(inner)}, more than {most}"
 
 
+def test_helpers_of_tests_stand_in_files_of_their_own() -> None:
+    """What two test files share is in neither: whoever moves or renames one need not know the
+    other."""
+    taken = [
+        f"{path.relative_to(ROOT)}: {node.module}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("tests")
+        and any(
+            name.startswith("test_")
+            for name in (*(node.module or "").split("."), *(each.name for each in node.names))
+        )
+    ]
+    assert not taken, taken
+
+
 def test_folders_are_packages_that_import_nothing() -> None:
     """A docstring each; the two ways in, `ablate.run` and `trainables.load`, import late."""
     for path in {path.parent / "__init__.py" for path in sources().values()}:

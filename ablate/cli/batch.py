@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.cli.options import options_of
-from ablate.cli.startup import uncollected
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
+from trainables.machine.collector import uncollected
 from trainables.machine.texts import user_path
 
 

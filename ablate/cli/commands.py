@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import options_of
-from ablate.cli.startup import uncollected
 from ablate.engine.output import output_folder
 from ablate.tracking.typed import typed
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
+from trainables.machine.collector import uncollected
 
 REASONS = 5  # of failures, shown at the end of a run
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ablate.engine.ray.resources import cores
 from ablate.ledger import queries, sqlite_files
 from ablate.ledger.integrity import damage
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.check_store import Store
 from trainables.errors import ConfigError
+from trainables.machine.processes import cores
 
 PACKAGES = (
     "torch",

@@ -14,7 +14,7 @@ from ablate.engine.board import duration
 from ablate.engine.check_data import check_classes
 from ablate.engine.check_weights import Absent, absent_weights
 from ablate.engine.estimate import Kind, Rate, Total, kind, known_rates, pilot_rates, side_by_side
-from ablate.engine.ray.resources import cores, local_gpus
+from ablate.engine.ray.resources import local_gpus
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
@@ -24,6 +24,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.state import StudyState
 from trainables.errors import ConfigError
+from trainables.machine.processes import cores
 
 
 @dataclass(frozen=True)

@@ -33,3 +33,25 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     made = dispatch(plan, folder)
     drain(made)
     return result_rows(made.ledger, plan.sweep_id)
+
+
+@pytest.fixture
+def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two nodes of one core each, on this machine."""
+    from ray.cluster_utils import Cluster
+
+    # A node's workers have its environment, not the driver's.
+    for name, value in {
+        "SYN_STARTS": sweep.starts,
+        "SYN_EPOCHS": sweep.epochs_file,
+        "SYN_SLEEP": "0.8",
+        "OMP_NUM_THREADS": "1",
+        "RAY_health_check_initial_delay_ms": "0",
+        "RAY_health_check_period_ms": "1000",
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        yield made
+    finally:
+        made.shutdown()

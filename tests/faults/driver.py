@@ -12,10 +12,13 @@ import json
 import sys
 from typing import Any
 
+import psutil
+
 from ablate import api
 from ablate.cli.commands import ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
+from tests.faults.sweeps import Sweep
 
 SPEC: dict[str, Any] = {
     "name": "faults",
@@ -75,3 +78,20 @@ def main(out: str, more: dict[str, Any]) -> int:
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}))
+
+
+def descendants(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def runs(sweep: Sweep) -> list[str]:
+    """The status of every run in MLflow."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{sweep.out / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("faults")
+    assert experiment is not None
+    return [run.info.status for run in client.search_runs([experiment.experiment_id])]

@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from ablate.engine.ray.resources import cores
-from tests.faults.driver import SPEC
+from tests.faults.driver import SPEC, descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
+from trainables.machine.processes import cores
 
 # Trials of half a core each.
 AT_ONCE = 2 * cores()
@@ -81,13 +81,6 @@ def at_work(sweep: Sweep, trial_id: str) -> int | None:
     log = sweep.out / "trials" / trial_id / "trial.log"
     said = re.findall(r"begins \(\w+\), process (\d+)", log.read_text() if log.exists() else "")
     return int(said[-1]) if said else None
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
 
 
 def title(process: psutil.Process) -> str:
@@ -282,13 +275,3 @@ def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
     assert {row["status"] for row in sweep.trials().values()} & {"interrupted"}
     assert all(row["owner"] is None for row in sweep.trials().values())
     assert "KILLED" in runs(sweep) and "RUNNING" not in runs(sweep)
-
-
-def runs(sweep: Sweep) -> list[str]:
-    """The status of every run in MLflow."""
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{sweep.out / 'mlflow.db'}")
-    experiment = client.get_experiment_by_name("faults")
-    assert experiment is not None
-    return [run.info.status for run in client.search_runs([experiment.experiment_id])]

@@ -12,12 +12,11 @@ import psutil
 import pytest
 
 from tests.faults.conftest import sweep, whole
+from tests.faults.driver import descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
-from tests.faults.test_cluster import cluster
-from tests.faults.test_driver import descendants, runs
 from trainables.machine.processes import session
 
-__all__ = ["cluster", "sweep", "whole"]  # fixtures
+__all__ = ["sweep", "whole"]  # fixtures
 
 # What Ray, or C++, would say.
 FOREIGN = ("Traceback", "***", "[state-dump]", "core_worker", "C  [", "(raylet)", "StackTrace")

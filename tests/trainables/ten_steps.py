@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
-from tests.trainables import core_trials, test_golden
+from tests.trainables import core_trials, golden_values
 from tests.trainables.components import loss_options
 from tests.trainables.data import trees
 from trainables.core import export
@@ -82,8 +82,8 @@ def _of(metrics: dict[str, float], observed: bool) -> dict[str, float]:
 def of_component(kind: str, name: str, folder: Path) -> Proof:
     options = {"loss": {"loss": loss_options(name)}, "method": {"method": {"name": name}}}[kind]
     golden = {
-        f"{method} on {loss}": test_golden.measured(method, loss)
-        for each, own, _, trials in test_golden.components()
+        f"{method} on {loss}": golden_values.measured(method, loss)
+        for each, own, _, trials in golden_values.components()
         if (each, own) == (kind, name)
         for method, loss in trials
     }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from trainables.backbones.weights import weights_identity
 from trainables.data.augment import eval_images
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
+from trainables.machine.processes import cores
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -109,8 +109,7 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
 def _all_threads() -> Iterator[None]:
     """All CPUs this process may run on: the other trials wait for these features anyway."""
     before = torch.get_num_threads()
-    available = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(before)
-    torch.set_num_threads(max(before, len(available)))
+    torch.set_num_threads(max(before, cores()))
     try:
         yield
     finally:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from trainables.machine.processes import cores
 
 BLOCK = 64 * 2**20
 PIECE = 2**20  # read at once
@@ -52,7 +53,7 @@ def seal(folder: Path) -> None:
     blocks = [
         (path, start) for path in paths for start in range(0, files[path.name]["size"], BLOCK)
     ]
-    with ThreadPoolExecutor(_threads()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for (path, _), digest in zip(blocks, pool.map(_digest, blocks), strict=True):
             files[path.name]["sha256"].append(digest)
     (folder / MANIFEST).write_bytes(sealed({"block": BLOCK, "files": files}))
@@ -87,7 +88,7 @@ def _changed(folder: Path, manifest: dict[str, Any]) -> str | None:
         for name, file in manifest["files"].items()
         for number, digest in enumerate(file["sha256"])
     ]
-    with ThreadPoolExecutor(_threads()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         digests = pool.map(_digest, [block[:2] for block in blocks])
         for (path, start, wanted), digest in zip(blocks, digests, strict=True):
             if digest != wanted:
@@ -106,7 +107,3 @@ def _digest(block: tuple[Path, int]) -> str:
             digest.update(buffer[:read])
             left -= read
     return digest.hexdigest()
-
-
-def _threads() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4

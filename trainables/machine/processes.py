@@ -14,6 +14,13 @@ import psutil
 _START_TOLERANCE = 2.0  # psutil derives start times from the boot time, which clocks move
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def host_name() -> str:
     """Host and, on Linux, PID namespace: within one of these, process ids are unique.
 

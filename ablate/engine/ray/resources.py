@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainables.errors import ConfigError
+from trainables.machine.processes import cores
 
 if TYPE_CHECKING:
     from ablate.spec.model import Resources
@@ -24,13 +24,6 @@ class Request:
     @property
     def threads(self) -> int:
         return max(1, int(self.cpus))
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def local_gpus() -> int:

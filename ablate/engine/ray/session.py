@@ -18,8 +18,9 @@ from typing import Any
 
 import psutil
 
-from ablate.engine.ray.resources import Request, check_nodes, cores
+from ablate.engine.ray.resources import Request, check_nodes
 from trainables.errors import ConfigError
+from trainables.machine.processes import cores
 
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -29,9 +29,9 @@ from ablate.ledger.full_disk import full, tells_of_it
 from ablate.sweep.dispatch import Dispatch
 from trainables.errors import ConfigError
 from trainables.jobs.envelope import Envelope, Leader
+from trainables.jobs.limits import RETRIES
 from trainables.machine.processes import end_session, host_name, runs
 
-RETRIES = 3  # of a trial that the machine ended
 RESTARTS = 1
 TICK_SECONDS = 0.5
 START_SECONDS = 300.0  # for Ray's start; it gives up earlier by itself

@@ -9,8 +9,7 @@ from typing import Any
 
 from ablate.sweep.progression import Progression
 from trainables.errors import ConfigError
-
-EQUAL_ERRORS = 3  # of configuration, without a success between them: the study stops
+from trainables.jobs.limits import EQUAL_ERRORS
 
 
 class EqualErrors:

@@ -23,12 +23,13 @@ from ablate.engine import driver
 from ablate.engine.board import Board, rows
 from ablate.engine.foreground import run_cell
 from ablate.engine.preview import preview
-from ablate.engine.ray.resources import Request, check_nodes, cores, request
+from ablate.engine.ray.resources import Request, check_nodes, request
 from ablate.engine.settings import Outcome, Settings
 from ablate.spec.model import Resources
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
 from trainables.errors import ConfigError
+from trainables.machine.processes import cores
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAVY = ("torch", "ray", "mlflow", "optuna", "pandas", "pydantic", "yaml", "matplotlib", "rich")

@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from ablate.cli.main import main
-from ablate.cli.startup import uncollected
+from trainables.machine.collector import uncollected
 
 
 @pytest.mark.parametrize("before", [True, False])

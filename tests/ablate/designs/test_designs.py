@@ -2,146 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.linalg import hadamard
 
-from ablate.designs import compare, fractions
 from ablate.designs.compare import Compare
 from ablate.designs.components import AddOne, Components, LeaveOneOut
 from ablate.designs.factorial import Factorial
 from ablate.designs.one_factor import OneFactor
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
-from ablate.plan import advice
 from ablate.sweep.progression import Progression
-from ablate.sweep.uses import uses
 from tests.ablate import specs
+from tests.ablate.designs.plans import CROSS, plan
 from trainables.errors import ConfigError
 
-DDML = {"method": {"name": "ddml"}}
 PARTS = {
     "agnostic": {"method.alpha": 0},
     "specific": {"method.beta": 0},
     "split": {"method.gamma": 0},
 }
-
-
-def plan(**studies: dict[str, Any]) -> Any:
-    return specs.plan({"name": "x", "trial": DDML, "studies": studies})
-
-
-def factorial(count: int, **more: Any) -> Factorial:
-    factors = {letter: ["-", "+"] for letter in "ABCDEFGHIJKLMNOPQRSTUVW"[:count]}
-    return Factorial.model_validate({"design": "factorial", "factors": factors, **more})
-
-
-def signs(study: Factorial) -> np.ndarray:
-    return np.array([[1 if v == "+" else -1 for v in p.coords.values()] for p in study.listed])
-
-
-# ---------------------------------------------------------------- two-level fractions
-
-
-def test_plackett_burman_12_is_the_papers_table() -> None:
-    """Plackett and Burman 1946, the design for N = 12, as in every textbook (rows of signs)."""
-    table = (
-        "++-+++---+- -++-+++---+ +-++-+++--- -+-++-+++-- --+-++-+++- ---+-++-+++ "
-        "+---+-++-++ ++---+-++-+ +++---+-++- -+++---+-++ +-+++---+-+ -----------"
-    )
-    found = [
-        "".join("+" if v > 0 else "-" for v in row)
-        for row in signs(factorial(11, fraction="plackett_burman"))
-    ]
-    assert " ".join(found) == table
-
-
-@pytest.mark.parametrize("factors", range(1, fractions.MAX_SCREENED + 1))
-def test_plackett_burman_is_balanced_and_orthogonal(factors: int) -> None:
-    runs = 2 * np.array(fractions.plackett_burman(factors)) - 1
-    n = len(runs)
-    assert n % 4 == 0 and factors < n <= factors + 4, "the fewest runs"
-    assert (runs.T @ runs == n * np.eye(factors, dtype=int)).all()
-    assert (runs.sum(0) == 0).all()
-    assert len({tuple(run) for run in runs.tolist()}) == n or factors < 3
-
-
-def test_plackett_burman_8_spans_the_columns_of_sylvesters_matrix() -> None:
-    """An independent construction: N = 8 is regular, so products of columns are columns."""
-    runs = 2 * np.array(fractions.plackett_burman(7)) - 1
-    columns = {tuple(c) for c in runs.T.tolist()} | {tuple(-c) for c in runs.T}
-    for a, b in itertools.combinations(range(7), 2):
-        assert tuple((runs[:, a] * runs[:, b]).tolist()) in columns
-    ours = np.column_stack([np.ones(8, dtype=int), runs])
-    assert abs(np.linalg.det(ours)) == pytest.approx(abs(np.linalg.det(hadamard(8))))
-
-
-def test_2_4_1_has_the_defining_relation_abcd() -> None:
-    study = factorial(4, fraction="fractional")
-    runs = signs(study)
-    assert len(runs) == 8 and (runs.prod(axis=1) == 1).all(), "I = ABCD"
-    assert study.notes() == ["2^(4-1) of resolution 4, I = A·B·C·D"]
-    half = {tuple(run) for run in itertools.product((-1, 1), repeat=4) if np.prod(run) == 1}
-    assert {tuple(run) for run in runs.tolist()} == half
-
-
-@pytest.mark.parametrize(
-    ("factors", "least", "runs", "found"),
-    # Box, Hunter and Hunter, table 6.22: the smallest 2^(k-p) of each resolution.
-    [
-        (3, 3, 4, 3),
-        (5, 3, 8, 3),
-        (7, 3, 8, 3),
-        (15, 3, 16, 3),
-        (4, 4, 8, 4),
-        (6, 4, 16, 4),
-        (8, 4, 16, 4),
-        (9, 4, 32, 4),
-        (5, 5, 16, 5),
-        (6, 5, 32, 6),
-        (7, 5, 64, 7),
-        (8, 5, 64, 5),
-        (11, 5, 128, 5),
-    ],
-)
-def test_smallest_fractions(factors: int, least: int, runs: int, found: int) -> None:
-    study = factorial(factors, fraction="fractional", resolution=least)
-    array = signs(study)
-    assert len(array) == runs and len({tuple(r) for r in array.tolist()}) == runs
-    assert (array.T @ array == runs * np.eye(factors, dtype=int)).all()
-    assert (array.sum(0) == 0).all()
-    # The resolution by brute force: the least number of columns whose product is constant.
-    for size in range(1, factors + 1):
-        constant = [
-            abs(array[:, chosen].prod(axis=1).sum()) == runs
-            for chosen in map(list, itertools.combinations(range(factors), size))
-        ]
-        if any(constant):
-            break
-        if size == least and found == least:
-            raise AssertionError("a word of this length was promised")
-    assert size == found
-
-
-def test_generators_by_name() -> None:
-    study = factorial(5, fraction="fractional", generators={"D": ["A", "B"], "E": ["A", "C"]})
-    runs = signs(study)
-    assert len(runs) == 8
-    assert (runs[:, 3] == runs[:, 0] * runs[:, 1]).all()
-    assert (runs[:, 4] == runs[:, 0] * runs[:, 2]).all()
-    assert study.notes() == ["2^(5-2) of resolution 3, I = A·B·D = A·C·E = B·C·D·E"]
-
-
-def test_generators_need_not_be_the_last_factors() -> None:
-    study = factorial(3, fraction="fractional", generators={"A": ["B", "C"]})
-    runs = signs(study)
-    assert list(study.listed[0].coords) == ["A", "B", "C"]
-    assert (runs[:, 0] == runs[:, 1] * runs[:, 2]).all()
 
 
 # ------------------------------------------------------------------ factors and levels
@@ -236,195 +118,6 @@ def test_a_path_belongs_to_one_component(design: Any) -> None:
     name = design.model_fields["design"].annotation.__args__[0]
     with pytest.raises(ValueError, match="in one component"):
         design.model_validate({"design": name, "components": {"a": {"x": 1}, "b": {"x": 2}}})
-
-
-# ----------------------------------------------------------------------- comparisons
-
-CROSS: dict[str, Any] = {
-    "design": "compare",
-    "cross": {
-        "method": {
-            "plain": {"trial": {"method": {"name": "plain"}}},
-            "ddml": {"trial": {"method": {"name": "ddml"}}},
-        },
-        "loss": {
-            "ns": {"trial": {"loss": {"name": "normsoftmax"}}},
-            "pa": {"trial": {"loss": {"name": "proxy_anchor"}}},
-        },
-        "data": {
-            "typefaces": {"trial": {"data.name": "typefaces"}},
-            "emoji": {"trial": {"data.name": "emoji"}},
-        },
-    },
-}
-
-
-def test_crossed_factors_are_all_combinations() -> None:
-    made = plan(rows=CROSS)
-    study = made.spec.studies["rows"]
-    assert len(study.listed) == 8
-    assert study.listed[1].cell == "method=plain,loss=ns,data=emoji"
-    assert study.listed[1].coords == {"method": "plain", "loss": "ns", "data": "emoji"}
-    for point in study.listed:
-        found = made.resolved("rows", point)
-        assert found.method.name == point.coords["method"]
-        assert found.data.name == point.coords["data"]
-        loss = {"ns": "normsoftmax", "pa": "proxy_anchor"}[point.coords["loss"]]
-        assert found.loss.name == loss
-
-
-def test_the_layers_of_a_combination_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    merged: list[str] = []
-    plain = compare.merge
-
-    def merge(layers: Any) -> dict[str, Any]:
-        layers = list(layers)
-        merged.append(" ".join(layer.where for layer in layers))
-        return plain(layers)
-
-    monkeypatch.setattr(compare, "merge", merge)
-    after = {"design": "grid", "around": {"best_of": "rows"}, "grid": {"optimizer.lr": [1e-3]}}
-    study = plan(rows=CROSS, after=after).spec.studies["rows"]
-    given = [study.gives(point) for _ in range(2) for point in study.listed]
-    assert len(merged) == len(set(merged)) == 8
-    given[0].clear()
-    assert study.gives(study.listed[0])["method.name"] == "plain", "what is given is a copy"
-
-
-def test_variants_are_a_factor_beside_the_crossed_ones() -> None:
-    both = {**CROSS, "variants": {"a": {}, "b": {"trial": {"embedding.dim": 64}}}}
-    study = plan(rows=both).spec.studies["rows"]
-    assert len(study.listed) == 16
-    assert list(study.listed[0].coords) == ["variant", "method", "loss", "data"]
-
-
-def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
-    rules = [{"method": "ddml", "loss": "pa"}, {"loss": "ns", "data": ["emoji"]}]
-    made = plan(rows=CROSS | {"exclude": rules})
-    study = made.spec.studies["rows"]
-    found = [tuple(point.coords.values()) for point in study.listed]
-    assert found == [
-        ("plain", "ns", "typefaces"),
-        ("plain", "pa", "typefaces"),
-        ("plain", "pa", "emoji"),
-        ("ddml", "ns", "typefaces"),
-    ]
-    assert made.size("rows") == 4 * len(made.seeds("rows"))
-    assert study.listed[0].cell == "method=plain,loss=ns,data=typefaces"
-    assert plan(rows=CROSS | {"exclude": []}).sweep_id == plan(rows=CROSS).sweep_id
-    assert made.sweep_id != plan(rows=CROSS).sweep_id
-
-
-def test_only_what_rules_leave_counts_as_cells() -> None:
-    cross = {"m": {str(i): {} for i in range(101)}, "l": {str(i): {} for i in range(100)}}
-    rows = {
-        "design": "compare",
-        "cross": cross,
-        "exclude": [{"m": [str(i) for i in range(1, 101)]}],
-    }
-    assert len(plan(rows=rows).spec.studies["rows"].listed) == 100
-
-
-def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
-    rows = {
-        "design": "compare",
-        "around": {"best_of": "tune_{loss}"},
-        "exclude": [{"loss": "ms"}],
-        "variants": {"plain": {}, "wide": {"trial": {"embedding.dim": 512}}},
-        "cross": {
-            "loss": {
-                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
-                "ms": {"trial": {"loss": {"name": "multi_similarity"}}},
-            }
-        },
-    }
-    made = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6))
-    assert made.tuning() == {
-        "rows": {"variant=plain,loss=normsoftmax": 12, "variant=wide,loss=normsoftmax": 12}
-    }
-
-
-def search(loss: str, trials: int) -> dict[str, Any]:
-    return {
-        "design": "search",
-        "trials": trials,
-        "seeds": 2,
-        "trial": {"loss": {"name": loss}},
-        "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}},
-    }
-
-
-def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None:
-    rows = {
-        "design": "compare",
-        "around": {"best_of": "tune_{loss}"},
-        "cross": {
-            "loss": {
-                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
-                "proxy_anchor": {"trial": {"loss": {"name": "proxy_anchor"}}},
-            }
-        },
-    }
-    equal = plan(
-        rows=rows,
-        tune_normsoftmax=search("normsoftmax", 6),
-        tune_proxy_anchor=search("proxy_anchor", 6),
-    )
-    assert equal.order[-1] == "rows" and advice.warnings(equal) == []
-    assert equal.tuning() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
-    assert equal.resolved_spec()["tuning"] == equal.tuning(), "a report can state it"
-    arms = [p.arm for p in equal.spec.studies["rows"].listed]
-    needs = [[a.best_of for a in equal.spec.studies["rows"].needs(arm)] for arm in arms]
-    assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
-    other = plan(
-        rows=rows,
-        tune_normsoftmax=search("normsoftmax", 6),
-        tune_proxy_anchor=search("proxy_anchor", 9),
-    )
-    assert advice.warnings(other) == [
-        "rows compares rows tuned with different budgets: 12 trials for normsoftmax; "
-        "18 trials for proxy_anchor"
-    ]
-
-
-def test_tuning_counts_studies_behind_studies_once() -> None:
-    made = plan(
-        tune=search("proxy_anchor", 5),
-        grid={"design": "grid", "around": {"best_of": "tune"}, "grid": {"method.beta": [1, 2, 3]}},
-        rows={
-            "design": "compare",
-            "variants": {
-                "none": {},
-                "tuned": {"around": {"best_of": "tune"}},
-                "both": {"around": [{"best_of": "grid"}, {"best_of": "tune"}]},
-            },
-        },
-    )
-    assert made.tuning() == {"rows": {"none": 0, "tuned": 10, "both": 13}}
-    assert len(advice.warnings(made)) == 1
-
-
-def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:
-    """The search decides the image size of what is centred on it, but where that sets its own."""
-    sizes: dict[str, Any] = {
-        "design": "search",
-        "trials": 2,
-        "trial": DDML,
-        "space": {"data.image_size": {"choice": [32, 64]}},
-    }
-    around = {"around": {"best_of": "sizes"}}
-    made = plan(
-        sizes=sizes,
-        own={"design": "grid", "grid": {"data.image_size": [96]}, **around},
-        taken={"design": "grid", "grid": {"method.beta": [1]}, **around},
-        up={"design": "promote", "of": "sizes", "best": 1, "trial": {"data.image_size": 128}},
-    )
-    with Ledger(tmp_path / "l.sqlite") as ledger:
-        progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
-        known = {use.study: use.data for use in uses(made, progression)}
-    assert known["taken"] is None
-    assert known["own"] is not None and known["own"].image_size == 96
-    assert known["up"] is not None and known["up"].image_size == 128
 
 
 # -------------------------------------------------------------------------- refusals

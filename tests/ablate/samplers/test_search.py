@@ -10,59 +10,16 @@ import numpy as np
 import optuna
 import pytest
 from cmaes import CMA
-from scipy import stats
 from scipy.stats import qmc
 
-from ablate.designs.search import Search
-from ablate.samplers import branches
 from ablate.samplers.cmaes import SIGMA
 from ablate.samplers.earlier import Earlier, draw_seed, generations
 from ablate.samplers.nsga2 import POPULATION
 from ablate.samplers.propose import propose
 from ablate.samplers.space import Axis
 from tests.ablate import specs
+from tests.ablate.samplers.searches import CUBE, NUMBERS, SAMPLERS, bowl, driven, study
 from trainables.errors import ConfigError
-
-SAMPLERS = ["tpe", "random", "quasi_random", "gp", "cmaes", "nsga2"]
-CUBE: dict[str, Any] = {
-    "x": {"low": -1, "high": 2},
-    "y": {"low": 1e-3, "high": 10, "log": True},
-    "n": {"low": 1, "high": 9, "int": True},
-    "c": {"choice": ["a", [1, 2], {"name": "z"}]},
-}
-NUMBERS: dict[str, Any] = {
-    "x": {"low": -3, "high": 3},
-    "y": {"low": -3, "high": 3},
-    "z": {"low": 1e-3, "high": 1e3, "log": True},
-}
-
-
-def study(space: dict[str, Any] = CUBE, **more: Any) -> Search:
-    given = {"design": "search", "trials": 1000, "round": 1, "startup": 5, "space": space, **more}
-    return Search.model_validate(given)
-
-
-def driven(
-    made: Search, key: str, budget: int, value: Callable[[dict[str, Any]], Any]
-) -> list[Earlier]:
-    """A search of rounds, driven as the engine does."""
-    assert isinstance(made.round, int)
-    told: list[Earlier] = []
-    while len(told) < budget:
-        start = len(told)
-        for idx in range(start, min(start + made.round, budget)):
-            told.append(
-                Earlier(propose(made, key, told), None, running=True, beside=(*range(start, idx),))
-            )
-        told[start:] = [Earlier(t.params, value(t.params), beside=t.beside) for t in told[start:]]
-    return told
-
-
-def bowl(params: dict[str, Any]) -> float:
-    """Best value 0 at x = 1, y = −0.5, log10 z = 1; coupled and unevenly scaled."""
-    x, y, z = params["x"] - 1, params["y"] + 0.5, math.log10(params["z"]) - 1
-    return -(x * x + 0.5 * (y - 0.7 * x) ** 2 + z * z)
-
 
 # --------------------------------------------------------------------------- axes
 
@@ -220,115 +177,6 @@ def test_nsga2_breeds_from_its_parents() -> None:
     assert means[1] > means[0]
 
 
-# ----------------------------------------------------------------------- branches
-
-BRANCHES: dict[str, Any] = {
-    "method.alpha": {"low": 0, "high": 1, "when": {"method.name": "ddml"}},
-    "loss.temperature": {"low": 0.02, "high": 0.5, "when": {"loss.name": "normsoftmax"}},
-    "loss": {
-        "choice": [
-            {"name": "normsoftmax"},
-            {"name": "proxy_anchor", "alpha": 16},
-            {"name": "proxy_anchor", "alpha": 32},
-        ]
-    },
-    "loss.margin": {
-        "low": 0.01,
-        "high": 0.5,
-        "when": {"loss": [{"name": "proxy_anchor", "alpha": 16}]},
-    },
-    "method.name": {"choice": ["plain", "ddml"]},
-    "method.beta": {
-        "low": 0,
-        "high": 1,
-        "when": {"method.name": ["ddml"], "loss.name": "normsoftmax"},
-    },
-}
-
-
-def expected(params: dict[str, Any]) -> set[str]:
-    found = {"loss", "method.name"}
-    ddml, soft = params["method.name"] == "ddml", params["loss"]["name"] == "normsoftmax"
-    found |= {"method.alpha"} if ddml else set()
-    found |= {"loss.temperature"} if soft else set()
-    found |= {"loss.margin"} if params["loss"].get("alpha") == 16 else set()
-    return found | ({"method.beta"} if ddml and soft else set())
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_only_active_axes_are_proposed(sampler: str) -> None:
-    made = study(BRANCHES, sampler=sampler, round=2, startup=4)
-    budget = 20 if sampler == "gp" else 40
-    told = driven(
-        made, "key", budget, lambda params: float(len(params)) + params.get("loss.margin", 0)
-    )
-    for t in told:
-        assert set(t.params) == expected(t.params)
-        assert list(t.params) == [path for path in BRANCHES if path in t.params]
-    assert len({frozenset(t.params) for t in told}) >= 3
-    if sampler in ("tpe", "gp"):  # it finds the branch with the most axes
-        late = [len(t.params) for t in told[-8:]]
-        assert np.mean(late) > np.mean([len(t.params) for t in told[:8]])
-
-
-def test_a_plan_checks_a_branch_where_it_exists() -> None:
-    made = specs.spec(studies__tune__space=BRANCHES)
-    plan = specs.plan(made)
-    cells = plan.proposal(
-        "tune",
-        {"loss": {"name": "normsoftmax"}, "loss.temperature": 0.1, "method.name": "plain"},
-        0,
-        (),
-    )
-    assert cells[0].error is None
-    assert cells[0].config["loss"]["temperature"] == 0.1
-    assert cells[0].coords["loss"] == {"name": "normsoftmax"}
-
-
-@pytest.mark.parametrize(
-    ("when", "words"),
-    [
-        ({"method.nme": "ddml"}, ["space.loss.temperature.when.method.nme", "no other axis"]),
-        ({"loss.temperature": 1}, ["when.loss.temperature", "no other axis"]),
-        ({"method.name": "dml"}, ["when.method.name", '"dml"', '"ddml"']),
-        ({"loss.name": ["normsoftmax", "x"]}, ["when.loss.name", '"x"']),
-        ({"method.name": "ddml", "method.alpha": 0.5}, ["can hold at once"]),
-        ({}, ["loss.temperature.when", "at least 1"]),
-        ({"loss.alpha": 16, "loss.name": "normsoftmax"}, ["can hold at once"]),
-        ({"method.gamma": 1}, ["a cycle"]),
-    ],
-    ids=str,
-)
-def test_one_line_for_a_branch_that_cannot_be(when: dict[str, Any], words: list[str]) -> None:
-    space = {
-        **BRANCHES,
-        "loss.temperature": {"low": 0.02, "high": 0.5, "when": when},
-        "method.gamma": {"choice": [1, 2], "when": {"loss.temperature": 0.1}},
-    }
-    if "method.gamma" not in when:
-        del space["method.gamma"]
-    with pytest.raises(ConfigError) as caught:
-        specs.plan(specs.spec(studies__tune__space=space))
-    message = str(caught.value)
-    assert not [word for word in words if word not in message], message
-    assert "studies.tune.space" in message and "\n" not in message
-
-
-def test_branches_of_branches() -> None:
-    space = {
-        k: Axis.model_validate(v)
-        for k, v in {
-            "a": {"choice": [1, 2]},
-            "b": {"choice": [1, 2], "when": {"a": 1}},
-            "c": {"low": 0, "high": 1, "when": {"b": [2]}},
-        }.items()
-    }
-    assert branches.order({k: space[k] for k in "cba"}) == ["a", "b", "c"]
-    assert branches.example(space, "c") == {"a": 1, "b": 2}
-    assert branches.pruned(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
-    assert branches.pruned(space, {"a": 1, "b": 1, "c": 0.5}) == {"a": 1, "b": 1}
-
-
 # ---------------------------------------------------------------------- objectives
 
 
@@ -387,62 +235,3 @@ def test_metrics_beyond_the_usual_ones_may_be_objectives() -> None:
     plan = specs.plan(given)
     assert plan.objectives("tune")[0].direction == "minimize"
     assert plan.sweep_id != specs.plan().sweep_id
-
-
-# -------------------------------------------------------------------------- regret
-
-SEEDS = 20
-
-
-def ours(sampler: str, budget: int, number: int) -> float:
-    made = study(NUMBERS, sampler=sampler, round=4, startup=8)
-    return -max(t.value for t in driven(made, f"regret {number}", budget, bowl))  # type: ignore[type-var]
-
-
-def optunas(sampler: Any, budget: int) -> float:
-    """Plain Optuna at the same budget and parallelism: 4 asked, then 4 told."""
-    distributions = {k: Axis.model_validate(v).distribution() for k, v in NUMBERS.items()}
-    theirs = optuna.create_study(direction="maximize", sampler=sampler)
-    for start in range(0, budget, 4):
-        trials = [theirs.ask(distributions) for _ in range(min(4, budget - start))]
-        for trial in trials:
-            theirs.tell(trial, bowl(trial.params))
-    return -theirs.best_value
-
-
-@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
-@pytest.mark.parametrize(
-    ("sampler", "budget", "make"),
-    [
-        (
-            "tpe",
-            48,
-            lambda s: optuna.samplers.TPESampler(
-                seed=s, n_startup_trials=8, multivariate=True, constant_liar=True
-            ),
-        ),
-        ("random", 48, lambda s: optuna.samplers.RandomSampler(seed=s)),
-        ("quasi_random", 48, lambda s: optuna.samplers.QMCSampler(seed=s, scramble=True)),
-        ("cmaes", 120, lambda s: optuna.samplers.CmaEsSampler(seed=s)),
-        pytest.param(
-            "gp",
-            24,
-            lambda s: optuna.samplers.GPSampler(seed=s, n_startup_trials=8),
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_regret_equals_plain_optunas(sampler: str, budget: int, make: Callable[[int], Any]) -> None:
-    """Same budget, 20 seeds each: no worse and no better than by chance. Printed."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    mine = [ours(sampler, budget, number) for number in range(SEEDS)]
-    theirs = [optunas(make(number), budget) for number in range(SEEDS)]
-    p = stats.mannwhitneyu(mine, theirs).pvalue
-    print(
-        f"{sampler}: median regret {np.median(mine):.4g}, Optuna's {np.median(theirs):.4g}, "
-        f"p = {p:.2f}"
-    )
-    assert p > 0.01
-    if sampler in ("tpe", "cmaes", "gp"):
-        chance = [ours("random", budget, number) for number in range(SEEDS)]
-        assert np.median(mine) < np.median(chance) / 2, "a model helps here"

@@ -21,7 +21,7 @@ from ablate.tracking.replay import rebuild
 from ablate.tracking.typed import conceal, concealed, typed
 from reports.compile import compile_report
 from reports.errors import ReportError
-from tests.ablate.tracking.test_tracking import children, runs
+from tests.ablate.tracking.store import children, runs
 from trainables.errors import ConfigError
 
 WORD = "s3cr3t-w0rd"

@@ -7,6 +7,7 @@ import torch
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms import functional as tv
 
+from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.sections import AugmentConfig
 from trainables.data.augment import (
     centre_boxes,
@@ -18,23 +19,6 @@ from trainables.data.augment import (
 )
 from trainables.data.images import Images
 from trainables.streams import generator
-
-HALF = (0.5, 0.5, 0.5)
-
-
-def ragged(channels: int = 3) -> Images:
-    g = torch.Generator().manual_seed(0)
-    sizes = [(40, 30), (17, 53), (64, 64), (9, 9), (33, 80)]
-    pixels = [torch.randint(256, (h, w, channels), generator=g).byte() for h, w in sizes]
-    lengths = torch.tensor([p.numel() for p in pixels])
-    return Images(
-        torch.cat([p.flatten() for p in pixels]),
-        lengths.cumsum(0) - lengths,
-        torch.tensor([h for h, _ in sizes]),
-        torch.tensor([w for _, w in sizes]),
-        channels,
-        frame=224 / 256,
-    )
 
 
 @pytest.mark.parametrize("channels", [1, 3])

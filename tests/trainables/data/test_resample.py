@@ -12,7 +12,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomCrop, RandomResizedCrop
 from torchvision.transforms import functional as tv
 
-from tests.trainables.data.test_augment import HALF, ragged
+from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.sections import AugmentConfig
 from trainables.data.augment import crops, eval_images, fixed_boxes, random_boxes, train_images
 from trainables.data.images import Images

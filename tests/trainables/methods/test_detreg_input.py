@@ -7,7 +7,7 @@ import torch
 
 from tests.oracles import detreg as oracle
 from tests.oracles import losses as loss_oracle
-from tests.trainables.methods.test_detreg import (
+from tests.trainables.methods.detreg_cases import (
     LABELS,
     B,
     D,
@@ -17,7 +17,7 @@ from tests.trainables.methods.test_detreg import (
     flow_input,
     inputs,
     step,
-)  # fmt: skip
+)
 from trainables.core.identity import config_hash
 from trainables.methods.detreg import DetReg
 from trainables.trial import TrialConfig

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from pydantic import ValidationError
@@ -12,101 +10,33 @@ from torch import Tensor
 from tests.oracles import dvml as oracle
 from tests.oracles import losses as oracle_losses
 from tests.oracles import pairs as oracle_pairs
+from tests.trainables.methods.dvml_cases import (
+    FEATURES,
+    FIRST,
+    LABELS,
+    SECOND,
+    WIDE,
+    B,
+    ByLoops,
+    C,
+    D,
+    T,
+    built,
+    compare,
+    inputs,
+    leaves_of,
+    loss_of,
+    step,
+)
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
-from trainables.config.registry import ComponentConfig
 from trainables.core.trace import Trace
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import METHODS, Progress, Term
-from trainables.methods.dvml import DVML, DVMLState, bend
+from trainables.methods.base import Progress
+from trainables.methods.dvml import DVML, bend
 from trainables.methods.head import fit_pca, linear_head
 from trainables.trial import TrialConfig
 
-B, FEATURES, D, C, T, H = 6, 7, 4, 5, 3, 5
-LABELS = [0, 0, 1, 3, 3, 1]
-WIDE = 1.5  # of triplets: so few items lie within no smaller margin
-FIRST, SECOND = Progress(fraction=0.0), Progress(fraction=0.9)
 WEIGHTS = {FIRST: (1.0, 1.0, 0.1, 1.0), SECOND: (0.8, 1.0, 0.2, 0.8)}
-
-
-class MarginPairs(Loss):
-    """A loss without references; its loops are `oracle.margin_pairs`."""
-
-    geometry = Geometry("l2sq", normalize=False)
-
-    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
-        pull = (pairs.pos * -score).sum((-2, -1)) / pairs.pos.sum()
-        push = (pairs.neg * (9 + score).clamp_min(0)).sum((-2, -1)) / pairs.neg.sum()
-        return (pull + push).mean()
-
-
-def loss_of(name: str) -> Loss:
-    with streams.seeded(0, "init", "loss"):
-        if name == "pairs":
-            return MarginPairs(ComponentConfig(), classes=C, dim=D)
-        options = {"margin": WIDE} if name == "triplet_l2sq" else {}
-        return LOSSES[name](LOSSES[name].Config(**options), classes=C, dim=D)
-
-
-def built(method: str = "dvml", loss: str = "normsoftmax", **options: Any) -> Any:
-    if method == "dvml":
-        options = {"samples": T, "hidden": H, **options}
-    base = loss_of(loss)
-    with streams.seeded(0, "init", "method"):
-        return METHODS[method](
-            METHODS[method].Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=base,
-            classes=C,
-        ).double()
-
-
-def inputs() -> Tensor:
-    return torch.randn(B, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
-
-
-def step(
-    method: Any, progress: Progress = FIRST, x: Tensor | None = None
-) -> tuple[DVMLState, dict[str, Term]]:
-    labels = torch.tensor(LABELS)[:, None]
-    x = inputs() if x is None else x
-    state = method(x, labels, progress, streams.generator(0, "method"))
-    return state, method.terms(state, labels, progress, streams.generator(0, "loss"))
-
-
-def compare(found: Tensor, expected: Tensor, leaves: dict[str, Tensor]) -> set[str]:
-    """Same value and gradients; the names of the leaves that get one."""
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
-    chosen = list(leaves.values())
-    ours = torch.autograd.grad(found, chosen, retain_graph=True, allow_unused=True)
-    theirs = torch.autograd.grad(expected, chosen, retain_graph=True, allow_unused=True)
-    for mine, loops in zip(ours, theirs, strict=True):
-        assert (mine is None) == (loops is None)
-        if mine is not None:
-            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10)
-    return {name for name, gradient in zip(leaves, ours, strict=True) if gradient is not None}
-
-
-class ByLoops:
-    """The whole forward pass of `method` on `x`, from its weights and the step's own draws."""
-
-    def __init__(self, method: DVML, x: Tensor) -> None:
-        def rows(layer: Any) -> Tensor:
-            return torch.stack([oracle.linear(row, layer.weight, layer.bias) for row in x])
-
-        draw = streams.generator(0, "method")
-        self.noise = torch.randn(T, B, D, generator=draw, dtype=torch.float64)
-        self.invariant, self.mean = rows(method.head), rows(method.mean)
-        self.log_variance = rows(method.log_variance)
-        self.generated = oracle.samples(self.invariant, self.mean, self.log_variance, self.noise)
-        self.layers = [
-            (layer.weight, layer.bias) for layer in (method.decoder[0], method.decoder[2])
-        ]
-
-
-def leaves_of(method: DVML, x: Tensor) -> dict[str, Tensor]:
-    return {**dict(method.named_parameters()), "features": x}
 
 
 HEADS = {

@@ -23,7 +23,7 @@ from tests.trainables.methods.idml_cases import (
     compare,
     slots,
     x,
-)  # fmt: skip
+)
 from trainables import streams
 from trainables.core.identity import config_hash
 from trainables.methods.base import METHODS, Batch, Progress
@@ -34,10 +34,13 @@ LABELS = [0, 0, 1, 1, 3, 3]
 LOSSES_BY_LOOPS: dict[str, dict[str, Any]] = {
     "proxy_anchor": {"alpha": 9.0, "margin": 0.2},
     "multi_similarity": {
-        "alpha": 2.0, "beta": 10.0, "threshold": 0.6, "epsilon": 0.05,
+        "alpha": 2.0,
+        "beta": 10.0,
+        "threshold": 0.6,
+        "epsilon": 0.05,
         "mining": "max_plus_epsilon",
     },
-}  # fmt: skip
+}
 OBJECTIVES: dict[str, tuple[dict[str, Any], Callable[..., Tensor]]] = {
     "separate": ({"objective": "separate"}, oracle.separate),
     "default": ({}, oracle.separate),
@@ -57,13 +60,20 @@ def by_loops(method: Any, name: str) -> oracle.OfSets:
             p, nothing = method.loss.proxies, torch.zeros(U, dtype=torch.float64)
             return oracle.proxy_anchor(
                 lambda i, j: oracle.similarity(s[i], p[j], u[i], nothing, TAU, GAMMA),
-                sets, C, options["alpha"], options["margin"],
-            )  # fmt: skip
+                sets,
+                C,
+                options["alpha"],
+                options["margin"],
+            )
         return oracle.multi_similarity(
             lambda i, j: oracle.similarity(s[i], s[j], u[i], u[j], TAU, GAMMA),
-            sets, options["alpha"], options["beta"], options["threshold"], options["epsilon"],
+            sets,
+            options["alpha"],
+            options["beta"],
+            options["threshold"],
+            options["epsilon"],
             printed=False,
-        )  # fmt: skip
+        )
 
     return loss
 

@@ -10,16 +10,15 @@ refinement; it depends on no order.)
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 from trainables.core.source.forms import Form, Ref
 from trainables.core.source.modules import Definition
 from trainables.core.source.normal import form_of
 from trainables.core.source.reach import Reach
+from trainables.machine.collector import uncollected
 
 
 class Hashes:
@@ -44,7 +43,7 @@ class Hashes:
             NoSource: something that it reaches has no source that can be read.
         """
         if found not in self._known:
-            with _uncollected():
+            with uncollected():
                 for group in self._groups(found):
                     self._hash(group)
         return self._known[found]
@@ -120,16 +119,3 @@ class Hashes:
                     group.append(stack.pop())
                 on_stack.difference_update(group)
                 yield group
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Trees are many small objects that stay; looking through them and all that a process with
-    torch holds, again and again, takes as long as everything here."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

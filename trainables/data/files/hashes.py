@@ -12,6 +12,7 @@ from pathlib import Path
 from trainables.data.cache import explained
 from trainables.errors import ConfigError
 from trainables.machine.digests import sealed, unsealed
+from trainables.machine.processes import cores
 
 AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
 
@@ -48,7 +49,7 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
     def several(start: int) -> list[tuple[str, list[str]]]:
         return [one(name) for name in names[start : start + AT_ONCE]]
 
-    with ThreadPoolExecutor(workers()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         found = pool.map(several, range(0, len(names), AT_ONCE))
         digests = dict(pair for block in found for pair in block)
     if digests != known:
@@ -59,8 +60,3 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
                 out.write(sealed(digests))
             Path(fresh).replace(index)
     return {name: digest for name, (_, digest) in digests.items()}
-
-
-def workers() -> int:
-    """Threads that read or decode side by side."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4

@@ -25,9 +25,9 @@ from torch import Tensor
 
 from trainables.data.cache import published
 from trainables.data.decode import decoded
-from trainables.data.files.hashes import workers
 from trainables.data.files.index import Box, Index
 from trainables.data.images import Images, mapped_bytes
+from trainables.machine.processes import cores
 
 if TYPE_CHECKING:
     from trainables.config.sections import DataConfig
@@ -101,7 +101,7 @@ def picture_pixels(picture: Picture, short: int) -> np.ndarray:
 
 def ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
     """`work` on each in threads, in order, a bounded number of them ahead of the reader."""
-    with ThreadPoolExecutor(workers()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         rest = iter(pictures)
         waiting = deque(pool.submit(work, picture) for picture in islice(rest, AHEAD))
         try:

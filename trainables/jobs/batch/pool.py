@@ -17,9 +17,8 @@ from multiprocessing.connection import Connection, wait
 from trainables.errors import ConfigError
 from trainables.jobs.batch.cells import Entry
 from trainables.jobs.batch.worker import Here, Told, serve
+from trainables.jobs.limits import EQUAL_ERRORS, RETRIES
 
-RETRIES = 3  # of a trial that the machine ended, as in a sweep
-EQUAL_ERRORS = 3  # of configuration in one study, without a success between: it stops, as there
 BUSY_SECONDS = 120.0  # that a trial in another process's hands is come back to
 LOOK_SECONDS = 1.0  # between two looks at it
 

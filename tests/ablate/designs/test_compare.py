@@ -1,0 +1,184 @@
+"""Comparisons: variants, crossed factors, rules, and the tuning behind each row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.designs import compare
+from ablate.ledger.facts import Facts
+from ablate.ledger.ledger import Ledger
+from ablate.plan import advice
+from ablate.sweep.progression import Progression
+from ablate.sweep.uses import uses
+from tests.ablate.designs.plans import CROSS, DDML, plan
+
+
+def test_crossed_factors_are_all_combinations() -> None:
+    made = plan(rows=CROSS)
+    study = made.spec.studies["rows"]
+    assert len(study.listed) == 8
+    assert study.listed[1].cell == "method=plain,loss=ns,data=emoji"
+    assert study.listed[1].coords == {"method": "plain", "loss": "ns", "data": "emoji"}
+    for point in study.listed:
+        found = made.resolved("rows", point)
+        assert found.method.name == point.coords["method"]
+        assert found.data.name == point.coords["data"]
+        loss = {"ns": "normsoftmax", "pa": "proxy_anchor"}[point.coords["loss"]]
+        assert found.loss.name == loss
+
+
+def test_the_layers_of_a_combination_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    merged: list[str] = []
+    plain = compare.merge
+
+    def merge(layers: Any) -> dict[str, Any]:
+        layers = list(layers)
+        merged.append(" ".join(layer.where for layer in layers))
+        return plain(layers)
+
+    monkeypatch.setattr(compare, "merge", merge)
+    after = {"design": "grid", "around": {"best_of": "rows"}, "grid": {"optimizer.lr": [1e-3]}}
+    study = plan(rows=CROSS, after=after).spec.studies["rows"]
+    given = [study.gives(point) for _ in range(2) for point in study.listed]
+    assert len(merged) == len(set(merged)) == 8
+    given[0].clear()
+    assert study.gives(study.listed[0])["method.name"] == "plain", "what is given is a copy"
+
+
+def test_variants_are_a_factor_beside_the_crossed_ones() -> None:
+    both = {**CROSS, "variants": {"a": {}, "b": {"trial": {"embedding.dim": 64}}}}
+    study = plan(rows=both).spec.studies["rows"]
+    assert len(study.listed) == 16
+    assert list(study.listed[0].coords) == ["variant", "method", "loss", "data"]
+
+
+def test_a_comparison_leaves_out_the_combinations_that_rules_exclude() -> None:
+    rules = [{"method": "ddml", "loss": "pa"}, {"loss": "ns", "data": ["emoji"]}]
+    made = plan(rows=CROSS | {"exclude": rules})
+    study = made.spec.studies["rows"]
+    found = [tuple(point.coords.values()) for point in study.listed]
+    assert found == [
+        ("plain", "ns", "typefaces"),
+        ("plain", "pa", "typefaces"),
+        ("plain", "pa", "emoji"),
+        ("ddml", "ns", "typefaces"),
+    ]
+    assert made.size("rows") == 4 * len(made.seeds("rows"))
+    assert study.listed[0].cell == "method=plain,loss=ns,data=typefaces"
+    assert plan(rows=CROSS | {"exclude": []}).sweep_id == plan(rows=CROSS).sweep_id
+    assert made.sweep_id != plan(rows=CROSS).sweep_id
+
+
+def test_only_what_rules_leave_counts_as_cells() -> None:
+    cross = {"m": {str(i): {} for i in range(101)}, "l": {str(i): {} for i in range(100)}}
+    rows = {
+        "design": "compare",
+        "cross": cross,
+        "exclude": [{"m": [str(i) for i in range(1, 101)]}],
+    }
+    assert len(plan(rows=rows).spec.studies["rows"].listed) == 100
+
+
+def test_a_combination_that_is_left_out_needs_no_study_of_its_own() -> None:
+    rows = {
+        "design": "compare",
+        "around": {"best_of": "tune_{loss}"},
+        "exclude": [{"loss": "ms"}],
+        "variants": {"plain": {}, "wide": {"trial": {"embedding.dim": 512}}},
+        "cross": {
+            "loss": {
+                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
+                "ms": {"trial": {"loss": {"name": "multi_similarity"}}},
+            }
+        },
+    }
+    made = plan(rows=rows, tune_normsoftmax=search("normsoftmax", 6))
+    assert made.tuning() == {
+        "rows": {"variant=plain,loss=normsoftmax": 12, "variant=wide,loss=normsoftmax": 12}
+    }
+
+
+def search(loss: str, trials: int) -> dict[str, Any]:
+    return {
+        "design": "search",
+        "trials": trials,
+        "seeds": 2,
+        "trial": {"loss": {"name": loss}},
+        "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}},
+    }
+
+
+def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None:
+    rows = {
+        "design": "compare",
+        "around": {"best_of": "tune_{loss}"},
+        "cross": {
+            "loss": {
+                "normsoftmax": {"trial": {"loss": {"name": "normsoftmax"}}},
+                "proxy_anchor": {"trial": {"loss": {"name": "proxy_anchor"}}},
+            }
+        },
+    }
+    equal = plan(
+        rows=rows,
+        tune_normsoftmax=search("normsoftmax", 6),
+        tune_proxy_anchor=search("proxy_anchor", 6),
+    )
+    assert equal.order[-1] == "rows" and advice.warnings(equal) == []
+    assert equal.tuning() == {"rows": {"normsoftmax": 12, "proxy_anchor": 12}}
+    assert equal.resolved_spec()["tuning"] == equal.tuning(), "a report can state it"
+    arms = [p.arm for p in equal.spec.studies["rows"].listed]
+    needs = [[a.best_of for a in equal.spec.studies["rows"].needs(arm)] for arm in arms]
+    assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
+    other = plan(
+        rows=rows,
+        tune_normsoftmax=search("normsoftmax", 6),
+        tune_proxy_anchor=search("proxy_anchor", 9),
+    )
+    assert advice.warnings(other) == [
+        "rows compares rows tuned with different budgets: 12 trials for normsoftmax; "
+        "18 trials for proxy_anchor"
+    ]
+
+
+def test_tuning_counts_studies_behind_studies_once() -> None:
+    made = plan(
+        tune=search("proxy_anchor", 5),
+        grid={"design": "grid", "around": {"best_of": "tune"}, "grid": {"method.beta": [1, 2, 3]}},
+        rows={
+            "design": "compare",
+            "variants": {
+                "none": {},
+                "tuned": {"around": {"best_of": "tune"}},
+                "both": {"around": [{"best_of": "grid"}, {"best_of": "tune"}]},
+            },
+        },
+    )
+    assert made.tuning() == {"rows": {"none": 0, "tuned": 10, "both": 13}}
+    assert len(advice.warnings(made)) == 1
+
+
+def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:
+    """The search decides the image size of what is centred on it, but where that sets its own."""
+    sizes: dict[str, Any] = {
+        "design": "search",
+        "trials": 2,
+        "trial": DDML,
+        "space": {"data.image_size": {"choice": [32, 64]}},
+    }
+    around = {"around": {"best_of": "sizes"}}
+    made = plan(
+        sizes=sizes,
+        own={"design": "grid", "grid": {"data.image_size": [96]}, **around},
+        taken={"design": "grid", "grid": {"method.beta": [1]}, **around},
+        up={"design": "promote", "of": "sizes", "best": 1, "trial": {"data.image_size": 128}},
+    )
+    with Ledger(tmp_path / "l.sqlite") as ledger:
+        progression = Progression(made, Facts(ledger, None, retry_failed=False), record=False)
+        known = {use.study: use.data for use in uses(made, progression)}
+    assert known["taken"] is None
+    assert known["own"] is not None and known["own"].image_size == 96
+    assert known["up"] is not None and known["up"].image_size == 128

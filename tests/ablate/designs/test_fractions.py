@@ -1,0 +1,108 @@
+"""Two-level fractions of factors: resolution, balance, generators."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.linalg import hadamard
+
+from ablate.designs import fractions
+from tests.ablate.designs.plans import factorial, signs
+
+
+def test_plackett_burman_12_is_the_papers_table() -> None:
+    """Plackett and Burman 1946, the design for N = 12, as in every textbook (rows of signs)."""
+    table = (
+        "++-+++---+- -++-+++---+ +-++-+++--- -+-++-+++-- --+-++-+++- ---+-++-+++ "
+        "+---+-++-++ ++---+-++-+ +++---+-++- -+++---+-++ +-+++---+-+ -----------"
+    )
+    found = [
+        "".join("+" if v > 0 else "-" for v in row)
+        for row in signs(factorial(11, fraction="plackett_burman"))
+    ]
+    assert " ".join(found) == table
+
+
+@pytest.mark.parametrize("factors", range(1, fractions.MAX_SCREENED + 1))
+def test_plackett_burman_is_balanced_and_orthogonal(factors: int) -> None:
+    runs = 2 * np.array(fractions.plackett_burman(factors)) - 1
+    n = len(runs)
+    assert n % 4 == 0 and factors < n <= factors + 4, "the fewest runs"
+    assert (runs.T @ runs == n * np.eye(factors, dtype=int)).all()
+    assert (runs.sum(0) == 0).all()
+    assert len({tuple(run) for run in runs.tolist()}) == n or factors < 3
+
+
+def test_plackett_burman_8_spans_the_columns_of_sylvesters_matrix() -> None:
+    """An independent construction: N = 8 is regular, so products of columns are columns."""
+    runs = 2 * np.array(fractions.plackett_burman(7)) - 1
+    columns = {tuple(c) for c in runs.T.tolist()} | {tuple(-c) for c in runs.T}
+    for a, b in itertools.combinations(range(7), 2):
+        assert tuple((runs[:, a] * runs[:, b]).tolist()) in columns
+    ours = np.column_stack([np.ones(8, dtype=int), runs])
+    assert abs(np.linalg.det(ours)) == pytest.approx(abs(np.linalg.det(hadamard(8))))
+
+
+def test_2_4_1_has_the_defining_relation_abcd() -> None:
+    study = factorial(4, fraction="fractional")
+    runs = signs(study)
+    assert len(runs) == 8 and (runs.prod(axis=1) == 1).all(), "I = ABCD"
+    assert study.notes() == ["2^(4-1) of resolution 4, I = A·B·C·D"]
+    half = {tuple(run) for run in itertools.product((-1, 1), repeat=4) if np.prod(run) == 1}
+    assert {tuple(run) for run in runs.tolist()} == half
+
+
+@pytest.mark.parametrize(
+    ("factors", "least", "runs", "found"),
+    # Box, Hunter and Hunter, table 6.22: the smallest 2^(k-p) of each resolution.
+    [
+        (3, 3, 4, 3),
+        (5, 3, 8, 3),
+        (7, 3, 8, 3),
+        (15, 3, 16, 3),
+        (4, 4, 8, 4),
+        (6, 4, 16, 4),
+        (8, 4, 16, 4),
+        (9, 4, 32, 4),
+        (5, 5, 16, 5),
+        (6, 5, 32, 6),
+        (7, 5, 64, 7),
+        (8, 5, 64, 5),
+        (11, 5, 128, 5),
+    ],
+)
+def test_smallest_fractions(factors: int, least: int, runs: int, found: int) -> None:
+    study = factorial(factors, fraction="fractional", resolution=least)
+    array = signs(study)
+    assert len(array) == runs and len({tuple(r) for r in array.tolist()}) == runs
+    assert (array.T @ array == runs * np.eye(factors, dtype=int)).all()
+    assert (array.sum(0) == 0).all()
+    # The resolution by brute force: the least number of columns whose product is constant.
+    for size in range(1, factors + 1):
+        constant = [
+            abs(array[:, chosen].prod(axis=1).sum()) == runs
+            for chosen in map(list, itertools.combinations(range(factors), size))
+        ]
+        if any(constant):
+            break
+        if size == least and found == least:
+            raise AssertionError("a word of this length was promised")
+    assert size == found
+
+
+def test_generators_by_name() -> None:
+    study = factorial(5, fraction="fractional", generators={"D": ["A", "B"], "E": ["A", "C"]})
+    runs = signs(study)
+    assert len(runs) == 8
+    assert (runs[:, 3] == runs[:, 0] * runs[:, 1]).all()
+    assert (runs[:, 4] == runs[:, 0] * runs[:, 2]).all()
+    assert study.notes() == ["2^(5-2) of resolution 3, I = A·B·D = A·C·E = B·C·D·E"]
+
+
+def test_generators_need_not_be_the_last_factors() -> None:
+    study = factorial(3, fraction="fractional", generators={"A": ["B", "C"]})
+    runs = signs(study)
+    assert list(study.listed[0].coords) == ["A", "B", "C"]
+    assert (runs[:, 0] == runs[:, 1] * runs[:, 2]).all()

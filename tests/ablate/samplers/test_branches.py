@@ -1,0 +1,120 @@
+"""Searches whose axes hang on others: branches that exist where their condition holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ablate.samplers import branches
+from ablate.samplers.space import Axis
+from tests.ablate import specs
+from tests.ablate.samplers.searches import SAMPLERS, driven, study
+from trainables.errors import ConfigError
+
+BRANCHES: dict[str, Any] = {
+    "method.alpha": {"low": 0, "high": 1, "when": {"method.name": "ddml"}},
+    "loss.temperature": {"low": 0.02, "high": 0.5, "when": {"loss.name": "normsoftmax"}},
+    "loss": {
+        "choice": [
+            {"name": "normsoftmax"},
+            {"name": "proxy_anchor", "alpha": 16},
+            {"name": "proxy_anchor", "alpha": 32},
+        ]
+    },
+    "loss.margin": {
+        "low": 0.01,
+        "high": 0.5,
+        "when": {"loss": [{"name": "proxy_anchor", "alpha": 16}]},
+    },
+    "method.name": {"choice": ["plain", "ddml"]},
+    "method.beta": {
+        "low": 0,
+        "high": 1,
+        "when": {"method.name": ["ddml"], "loss.name": "normsoftmax"},
+    },
+}
+
+
+def expected(params: dict[str, Any]) -> set[str]:
+    found = {"loss", "method.name"}
+    ddml, soft = params["method.name"] == "ddml", params["loss"]["name"] == "normsoftmax"
+    found |= {"method.alpha"} if ddml else set()
+    found |= {"loss.temperature"} if soft else set()
+    found |= {"loss.margin"} if params["loss"].get("alpha") == 16 else set()
+    return found | ({"method.beta"} if ddml and soft else set())
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_only_active_axes_are_proposed(sampler: str) -> None:
+    made = study(BRANCHES, sampler=sampler, round=2, startup=4)
+    budget = 20 if sampler == "gp" else 40
+    told = driven(
+        made, "key", budget, lambda params: float(len(params)) + params.get("loss.margin", 0)
+    )
+    for t in told:
+        assert set(t.params) == expected(t.params)
+        assert list(t.params) == [path for path in BRANCHES if path in t.params]
+    assert len({frozenset(t.params) for t in told}) >= 3
+    if sampler in ("tpe", "gp"):  # it finds the branch with the most axes
+        late = [len(t.params) for t in told[-8:]]
+        assert np.mean(late) > np.mean([len(t.params) for t in told[:8]])
+
+
+def test_a_plan_checks_a_branch_where_it_exists() -> None:
+    made = specs.spec(studies__tune__space=BRANCHES)
+    plan = specs.plan(made)
+    cells = plan.proposal(
+        "tune",
+        {"loss": {"name": "normsoftmax"}, "loss.temperature": 0.1, "method.name": "plain"},
+        0,
+        (),
+    )
+    assert cells[0].error is None
+    assert cells[0].config["loss"]["temperature"] == 0.1
+    assert cells[0].coords["loss"] == {"name": "normsoftmax"}
+
+
+@pytest.mark.parametrize(
+    ("when", "words"),
+    [
+        ({"method.nme": "ddml"}, ["space.loss.temperature.when.method.nme", "no other axis"]),
+        ({"loss.temperature": 1}, ["when.loss.temperature", "no other axis"]),
+        ({"method.name": "dml"}, ["when.method.name", '"dml"', '"ddml"']),
+        ({"loss.name": ["normsoftmax", "x"]}, ["when.loss.name", '"x"']),
+        ({"method.name": "ddml", "method.alpha": 0.5}, ["can hold at once"]),
+        ({}, ["loss.temperature.when", "at least 1"]),
+        ({"loss.alpha": 16, "loss.name": "normsoftmax"}, ["can hold at once"]),
+        ({"method.gamma": 1}, ["a cycle"]),
+    ],
+    ids=str,
+)
+def test_one_line_for_a_branch_that_cannot_be(when: dict[str, Any], words: list[str]) -> None:
+    space = {
+        **BRANCHES,
+        "loss.temperature": {"low": 0.02, "high": 0.5, "when": when},
+        "method.gamma": {"choice": [1, 2], "when": {"loss.temperature": 0.1}},
+    }
+    if "method.gamma" not in when:
+        del space["method.gamma"]
+    with pytest.raises(ConfigError) as caught:
+        specs.plan(specs.spec(studies__tune__space=space))
+    message = str(caught.value)
+    assert not [word for word in words if word not in message], message
+    assert "studies.tune.space" in message and "\n" not in message
+
+
+def test_branches_of_branches() -> None:
+    space = {
+        k: Axis.model_validate(v)
+        for k, v in {
+            "a": {"choice": [1, 2]},
+            "b": {"choice": [1, 2], "when": {"a": 1}},
+            "c": {"low": 0, "high": 1, "when": {"b": [2]}},
+        }.items()
+    }
+    assert branches.order({k: space[k] for k in "cba"}) == ["a", "b", "c"]
+    assert branches.example(space, "c") == {"a": 1, "b": 2}
+    assert branches.pruned(space, {"a": 2, "b": 2, "c": 0.5}) == {"a": 2}
+    assert branches.pruned(space, {"a": 1, "b": 1, "c": 0.5}) == {"a": 1, "b": 1}

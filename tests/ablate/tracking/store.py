@@ -1,0 +1,95 @@
+"""What an MLflow store holds of a sweep."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from typing import Any
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.tracking.replica import Inbox, Replica
+
+
+def runs(sweep: Any, uri: str | None = None) -> list[Any]:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri or sweep.uri)
+    experiment = client.get_experiment_by_name("ddml")
+    return list(client.search_runs([experiment.experiment_id], max_results=1000))
+
+
+def children(sweep: Any, uri: str | None = None) -> dict[str, Any]:
+    """Trial → its only run; fails on a duplicate."""
+    found = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "trial"]
+    assert max(Counter(run.data.tags["ablate.trial_id"] for run in found).values(), default=1) == 1
+    return {run.data.tags["ablate.trial_id"]: run for run in found}
+
+
+def history(sweep: Any, run: Any, key: str, uri: str | None = None) -> list[tuple[int, float]]:
+    from mlflow import MlflowClient
+
+    found = MlflowClient(uri or sweep.uri).get_metric_history(run.info.run_id, key)
+    return sorted((metric.step, metric.value) for metric in found)
+
+
+def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> None:
+    """Every trial's run has every epoch once and the final metrics of the ledger."""
+    found = children(sweep, uri)
+    assert set(found) == set(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        for trial_id, run in found.items():
+            epochs = ledger.epochs(trial_id)
+            told = [(row["epoch"], row["metrics"]["val/map_at_r"]) for row in epochs]
+            assert history(sweep, run, "val/map_at_r", uri) == told
+            for split, metrics in ledger.evaluations(trial_id).items():
+                for key, value in metrics.items():
+                    assert run.data.metrics[f"final/{split}/{key}"] == value
+    assert "RUNNING" not in {run.info.status for run in runs(sweep, uri)}
+
+
+class Inside:
+    """The writing loop as a thread of the test, whose patches it then sees."""
+
+    def __init__(self, sweep: Any, live_seconds: float = 5.0) -> None:
+        reading, self.pipe = os.pipe()
+        self.opened = threading.Event()
+        self.error: BaseException | None = None
+        self.complete = False
+        self.replica = Replica(
+            sweep.ledger_path,
+            sweep.uri,
+            sweep.sweep_id,
+            "ddml",
+            Inbox(reading),
+            Owner.me(),
+            live_seconds,
+            60.0,
+            opened=self.opened.set,
+        )
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            self.complete = self.replica.run()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.opened.set()
+
+    def start(self) -> None:
+        self.thread.start()
+        assert self.opened.wait(60)
+
+    def notify(self, trial_id: str) -> None:
+        os.write(self.pipe, f"{trial_id}\n".encode())
+
+    def close(self) -> bool:
+        os.write(self.pipe, b"close FINISHED\n")
+        self.thread.join()
+        os.close(self.pipe)
+        os.close(self.replica.inbox.fd)
+        if self.error is not None:
+            raise self.error
+        return self.complete

@@ -1,0 +1,103 @@
+"""DetReg on small features, and its terms beside the oracle's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.oracles import detreg as oracle
+from trainables import streams
+from trainables.config.network import EmbeddingConfig
+from trainables.config.registry import ComponentConfig
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
+from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.detreg import DetRegState
+
+B, FEATURES, D, C = 7, 6, 5, 5
+
+LABELS = [0, 0, 1, 3, 3, 3, 2]  # classes 1 and 2 stand alone: no neighbour, no augmented point
+
+FLOW = {"depth": 3, "width": 4, "gain": 1.0, "scaling": True}
+
+
+class Pulls(Loss):
+    """No references, dot products, nothing normalised, and a parameter and a penalty of its own."""
+
+    geometry = Geometry("dot", normalize=False)
+
+    def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.slope = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Any = None) -> Tensor:
+        return (self.slope * score * (pairs.neg - pairs.pos)).mean()
+
+    def penalty(self) -> dict[str, tuple[Tensor, float | Tensor]]:
+        return {"slope": (self.slope.square(), 0.5)}
+
+
+def built(loss: str = "normsoftmax", method: str = "detreg", **options: Any) -> Any:
+    with streams.seeded(0, "init", "loss"):
+        if loss == "pulls":
+            base: Loss = Pulls(ComponentConfig(), classes=C, dim=D)
+        else:
+            base = LOSSES[loss](LOSSES[loss].Config(), classes=C, dim=D)
+    if method == "detreg":
+        options = {"flow": FLOW, "activation": "tanh"} | options
+    with streams.seeded(0, "init", "method"):
+        made = METHODS[method](
+            METHODS[method].Config(**options),
+            features=FEATURES,
+            embedding=EmbeddingConfig(dim=D),
+            loss=base,
+            classes=C,
+        ).double()
+    for flow in (getattr(made, "flow1", None), getattr(made, "flow2", None)):
+        if flow is not None and flow.scale is not None:
+            with torch.no_grad():
+                flow.scale.copy_(torch.linspace(-1, 1, D))
+    return made
+
+
+def inputs(n: int = B) -> Tensor:
+    return 2 * torch.randn(n, FEATURES, dtype=torch.float64, generator=streams.generator(0, "x"))
+
+
+def step(method: Any, labels: list[int] = LABELS) -> tuple[DetRegState, dict[str, Term]]:
+    slots = torch.tensor(labels)[:, None]
+    state = method(inputs(len(labels)), slots, Progress(), streams.generator(0, "method"))
+    return state, method.terms(state, slots, Progress(), streams.generator(0, "loss"))
+
+
+def compare(method: Any, found: Tensor, expected: Tensor, reaches: int = 2) -> None:
+    """Value, and gradient of every parameter, of which `reaches` at least have one."""
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+    leaves = list(method.parameters())
+    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
+    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
+    reached = 0
+    for mine, loops in zip(ours, theirs, strict=True):
+        if mine is None or loops is None:
+            assert mine is None or not mine.any()
+            assert loops is None or not loops.any()
+            continue
+        reached += bool(mine.abs().sum() > 0)
+        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
+    assert reached >= reaches
+
+
+def flow_input(method: Any) -> Tensor:
+    z = inputs() @ method.head.weight.T + method.head.bias
+    z = torch.stack([oracle.flow_input(row, method.options.input or "unit") for row in z])
+    return {"tanh": torch.tanh, "relu": lambda v: torch.clamp(v, min=0), "none": lambda v: v}[
+        method.options.activation
+    ](z)
+
+
+def expected_r(method: Any, flow: Any, **augmentation: Any) -> Tensor:
+    z = flow_input(method)
+    points = [*z, *oracle.augmented(z, LABELS, method.epsilon, **augmentation)]
+    options = method.options
+    return oracle.r_of_set(oracle.layers_of(flow), points, options.spectrum, options.across)
