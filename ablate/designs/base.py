@@ -157,6 +157,11 @@ class StudyBase(SpecPart):
         """So many cells after one another are what a scheduler compares; None: all."""
         return None
 
+    @property
+    def tuned_as(self) -> str | None:
+        """How its rows were tuned, where that is no matter of other studies here."""
+        return None
+
     # ----------------------------------------------------------------- centres
 
     def centres(self) -> dict[str, str]:

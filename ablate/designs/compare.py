@@ -52,6 +52,8 @@ class Compare(StudyBase):
         before all its `trial`s, each in the order of the factors.
     around: a combination may have a study of its own: `best_of: tune_{method}_{loss}`, filled in
         with the names of its levels.
+    tuning: "as_published" says that its rows have settings as papers print them. The rule of equal
+        budgets in the regime that is judged skips it, and its table says so.
     exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them match:
         a method that has no reading for a loss, say. "variant" is the factor of `variants`.
     """
@@ -62,6 +64,7 @@ class Compare(StudyBase):
         default_factory=dict
     )
     exclude: tuple[Rule, ...] = ()
+    tuning: Literal["as_published"] | None = None
 
     tuned: ClassVar[bool] = True
 
@@ -88,6 +91,10 @@ class Compare(StudyBase):
             )
         self._check_templates()
         return self
+
+    @property
+    def tuned_as(self) -> str | None:
+        return self.tuning
 
     def factors(self) -> dict[str, dict[str, Variant]]:
         """The variants as a factor, if there are any, then the crossed ones."""
@@ -171,6 +178,7 @@ class Compare(StudyBase):
         dump = super().identity()
         if not self.exclude:
             del dump["exclude"]  # a factorial had it from the beginning
+        del dump["tuning"]  # how it is read; its trials are the same
         return dump
 
     def centres(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.designs.parts import Around
-from ablate.plan import inherited, tuning
+from ablate.plan import fairness, inherited
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
 from ablate.values.paths import expand, leaves
@@ -26,8 +26,7 @@ def notes(plan: Plan, name: str) -> list[str]:
 
 def warnings(plan: Plan) -> list[str]:
     """What is easily overlooked."""
-    compared = [tuning.warning(name, budget) for name, budget in plan.tuning().items()]
-    lines = [text for text in compared if text is not None]
+    lines = fairness.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     return lines + [text for name in plan.order for text in _race(plan, name)]
 
@@ -59,6 +58,8 @@ def _promotion(plan: Plan, name: str) -> list[str]:
         if ending is not None
     ]
     lines += _alike(plan, name, source) + _folds(plan, name, of)
+    if not _changes(plan, name, of):
+        lines += fairness.finalists(plan, name, study)
     there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
     here = leaves(expand(study.trial, f"studies.{name}.trial"))
     left = [

@@ -20,7 +20,7 @@ from ablate.plan import inherited
 from ablate.plan.cell import Cell
 from ablate.plan.identity import study_key
 from ablate.plan.resolve import resolve
-from ablate.plan.tuning import budgets
+from ablate.plan.tuning import Lineage, lineages
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.canonical import canonical_hash
 from ablate.values.layers import Layer, Stack
@@ -251,13 +251,20 @@ class Plan:
         """Cells × seeds × folds of a study."""
         return self.spec.studies[name].size * len(self.seeds(name)) * len(self.folds(name))
 
-    def tuning(self) -> dict[str, dict[str, int]]:
-        """Comparison → cell → trials that went into the tuning of it."""
+    def lineages(self) -> dict[str, dict[str, Lineage]]:
+        """Comparison → cell → the studies that tuned it, with their trials."""
         studies = self.spec.studies
         return {
-            name: budgets(study, studies, self.size)
+            name: lineages(study, studies, self.size)
             for name, study in studies.items()
             if study.tuned
+        }
+
+    def tuning(self) -> dict[str, dict[str, int]]:
+        """Comparison → cell → trials that went into the tuning of it."""
+        return {
+            name: {cell: sum(lineage.values()) for cell, lineage in rows.items()}
+            for name, rows in self.lineages().items()
         }
 
     def example(self, name: str) -> list[dict[str, Any]]:
@@ -271,7 +278,7 @@ class Plan:
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
         dump["trial"] = self.base.merged
         dump["set"] = dict(self.top.values)
-        dump["tuning"] = self.tuning()
+        dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))

@@ -1,44 +1,39 @@
-"""How much tuning went into each row of a comparison.
+"""How much tuning went into each row of a comparison, and through which studies.
 
-The budget of a row is the number of trials (cells × seeds) of all studies whose best it takes,
-directly or through others. Rows tuned with different budgets are compared unfairly (Musgrave et
-al., "A Metric Learning Reality Check", ECCV 2020), so that a plan warns of them and a report
-states them.
+The budget of a row is the number of trials (cells × seeds × folds) of all studies whose best it
+takes, directly or through others: what `around` and `promote` inherit counts. Rows tuned with
+different budgets are compared unfairly (Musgrave et al., "A Metric Learning Reality Check", ECCV
+2020): a plan warns of them (`ablate/plan/fairness.py`), a report states them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ablate.designs.study import Study
 
 Size = Callable[[str], int]
+Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 
 
-def budgets(study: Study, studies: Mapping[str, Study], size: Size) -> dict[str, int]:
-    """Cell → trials that went into its tuning."""
-    spent = {}
-    for point in study.listed:
-        reached: dict[str, None] = {}
-        waiting = [around.best_of for around in study.needs(point.arm)]
-        while waiting:
-            name = waiting.pop()
-            if name not in reached:
-                reached[name] = None
-                waiting += studies[name].centres()
-        spent[point.cell] = sum(map(size, reached))
-    return spent
+def lineages(study: Study, studies: Mapping[str, Study], size: Size) -> dict[str, Lineage]:
+    """Cell → the studies behind it and their trials, each study once."""
+    return {
+        point.cell: {
+            name: size(name)
+            for name in behind(studies, [around.best_of for around in study.needs(point.arm)])
+        }
+        for point in study.listed
+    }
 
 
-def warning(name: str, spent: Mapping[str, int]) -> str | None:
-    """One line where the budgets of a comparison differ."""
-    if len(set(spent.values())) < 2:
-        return None
-    by_budget: dict[int, list[str]] = {}
-    for cell, budget in spent.items():
-        by_budget.setdefault(budget, []).append(cell)
-    each = "; ".join(
-        f"{budget} trials for {', '.join(cells[:4])}" + (", …" if len(cells) > 4 else "")
-        for budget, cells in sorted(by_budget.items())
-    )
-    return f"{name} compares rows tuned with different budgets: {each}"
+def behind(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
+    """These studies and all that they take from, nearest first."""
+    reached: dict[str, None] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop(0)
+        if name not in reached:
+            reached[name] = None
+            waiting += [c for _, _, centres in studies[name].arounds() for c in centres]
+    return list(reached)
