@@ -37,8 +37,8 @@ def warnings(plan: Plan) -> list[str]:
 def _budgets(plan: Plan, name: str, rows: dict[str, Lineage]) -> Iterator[str]:
     """Rows that had fewer trials than others, or none at all."""
     found: dict[int, list[str]] = {}
-    for cell, lineage in rows.items():
-        found.setdefault(sum(lineage.values()), []).append(cell)
+    for point in _rows(plan, name):
+        found.setdefault(sum(rows[point.cell].values()), []).append(point.cell)
     most = max(found)
     if not most and _kinds(plan, name) > 1:
         yield (
@@ -49,7 +49,7 @@ def _budgets(plan: Plan, name: str, rows: dict[str, Lineage]) -> Iterator[str]:
         return
     each = "; ".join(f"{n} trials for {_few(cells)}" for n, cells in sorted(found.items()))
     fewer = [rows[cell] for n, cells in found.items() if n < most for cell in cells]
-    searches = dict.fromkeys(s for lineage in fewer for s in lineage if _sampled(plan, s))
+    searches = dict.fromkeys(of for lineage in fewer for of in lineage if _sampled(plan, of))
     remedies = [f"raise `trials` of {_few(list(searches))}"] if searches else []
     if 0 in found:
         remedies.append(f"centre {_few(found[0])} on a search of its own (`around`)")
@@ -62,14 +62,20 @@ def _budgets(plan: Plan, name: str, rows: dict[str, Lineage]) -> Iterator[str]:
 def _kinds(plan: Plan, name: str) -> int:
     """How many pairs of method and loss the rows are: one is no comparison with a baseline."""
     pairs = set()
-    for point in plan.spec.studies[name].listed:
+    for point in _rows(plan, name):
         merged = plan.layers(name, point, ()).merged
         pairs.add(tuple(merged.get(part, {}).get("name") for part in ("method", "loss")))
     return len(pairs)
 
 
+def _rows(plan: Plan, name: str) -> list[Point]:
+    """As written: not those that stand beside one in case a neutral cell is its best."""
+    return [point for point in plan.spec.studies[name].representatives() if point is not None]
+
+
 def _sampled(plan: Plan, name: str) -> bool:
-    return plan.spec.studies[name].sampling() is not None
+    study = plan.spec.studies.get(name)  # none of a line on a neutral cell
+    return study is not None and study.sampling() is not None
 
 
 # ----------------------------------------------------------------------- regime
@@ -79,7 +85,7 @@ def _regimes(plan: Plan, name: str) -> Iterator[str]:
     """Values that a study chose in another regime than the one that judges them."""
     studies, study = plan.spec.studies, plan.spec.studies[name]
     told: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
-    for point in study.listed:
+    for point in _rows(plan, name):
         taken = chosen(studies, study, point)
         for who in dict.fromkeys(taken.values()):
             other = _differences(plan, name, point, who, taken)
@@ -116,7 +122,7 @@ def _single(plan: Plan, name: str) -> Iterator[str]:
     study = plan.spec.studies[name]
     lucky: dict[str, list[str]] = {}
     asked: set[tuple[str, ...]] = set()
-    for point in study.listed:
+    for point in _rows(plan, name):
         names = tuple(around.best_of for around in study.needs(point.arm))
         asked.add(names)
         for of in names:

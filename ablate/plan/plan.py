@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs.base import ENSEMBLE
-from ablate.designs.parts import Objective, Point, seed_list
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_list
 from ablate.plan import inherited
 from ablate.plan.cell import Cell
 from ablate.plan.identity import study_key
+from ablate.plan.neutral import neutral_layer
 from ablate.plan.resolve import resolve
 from ablate.plan.tuning import Lineage, lineages
 from ablate.spec.loaded import LoadedSpec
@@ -117,7 +118,10 @@ class Plan:
     ) -> Stack:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
         above = self._in(name, self.spec.studies[name].above(point, fold))
-        return self._centre(name, taken).over([*above, self.top])
+        centre = self._centre(name, taken)
+        if point is not None and point.arm == NEUTRAL_POINT.arm:
+            above.append(neutral_layer(name, centre.merged))
+        return centre.over([*above, self.top])
 
     def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
         """The layers that the cells of a study share; those asked for last are kept."""
@@ -239,13 +243,20 @@ class Plan:
         """A search's proposal number `idx` at every seed and fold."""
         return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
 
-    def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
-        """Identifies the proposals of a study that a sampler grows."""
+    def study_key(
+        self,
+        name: str,
+        taken: Sequence[Mapping[str, Any]],
+        told: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Identifies the proposals of a study that a sampler grows. told: the neutral cell, where
+        the sampler learns of it."""
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
         config = self.resolved(name, None, taken)
         base = identity.config_hash(config, self.fingerprint(config))
-        return study_key(sampled.identifies(), base, self.spec.objective, self.seeds(name))
+        follows = sampled.identifies() | ({} if told is None else {NEUTRAL: told})
+        return study_key(follows, base, self.spec.objective, self.seeds(name))
 
     def size(self, name: str) -> int:
         """Cells × seeds × folds of a study."""

@@ -69,7 +69,7 @@ def _given(studies: Studies, name: str) -> dict[str, str]:
     study = studies[name]
     paths: dict[str, str] = {}
     for _, around, centres in study.arounds():
-        for centre in centres:
+        for centre in centres if around is not study.baseline() else ():
             paths |= _taken(studies, around.model_copy(update={"best_of": centre}))
     if study.source() is not None and study.size > 1:
         paths = dict.fromkeys(paths, name)

@@ -8,7 +8,7 @@ different budgets are compared unfairly (Musgrave et al., "A Metric Learning Rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ablate.designs.study import Study
 
@@ -17,14 +17,35 @@ Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 
 
 def lineages(study: Study, studies: Mapping[str, Study], size: Size) -> dict[str, Lineage]:
-    """Cell → the studies behind it and their trials, each study once."""
-    return {
-        point.cell: {
-            name: size(name)
-            for name in behind(studies, [around.best_of for around in study.needs(point.arm)])
-        }
-        for point in study.listed
+    """Cell → the studies behind it and their trials, each study once.
+
+    A neutral cell at a baseline's best rates is a candidate of that baseline too, whose row counts
+    it: as many as the row with the most of them has.
+    """
+    asked = {
+        point.cell: [around.best_of for around in study.needs(point.arm)] for point in study.listed
     }
+    reached = {cell: behind(studies, names) for cell, names in asked.items()}
+    return {
+        cell: {name: size(name) for name in mine}
+        | max(
+            (_neutral(studies, mine, other, size) for other in reached.values()),
+            key=lambda found: sum(found.values()),
+        )
+        for cell, mine in reached.items()
+    }
+
+
+def _neutral(
+    studies: Mapping[str, Study], mine: Sequence[str], other: Sequence[str], size: Size
+) -> Lineage:
+    """The neutral cells of another row's studies that are centred on studies of this row."""
+    found = {}
+    for name in other:
+        baseline = studies[name].baseline()
+        if baseline is not None and baseline.best_of in mine and name not in mine:
+            found[f"neutral cell of {name}"] = size(name) // studies[name].size
+    return found
 
 
 def behind(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
@@ -35,5 +56,11 @@ def behind(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
         name = waiting.pop(0)
         if name not in reached:
             reached[name] = None
-            waiting += [c for _, _, centres in studies[name].arounds() for c in centres]
+            baseline = studies[name].baseline()  # its neutral cell is one candidate, no more
+            waiting += [
+                centre
+                for _, around, centres in studies[name].arounds()
+                if around is not baseline
+                for centre in centres
+            ]
     return list(reached)

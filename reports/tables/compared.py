@@ -29,6 +29,7 @@ from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
+from reports.tables.neutral import NEUTRAL, beside_their_rows, marked, neutral_notes
 from reports.tables.tuned import Tuning, tuning, tuning_notes
 
 ON, OFF = "✓", "–"
@@ -47,7 +48,7 @@ def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
 
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Each cell's metrics and its difference to the baseline cell, paired by seed."""
-    order = list(dict.fromkeys(cells["cell"]))
+    order = beside_their_rows(dict.fromkeys(cells["cell"]))
     coords = {cell: _coords(cells, cell) for cell in order}
     if recipe.kind == "components":
         # The paper's order where it prints these rows, else by how many are on (the plan's).
@@ -74,7 +75,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 else _comparison(metric, values, by_seed(base, metric)),
                 _printed(recipe, metric, cell, coords[cell]),
             )
-        labels = _labels(recipe, headers, cell, coords[cell])
+        labels = marked(_labels(recipe, headers, cell, coords[cell]), cell, order)
         seeds = mine["seed"].nunique()
         rows.append(
             TableRow(
@@ -99,6 +100,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         (
             *_data_notes(data, against),
             *_notes(frame, recipe, rows, tuned),
+            *neutral_notes(order),
             *fold_notes(cells, recipe.metrics),
         ),
     )
@@ -144,7 +146,7 @@ def _labels(
 
 def _coords(cells: pd.DataFrame, cell: str) -> dict[str, Any]:
     coords_of_cell: dict[str, Any] = cells[cells["cell"] == cell]["coords"].iloc[0]
-    return {key: named(value) for key, value in coords_of_cell.items()}
+    return {key: named(value) for key, value in coords_of_cell.items() if key != NEUTRAL}
 
 
 def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
