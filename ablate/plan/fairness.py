@@ -1,8 +1,9 @@
 """The rule of a fair comparison, and where one breaks it: lines for a plan to warn with.
 
 Every row has as many tuning trials as the one with the most; what it takes was chosen in the regime
-that judges it; and it was not chosen by a single training, whose luck would be judged with it. A
-comparison `tuning: as_published` takes settings as papers print them: the rule skips it.
+that judges it; it was not chosen by a single training, whose luck would be judged with it; and the
+plain loss at its best rates was among what a method's weights were chosen from. A comparison
+`tuning: as_published` takes settings as papers print them: the rule skips it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Iterator, Sequence
 
 from ablate.designs.parts import Point
 from ablate.designs.study import Study
+from ablate.plan.inherited import within
+from ablate.plan.neutral import options
 from ablate.plan.plan import Plan
 from ablate.plan.regime import chosen, of_row, of_study
-from ablate.plan.tuning import Lineage
+from ablate.plan.tuning import Lineage, behind
 from ablate.values.wording import shown
+from trainables.trial import TrialConfig
 
 PUBLISHED = "or say `tuning: as_published` where its settings are printed ones"
 SHOWN = 4  # rows or paths that a line names
@@ -28,6 +32,7 @@ def warnings(plan: Plan) -> list[str]:
             lines += _budgets(plan, name, rows)
             lines += _regimes(plan, name)
             lines += _single(plan, name)
+            lines += _floorless(plan, name)
     return lines
 
 
@@ -61,11 +66,15 @@ def _budgets(plan: Plan, name: str, rows: dict[str, Lineage]) -> Iterator[str]:
 
 def _kinds(plan: Plan, name: str) -> int:
     """How many pairs of method and loss the rows are: one is no comparison with a baseline."""
-    pairs = set()
-    for point in _rows(plan, name):
-        merged = plan.layers(name, point, ()).merged
-        pairs.add(tuple(merged.get(part, {}).get("name") for part in ("method", "loss")))
-    return len(pairs)
+    return len({_named(plan, name, point) for point in _rows(plan, name)})
+
+
+def _named(plan: Plan, name: str, point: Point) -> tuple[str, str]:
+    """Method and loss of a row."""
+    trial = TrialConfig()
+    merged = plan.layers(name, point, ()).merged
+    method, loss = merged.get("method", {}), merged.get("loss", {})
+    return method.get("name", trial.method.name), loss.get("name", trial.loss.name)
 
 
 def _rows(plan: Plan, name: str) -> list[Point]:
@@ -135,6 +144,42 @@ def _single(plan: Plan, name: str) -> Iterator[str]:
             f"{name} compares rows chosen by one training a proposal: {_few(list(rows))}; rank "
             f"finalists of {_few(list(lucky))} on fresh seeds ({{design: promote, of: {first}, "
             "best: 4, seeds: [1, 2]}) and take the best of those, or give 2 or 3 seeds a proposal"
+        )
+
+
+# ---------------------------------------------------------------------- neutral
+
+
+def _floorless(plan: Plan, name: str) -> Iterator[str]:
+    """Methods whose weights were chosen without the neutral cell at their baseline's best rates,
+    so that they may end below the plain loss for no other reason than that they had more to try."""
+    studies, study = plan.spec.studies, plan.spec.studies[name]
+    baselines: dict[str, tuple[str, str]] = {}  # loss → row of the plain method, its study
+    others: list[tuple[str, Point]] = []
+    for point in _rows(plan, name):
+        method, loss = _named(plan, name, point)
+        asked = [around.best_of for around in study.needs(point.arm)]
+        if options(method):
+            others.append((loss, point))
+        elif asked:
+            baselines.setdefault(loss, (point.cell, asked[-1]))
+    lacking: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
+    for loss, point in others:
+        asked = behind(studies, [around.best_of for around in study.needs(point.arm)])
+        weights = chosen(studies, study, point)
+        who = dict.fromkeys(by for path, by in weights.items() if within(path, "method"))
+        able = [by for by in who if "neutral" in type(studies[by]).model_fields]
+        if loss not in baselines or not able or any(studies[each].baseline() for each in asked):
+            continue
+        if baselines[loss][1] not in asked:
+            rows, of = lacking.setdefault(baselines[loss], ([], {}))
+            rows.append(point.cell)
+            of.update(dict.fromkeys(able))
+    for (baseline, best_of), (rows, of) in lacking.items():
+        yield (
+            f"{name} has rows that may end below {baseline} for having more to try alone: "
+            f"{_few(rows)}; give {_few(list(of))} one candidate more, "
+            f"`neutral: {{best_of: {best_of}}}`"
         )
 
 

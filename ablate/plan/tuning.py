@@ -44,7 +44,7 @@ def _neutral(
     for name in other:
         baseline = studies[name].baseline()
         if baseline is not None and baseline.best_of in mine and name not in mine:
-            found[f"neutral cell of {name}"] = size(name) // studies[name].size
+            found[f"{name}'s neutral cell"] = size(name) // studies[name].size
     return found
 
 

@@ -57,8 +57,10 @@ def plan(**studies: Any) -> Plan:
     return specs.plan({"name": "fair", "studies": studies})
 
 
-def warned(**studies: Any) -> list[str]:
-    return advice.warnings(plan(**studies))
+def warned(*, floor: bool = False, **studies: Any) -> list[str]:
+    """The lines of a plan; of those on missing neutral cells only with `floor`."""
+    lines = advice.warnings(plan(**studies))
+    return [line for line in lines if ("`neutral: " in line) <= floor]
 
 
 # ----------------------------------------------------------------------- trials
@@ -119,7 +121,7 @@ def test_what_promote_and_around_inherit_counts() -> None:
     }
     assert made.tuning() == {"rows": {"plain": 14, "ddml": 18}}
     assert made.resolved_spec()["lineages"] == made.lineages(), "a report can state it"
-    (line,) = advice.warnings(made)
+    line = advice.warnings(made)[0]
     assert "14 trials for plain; 18 trials for ddml; expected 18 for each: raise `trials` of a" in (
         line
     )
@@ -247,6 +249,40 @@ def test_rows_around_one_search_share_its_luck() -> None:
     assert warned(a=tune("plain", 6, seeds=1), rows=shared) == []
 
 
+# ----------------------------------------------------------------------- neutral
+
+
+def test_a_method_without_a_neutral_candidate() -> None:
+    studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a"), best("b"))}
+    assert warned(floor=True, **studies) == [
+        "rows has rows that may end below plain for having more to try alone: ddml; give b one "
+        "candidate more, `neutral: {best_of: a}`"
+    ]
+    studies["b"]["neutral"] = {"best_of": "a"}
+    assert warned(floor=True, **studies) == []
+
+
+def test_its_finalists_may_have_it() -> None:
+    studies = {
+        "a": tune("plain", 6),
+        "b": tune("ddml", 6),
+        "a2": finalists("a", "plain"),
+        "b2": finalists("b", "ddml"),
+        "rows": rows(best("a2"), best("b2")),
+    }
+    (line,) = warned(floor=True, **studies)
+    assert line.endswith("give b2 one candidate more, `neutral: {best_of: a2}`")
+    studies["b2"]["neutral"] = {"best_of": "a2"}
+    assert warned(floor=True, **studies) == []
+
+
+def test_weights_that_nothing_chose_need_none() -> None:
+    shared = rows(best("a"), best("a"))
+    assert warned(floor=True, a=tune("plain", 6), rows=shared) == []
+    only = tune("ddml", 6, space=RATE)
+    assert warned(floor=True, a=tune("plain", 6), b=only, rows=rows(best("a"), best("b"))) == []
+
+
 # --------------------------------------------------------------------- published
 
 
@@ -276,5 +312,6 @@ def test_the_command_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     }
     (tmp_path / "unfair.yaml").write_text(yaml.safe_dump(spec))
     assert main(["plan", str(tmp_path / "unfair.yaml"), "--out", str(tmp_path / "out")]) == 0
-    (line,) = [t for t in capsys.readouterr().out.splitlines() if t.startswith("warning: ")]
-    assert "8 trials for plain; 12 trials for ddml; expected 12 for each" in line
+    lines = [t for t in capsys.readouterr().out.splitlines() if t.startswith("warning: ")]
+    assert "8 trials for plain; 12 trials for ddml; expected 12 for each" in lines[0]
+    assert "`neutral: {best_of: a}`" in lines[1] and len(lines) == 2

@@ -207,7 +207,7 @@ def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: 
     told = cells(made, "rows")
     assert is_neutral(told["ddml"].config) and not is_neutral(told["ddml, not neutral"].config)
     assert made.progression.plan.lineages()["rows"] == {
-        "plain": {"a2": 2, "a": 12, "neutral cell of b2": 1, "neutral cell of b": 2},
+        "plain": {"a2": 2, "a": 12, "b2's neutral cell": 1, "b's neutral cell": 2},
         "ddml": {"b2": 4, "b": 14},
         "ddml, not neutral": {"b2": 4, "b": 14},
     }
@@ -219,7 +219,7 @@ def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: 
 def test_it_counts_in_both_rows() -> None:
     made = plan()
     assert made.lineages()["rows"] == {
-        "plain": {"a": 12, "neutral cell of b": 2},
+        "plain": {"a": 12, "b's neutral cell": 2},
         "ddml": {"b": 14},
         "ddml, not neutral": {"b": 14},
     }
