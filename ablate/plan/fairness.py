@@ -130,11 +130,11 @@ def _single(plan: Plan, name: str) -> Iterator[str]:
     that all take from the same studies share their luck."""
     study = plan.spec.studies[name]
     lucky: dict[str, list[str]] = {}
-    asked: set[tuple[str, ...]] = set()
+    asked: set[frozenset[str]] = set()
     for point in _rows(plan, name):
-        names = tuple(around.best_of for around in study.needs(point.arm))
-        asked.add(names)
-        for of in names:
+        names = [around.best_of for around in study.needs(point.arm)]
+        asked.add(frozenset(names))
+        for of in dict.fromkeys(names):
             if _sampled(plan, of) and len(plan.seeds(of)) * len(plan.folds(of)) == 1:
                 lucky.setdefault(of, []).append(point.cell)
     if lucky and len(asked) > 1:

@@ -247,6 +247,8 @@ def test_finalists_on_fresh_seeds() -> None:
 def test_rows_around_one_search_share_its_luck() -> None:
     shared = rows(best("a", take=["optimizer.lr"]), best("a", take=["optimizer.lr"]))
     assert warned(a=tune("plain", 6, seeds=1), rows=shared) == []
+    twice = rows(best("a"), [*best("a", take=["optimizer.lr"]), *best("a")])
+    assert warned(a=tune("plain", 6, seeds=1), rows=twice) == []
 
 
 # ----------------------------------------------------------------------- neutral
