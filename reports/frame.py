@@ -95,13 +95,16 @@ class Frame:
         """The cells of one study in plan order, with a column per coordinate (but for those called
         like a column of every cell: `coords` has them).
 
+        A row around the best cell that is not neutral is left out where that is the best of all: it
+        is its row over again.
+
         Raises:
             ReportError: no such study.
         """
         if name not in self.study_order:
             known = ", ".join(self.study_order)
             raise ReportError(f"report: found study {name!r}; the sweep has {known}")
-        rows = self.cells[self.cells["study"] == name].reset_index(drop=True)
+        rows = _without_echoes(self.cells[self.cells["study"] == name]).reset_index(drop=True)
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
         coords = coords[[name for name in coords.columns if name not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
@@ -126,6 +129,7 @@ class Frame:
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
 
+OTHER = ", not neutral"  # how a row around the best cell that is not neutral is called
 TRIAL_KEYS = (
     "trial_id",
     "run_id",
@@ -250,6 +254,17 @@ def _trials(runs: Iterable[Any]) -> pd.DataFrame:
     frame = pd.DataFrame(list(rows.values()), columns=None if rows else list(TRIAL_KEYS))
     metrics = sorted(name for name in frame.columns if name not in TRIAL_KEYS)
     return frame[[*TRIAL_KEYS, *metrics]]
+
+
+def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
+    """Without the rows beside others (`OTHER`) that are their very trials."""
+    trials = {cell: set(mine["trial_id"]) for cell, mine in cells.groupby("cell", sort=False)}
+    echoes = [
+        cell
+        for cell, its in trials.items()
+        if str(cell).endswith(OTHER) and its == trials.get(str(cell).removesuffix(OTHER))
+    ]
+    return cells[~cells["cell"].isin(echoes)] if echoes else cells
 
 
 def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:

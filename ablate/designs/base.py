@@ -11,7 +11,7 @@ may be taken (`around`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
@@ -161,6 +161,11 @@ class StudyBase(SpecPart):
         """So many cells after one another are what a scheduler compares; None: all."""
         return None
 
+    @property
+    def tuned_as(self) -> str | None:
+        """How its rows were tuned, where that is no matter of other studies here."""
+        return None
+
     # ----------------------------------------------------------------- centres
 
     def centres(self) -> dict[str, str]:
@@ -180,6 +185,15 @@ class StudyBase(SpecPart):
     def taken_at(self, around: Around, arm: Arm) -> str:
         """Where the study says what a cell takes by `around`."""
         return "around.take" if around.take else "around"
+
+    def baseline(self) -> Around | None:
+        """What its neutral cell is centred on: a candidate beside its own cells, in which the
+        method equals the plain loss (`ablate/plan/neutral.py`). None: it has no such cell."""
+        return None
+
+    def beside(self, held: Set[str]) -> None:
+        """Say which studies may be won by a neutral cell, so that the best other one of them stands
+        beside it."""
 
     def source(self, arm: Arm = ()) -> Around | None:
         """The cell of another study that a cell is, trained again; without an arm the best one.

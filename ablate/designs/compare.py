@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.exclude import Rule, check_rules, not_excluded
 from ablate.designs.parts import (
     MAX_CELLS,
     MAX_COMBINATIONS,
+    NEUTRAL,
     Arm,
     Around,
     Point,
@@ -30,6 +32,8 @@ from ablate.values.wording import listed
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
+LEFT_OUT = (NEUTRAL, "left out")  # in the arm of a row around the best cell that is not neutral
+OTHER = ", not neutral"  # how the name of such a row ends
 
 
 class Variant(SpecPart):
@@ -52,6 +56,8 @@ class Compare(StudyBase):
         before all its `trial`s, each in the order of the factors.
     around: a combination may have a study of its own: `best_of: tune_{method}_{loss}`, filled in
         with the names of its levels.
+    tuning: "as_published" says that its rows have settings as papers print them. The rule of equal
+        budgets in the regime that is judged skips it, and its table says so.
     exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them match:
         a method that has no reading for a loss, say. "variant" is the factor of `variants`.
     """
@@ -62,8 +68,11 @@ class Compare(StudyBase):
         default_factory=dict
     )
     exclude: tuple[Rule, ...] = ()
+    tuning: Literal["as_published"] | None = None
 
     tuned: ClassVar[bool] = True
+
+    _held: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
 
     @model_validator(mode="after")
     def some(self) -> Compare:
@@ -80,14 +89,18 @@ class Compare(StudyBase):
         total = math.prod(len(levels) for levels in self.factors().values())
         if total > (MAX_COMBINATIONS if self.exclude else MAX_CELLS):
             raise ValueError(f"at most {MAX_CELLS} cells, not {total}")
-        if len(self.listed) > MAX_CELLS:
-            raise ValueError(f"at most {MAX_CELLS} cells, not {len(self.listed)}")
-        if not self.listed:
+        if len(self.combinations) > MAX_CELLS:
+            raise ValueError(f"at most {MAX_CELLS} cells, not {len(self.combinations)}")
+        if not self.combinations:
             raise ConfigError(
                 "exclude", "rules that leave no combination", "at least one", "Remove a rule"
             )
         self._check_templates()
         return self
+
+    @property
+    def tuned_as(self) -> str | None:
+        return self.tuning
 
     def factors(self) -> dict[str, dict[str, Variant]]:
         """The variants as a factor, if there are any, then the crossed ones."""
@@ -117,6 +130,13 @@ class Compare(StudyBase):
                     )
 
     def points(self) -> list[Point]:
+        """The combinations, then the best other cell of each whose centre a neutral one may be: no
+        trial of its own where it is not."""
+        return [*self.combinations, *map(self._other, filter(self._may_be, self.combinations))]
+
+    @cached_property
+    def combinations(self) -> tuple[Point, ...]:
+        """The cells that are written, or crossed."""
         factors = self.factors()
         points = []
         every = itertools.product(*factors.values())
@@ -125,7 +145,27 @@ class Compare(StudyBase):
             coords = dict(arm)
             name = levels[0] if len(levels) == 1 else cell_name(coords)
             points.append(Point(name, coords, {}, self.place(*arm[-1]), arm))
-        return points
+        return tuple(points)
+
+    def beside(self, held: Set[str]) -> None:
+        self._held = frozenset(held)
+
+    def _may_be(self, point: Point) -> bool:
+        return any(map(self._takes_method, self.needs(point.arm)))
+
+    def _takes_method(self, around: Around) -> bool:
+        """Whether the options of a method are taken from where a neutral cell may be the best."""
+        paths = around.take or ("method",)
+        reaches = any(path.split(".")[0] == "method" for path in paths)
+        return reaches and around.neutral is None and around.best_of in self._held
+
+    @staticmethod
+    def _other(point: Point) -> Point:
+        """The same row around the best cell that is not neutral."""
+        coords = {**point.coords, NEUTRAL: "left out"}
+        if VARIANT in coords:
+            coords[VARIANT] += OTHER
+        return replace(point, cell=point.cell + OTHER, coords=coords, arm=(*point.arm, LEFT_OUT))
 
     def place(self, factor: str, level: str) -> str:
         """Where a level stands in the study."""
@@ -135,7 +175,7 @@ class Compare(StudyBase):
         return self.factors()[factor][level]
 
     def of_point(self, point: Point) -> list[Layer]:
-        return [Layer(f"{self.place(*p)}.trial", self.level(*p).trial) for p in point.arm]
+        return [Layer(f"{self.place(*p)}.trial", self.level(*p).trial) for p in _levels(point.arm)]
 
     def gives(self, point: Point) -> dict[str, Any]:
         return dict(self.given[point.arm])
@@ -147,15 +187,21 @@ class Compare(StudyBase):
         return {point.arm: leaves(merge(self.of_point(point))) for point in self.listed}
 
     def representatives(self) -> Sequence[Point | None]:
-        return self.listed
+        return self.combinations
 
     def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
         own = tuple(around.filled(arm) for around in self.around)
-        return own + tuple(a for pair in arm for a in self.level(*pair).around)
+        own += tuple(a for pair in _levels(arm) for a in self.level(*pair).around)
+        if LEFT_OUT not in arm:
+            return own
+        return tuple(
+            around.model_copy(update={"neutral": False}) if self._takes_method(around) else around
+            for around in own
+        )
 
     def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
         for around in self.around:
-            centres = {around.filled(point.arm).best_of for point in self.listed}
+            centres = {around.filled(point.arm).best_of for point in self.combinations}
             yield "around.", around, sorted(centres)
         for factor, levels in self.factors().items():
             for name, variant in levels.items():
@@ -163,7 +209,7 @@ class Compare(StudyBase):
                     yield f"{self.place(factor, name)}.around.", around, [around.best_of]
 
     def taken_at(self, around: Around, arm: Arm) -> str:
-        owners = [pair for pair in arm if around in self.level(*pair).around]
+        owners = [pair for pair in _levels(arm) if around in self.level(*pair).around]
         above = f"{self.place(*owners[0])}." if owners else ""
         return above + super().taken_at(around, arm)
 
@@ -171,16 +217,28 @@ class Compare(StudyBase):
         dump = super().identity()
         if not self.exclude:
             del dump["exclude"]  # a factorial had it from the beginning
+        del dump["tuning"]  # how it is read; its trials are the same
         return dump
 
     def centres(self) -> dict[str, str]:
         places: dict[str, str] = {}
         for i, around in enumerate(self.around):
             place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
-            for point in self.listed:
+            for point in self.combinations:
                 places.setdefault(around.filled(point.arm).best_of, place)
         for factor, levels in self.factors().items():
             for name, variant in levels.items():
                 for around in variant.around:
                     places.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
         return places
+
+    def notes(self) -> list[str]:
+        others = ", ".join(point.cell for point in self.listed[len(self.combinations) :])
+        if not others:
+            return []
+        return [f"one trial with their rows unless the best of those is neutral: {others}"]
+
+
+def _levels(arm: Arm) -> Arm:
+    """The levels of an arm, without what tells that neutral cells are left out."""
+    return tuple(pair for pair in arm if pair != LEFT_OUT)

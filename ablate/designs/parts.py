@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -35,12 +35,14 @@ class Around(SpecPart):
     `by` names the one, or another metric read of that study, that decides instead. `take` names
     the paths taken; default: the paths which that study varies or has itself taken. `rank`: 2 for
     the second best cell in this order, and so on; cells that failed, or that a scheduler or a race
-    ended early, have no rank."""
+    ended early, have no rank. `neutral: false`: the best of those in which a method does something,
+    where a neutral cell is ranked too (`neutral` of searches and promotions)."""
 
     best_of: str
     by: str | None = None
     take: tuple[str, ...] | None = None
     rank: int = Field(1, ge=1)
+    neutral: Literal[False] | None = None
 
     def filled(self, arm: Arm) -> Around:
         """`best_of: tune_{method}` with the names of a combination's levels."""
@@ -85,7 +87,7 @@ class Point:
 
     values: what the cell sets, by dotted path. where: its place in the study.
     arm: the variant, and the levels of `cross`, whose layers it needs, in a compare study; the
-        rank in a promote study.
+        rank in a promote study; what tells NEUTRAL_POINT.
     """
 
     cell: str
@@ -93,6 +95,21 @@ class Point:
     values: dict[str, Any]
     where: str
     arm: Arm = ()
+
+
+# The cell in which a method equals the plain loss, at the best rates of a baseline: its name, its
+# coordinate and its arm.
+NEUTRAL = "neutral"
+NEUTRAL_POINT = Point(NEUTRAL, {NEUTRAL: "yes"}, {}, NEUTRAL, ((NEUTRAL, NEUTRAL),))
+
+
+def with_baseline(
+    arounds: tuple[Around, ...], baseline: Around | None, arm: Arm
+) -> tuple[Around, ...]:
+    """What a cell is centred on, and the neutral one on its baseline over all else."""
+    if baseline is None or arm != NEUTRAL_POINT.arm:
+        return arounds
+    return (*arounds, baseline)
 
 
 def cell_name(coords: Mapping[str, Any]) -> str:

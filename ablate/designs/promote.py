@@ -25,7 +25,16 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.parts import MAX_CELLS, Arm, Around, Point, cell_name
+from ablate.designs.parts import (
+    MAX_CELLS,
+    NEUTRAL,
+    NEUTRAL_POINT,
+    Arm,
+    Around,
+    Point,
+    cell_name,
+    with_baseline,
+)
 from ablate.values.layers import Layer
 from ablate.values.paths import expand, leaves
 from trainables.errors import ConfigError
@@ -44,6 +53,8 @@ class Promote(StudyBase):
     centred on it go on with what it has.
 
     best: how many cells. share: that share of the cells of `of`, rounded up. One of the two.
+    neutral: as in a search: one candidate more, at the best rates of a baseline that was promoted
+        likewise.
     by, take: as in `around`. take's default: the paths that `of` varies or has itself taken. The
         `trial` of `of` is none of these: what must stay as it was there belongs into the sweep's
         `trial`, or here.
@@ -55,6 +66,7 @@ class Promote(StudyBase):
     share: float | None = Field(None, gt=0, le=1)
     by: str | None = None
     take: tuple[str, ...] | None = Field(None, min_length=1)
+    neutral: Around | None = None
 
     tables: ClassVar[tuple[str, ...]] = ("promoted", "compare")
 
@@ -90,21 +102,33 @@ class Promote(StudyBase):
         for rank in range(1, self.count + 1):
             coords = {RANK: rank}
             points.append(Point(cell_name(coords), coords, {}, "of", ((RANK, str(rank)),)))
-        return points
+        return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
-    def source(self, arm: Arm = ()) -> Around:
+    def baseline(self) -> Around | None:
+        return self.neutral
+
+    def source(self, arm: Arm = ()) -> Around | None:
+        return None if arm == NEUTRAL_POINT.arm else self._ranked(arm)
+
+    def _ranked(self, arm: Arm) -> Around:
         rank = int(dict(arm).get(RANK, 1))
         return Around(best_of=self.of, by=self.by, take=self.take, rank=rank)
 
     def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        return (*self.around, self.source(arm))
+        if arm == NEUTRAL_POINT.arm:
+            return with_baseline(self.around, self.neutral, arm)
+        return (*self.around, self._ranked(arm))
 
     def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
         yield from super().arounds()
-        yield "", self.source(), [self.of]
+        yield "", self._ranked(()), [self.of]
+        if self.neutral is not None:
+            yield "neutral.", self.neutral, [self.neutral.best_of]
 
     def taken_at(self, around: Around, arm: Arm) -> str:
-        if around != self.source():
+        if around is self.neutral:
+            return NEUTRAL
+        if around != self._ranked(()):
             return super().taken_at(around, arm)
         return "take" if around.take else "of"
 
@@ -115,7 +139,10 @@ class Promote(StudyBase):
         return leaves(expand(self.trial, "trial")) | super().lays_over(point)
 
     def centres(self) -> dict[str, str]:
-        return {**super().centres(), self.of: "of"}
+        own = {**super().centres(), self.of: "of"}
+        if self.neutral is not None:
+            own.setdefault(self.neutral.best_of, "neutral.best_of")
+        return own
 
     def notes(self) -> list[str]:
         return [f"the best {self.count} of the {self._source} cells of {self.of}"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, Probe, Sampled, StudyBase
-from ablate.designs.parts import MAX_CELLS, Objective
+from ablate.designs.parts import MAX_CELLS, NEUTRAL, Arm, Around, Objective, with_baseline
 from ablate.samplers import branches
 from ablate.samplers.propose import SamplerName
 from ablate.samplers.sampling import SAMPLERS, Direction
@@ -30,6 +30,9 @@ class Search(StudyBase):
         exact, but what is proposed depends on timing.
     startup: random trials before tpe and gp model anything.
     population: results of a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
+    neutral: `{best_of: tune_baseline}`: one candidate more, the method's neutral configuration with
+        what the best cell of that study gives; it counts in the budget of both. It is ranked with
+        the proposals, and told to the sampler only where the space holds it.
     objectives: metrics, each with its direction (`{metric: val/density, direction: minimize}`);
         default: the sweep's objective alone. Several are for tpe, gp, nsga2 and the random
         samplers. The best of such a study is best in the first objective, then in the
@@ -44,6 +47,7 @@ class Search(StudyBase):
     population: int | None = Field(None, ge=2, le=MAX_CELLS)
     objectives: tuple[Objective, ...] = ()
     scheduler: Scheduler | None = None
+    neutral: Around | None = None
     space: dict[str, Axis] = Field(min_length=1)
 
     fixed: ClassVar[bool] = False
@@ -79,6 +83,13 @@ class Search(StudyBase):
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", ", ".join(metrics), "each metric once", "Remove one")
         SAMPLERS[self.sampler].check(self)
+        if self.neutral is not None and self.scheduler is not None:
+            raise ConfigError(
+                "neutral",
+                "it beside a scheduler",
+                "one or the other: what a scheduler ended is not ranked with it",
+                "Remove one of them",
+            )
         if self.scheduler is not None and self.objectives:
             raise ConfigError(
                 "scheduler",
@@ -106,7 +117,7 @@ class Search(StudyBase):
 
     @property
     def size(self) -> int:
-        return self.trials
+        return self.trials + (self.neutral is not None)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
@@ -114,6 +125,26 @@ class Search(StudyBase):
 
     def sampling(self) -> Sampled:
         return self
+
+    def baseline(self) -> Around | None:
+        return self.neutral
+
+    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
+        return with_baseline(super().needs(arm), self.neutral, arm)
+
+    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
+        yield from super().arounds()
+        if self.neutral is not None:
+            yield "neutral.", self.neutral, [self.neutral.best_of]
+
+    def taken_at(self, around: Around, arm: Arm) -> str:
+        return super().taken_at(around, arm) if around is not self.neutral else NEUTRAL
+
+    def centres(self) -> dict[str, str]:
+        own = super().centres()
+        if self.neutral is not None:
+            own.setdefault(self.neutral.best_of, "neutral.best_of")
+        return own
 
     def objectives_of_its_own(self) -> tuple[Objective, ...]:
         return self.objectives

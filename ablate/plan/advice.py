@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ablate.designs.parts import Around
-from ablate.plan import inherited, tuning
+from ablate.designs.study import Study
+from ablate.plan import fairness, inherited
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
 from ablate.values.paths import expand, leaves
@@ -26,8 +27,7 @@ def notes(plan: Plan, name: str) -> list[str]:
 
 def warnings(plan: Plan) -> list[str]:
     """What is easily overlooked."""
-    compared = [tuning.warning(name, budget) for name, budget in plan.tuning().items()]
-    lines = [text for text in compared if text is not None]
+    lines = fairness.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     lines += [text for name in plan.order for text in _race(plan, name)]
     return lines + _unseen(plan)
@@ -73,12 +73,14 @@ def _promotion(plan: Plan, name: str) -> list[str]:
     promoted = plan.spec.studies[of]
     ends = {"scheduler": promoted.halting(), "race": promoted.race}
     lines = [
-        f"{name} promotes {study.size} of the {promoted.size} cells of {of}, whose {what} "
+        f"{name} promotes {_promoted(study)} of the {promoted.size} cells of {of}, whose {what} "
         "ends some of them early: those have no rank"
         for what, ending in ends.items()
         if ending is not None
     ]
     lines += _alike(plan, name, source) + _folds(plan, name, of)
+    if not _changes(plan, name, of):
+        lines += fairness.finalists(plan, name, study)
     there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
     here = leaves(expand(study.trial, f"studies.{name}.trial"))
     left = [
@@ -92,6 +94,11 @@ def _promotion(plan: Plan, name: str) -> list[str]:
             f"{', '.join(left)}; set it in studies.{name}.trial or in the sweep's trial"
         )
     return lines
+
+
+def _promoted(study: Study) -> int:
+    """How many cells of another study are trained again: all but a neutral one."""
+    return study.size - (study.baseline() is not None)
 
 
 def _folds(plan: Plan, name: str, of: str) -> list[str]:
@@ -119,7 +126,7 @@ def _alike(plan: Plan, name: str, source: Around) -> list[str]:
         if any(within(path, each) or within(each, path) for each in taken)
         and not any(within(path, each) for each in here)
     ]
-    if not varied or left or study.size == 1:
+    if not varied or left or _promoted(study) == 1:
         return []
     where = f"studies.{name}.trial" + ("" if source.take is None else f" and studies.{name}.take")
     return [

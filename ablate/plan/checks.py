@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ablate.designs.base import Probe
-from ablate.designs.parts import Around, Point
+from ablate.designs.parts import NEUTRAL_POINT, Around, Point
 from ablate.plan import inherited
 from ablate.plan.identity import sweep_id
 from ablate.plan.plan import Fingerprint, Overrides, Plan
@@ -64,6 +64,8 @@ class Checks:
     def study(self, name: str) -> None:
         """Everything of one study."""
         study, place = self.spec.studies[name], f"studies.{name}"
+        if study.baseline() is not None:
+            self._centre(name, NEUTRAL_POINT, ())
         if study.source() is not None:
             for values in itertools.islice(inherited.examples(self.spec.studies, name), LOOKED_AT):
                 self._centre(name, None, [values])
@@ -112,7 +114,7 @@ class Checks:
         could not be without all of them either."""
         study = self.spec.studies[name]
         own = [f"studies.{name}.{layer.where}" for layer in study.of_point(point)]
-        places = dict(zip(own, point.arm, strict=True))
+        places = dict(zip(own, point.arm, strict=True)) if own else {}
         if self._misfit([layer for layer in layers if layer.where not in places]):
             return {}
         rule = dict(

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.designs.parts import Objective, Point, seed_list
-from ablate.plan import inherited
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_list
+from ablate.plan import inherited, tuning
 from ablate.plan.cell import Cell
 from ablate.plan.identity import ELSEWHERE, study_key
+from ablate.plan.neutral import neutral_layer
 from ablate.plan.resolve import resolve
-from ablate.plan.tuning import budgets
+from ablate.plan.tuning import Lineage
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.canonical import canonical_hash
 from ablate.values.layers import Layer, Stack
@@ -120,7 +121,10 @@ class Plan:
     ) -> Stack:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
         above = self._in(name, self.spec.studies[name].above(point, fold))
-        return self._centre(name, taken).over([*above, self.top])
+        centre = self._centre(name, taken)
+        if point is not None and point.arm == NEUTRAL_POINT.arm:
+            above.append(neutral_layer(name, centre.merged))
+        return centre.over([*above, self.top])
 
     def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
         """The layers that the cells of a study share; those asked for last are kept."""
@@ -198,8 +202,7 @@ class Plan:
         ]
 
     def folds(self, name: str) -> list[int | None]:
-        folds = self.spec.studies[name].folds
-        return [None] if folds is None else list(range(folds))
+        return [None] if (n := self.spec.studies[name].folds) is None else list(range(n))
 
     def _cells(
         self,
@@ -252,26 +255,32 @@ class Plan:
         """A search's proposal number `idx` at every seed and fold."""
         return self.cells(name, Point(f"{idx:04d}", params, params, "space"), idx, taken)
 
-    def study_key(self, name: str, taken: Sequence[Mapping[str, Any]]) -> str:
-        """Identifies the proposals of a study that a sampler grows."""
+    def study_key(
+        self,
+        name: str,
+        taken: Sequence[Mapping[str, Any]],
+        told: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Identifies the proposals of a study that a sampler grows. told: the neutral cell, where
+        the sampler learns of it."""
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
         config = self.resolved(name, None, taken)
         base = identity.config_hash(config, self.fingerprint(config))
-        return study_key(sampled.identifies(), base, self.spec.objective, self.seeds(name))
+        follows = sampled.identifies() | ({} if told is None else {NEUTRAL: told})
+        return study_key(follows, base, self.spec.objective, self.seeds(name))
 
     def size(self, name: str) -> int:
         """Cells × seeds × folds of a study."""
         return self.spec.studies[name].size * len(self.seeds(name)) * len(self.folds(name))
 
+    def lineages(self) -> dict[str, dict[str, Lineage]]:
+        """Comparison → cell → the studies that tuned it, with their trials."""
+        return tuning.lineages(self.spec.studies, self.size)
+
     def tuning(self) -> dict[str, dict[str, int]]:
         """Comparison → cell → trials that went into the tuning of it."""
-        studies = self.spec.studies
-        return {
-            name: budgets(study, studies, self.size)
-            for name, study in studies.items()
-            if study.tuned
-        }
+        return tuning.totals(self.lineages())
 
     def example(self, name: str) -> list[dict[str, Any]]:
         """What a cell of a promote study may take; nothing in other designs, whose centre stands
@@ -284,7 +293,7 @@ class Plan:
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
         dump["trial"] = self.base.merged
         dump["set"] = dict(self.top.values)
-        dump["tuning"] = self.tuning()
+        dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))

@@ -15,6 +15,7 @@ from typing import Any
 
 from ablate.samplers.space import Space
 from ablate.values.canonical import canonical
+from ablate.values.paths import has, lookup
 from ablate.values.remedies import nearest
 from ablate.values.wording import listed, shown
 from trainables.errors import ConfigError
@@ -72,6 +73,17 @@ def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
         if active(space, path, existing):
             existing[path] = values[path]
     return {path: existing[path] for path in space if path in existing}
+
+
+def held(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The proposal that a configuration would be; None where the space does not hold it."""
+    values: dict[str, Any] = {}
+    for path in order(space):
+        if active(space, path, values):
+            if not has(config, path) or not space[path].holds(lookup(config, path)):
+                return None
+            values[path] = lookup(config, path)
+    return {path: values[path] for path in space if path in values}
 
 
 def example(space: Space, path: str) -> dict[str, Any]:

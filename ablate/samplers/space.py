@@ -149,6 +149,18 @@ class Axis(Strict):
         low, high = math.log(self.low - widen), math.log(self.high + widen)
         return (math.log(value) - low) / (high - low)
 
+    def holds(self, value: Any) -> bool:
+        """Whether it is one of the values that a draw can have."""
+        if self.choice is not None:
+            return canonical(value) in map(canonical, self.choice)
+        assert self.low is not None and self.high is not None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        if not self.low <= value <= self.high or (self.whole and value != int(value)):
+            return False
+        steps = (value - self.low) / self.step if self.step is not None else 0.0
+        return abs(steps - round(steps)) < 1e-9
+
     def number(self, value: float) -> float | int:
         return int(value) if self.whole else float(value)
 

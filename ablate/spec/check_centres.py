@@ -9,7 +9,7 @@ from trainables.errors import ConfigError
 
 
 def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
-    """Link promote studies to their sources, and raise for a rank that no cell can have.
+    """Link studies to those they take from, and raise for a rank that no cell can have.
 
     Args:
         order: every study after those that it is centred on.
@@ -17,19 +17,25 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
     Raises:
         ConfigError: its path is the dotted place in the spec.
     """
+    held: set[str] = set()  # that a neutral cell may win, where another can stand beside it
     for name in order:
         study = studies[name]
+        study.beside(held)
         source = study.source()
         if source is not None:
             cells = studies[source.best_of].size
             study.link(cells)
-            if study.size > cells:
+            promoted = study.size - (study.baseline() is not None)
+            if promoted > cells:
                 raise ConfigError(
                     f"studies.{name}.best",
-                    str(study.size),
+                    str(promoted),
                     f"at most the {cells} cells of {source.best_of}",
                     "Promote fewer",
                 )
+        promotes = source is not None and source.best_of in held and study.size > 1
+        if study.baseline() is not None or promotes:
+            held.add(name)
         for place, around, centres in study.arounds():
             for centre in centres:
                 if around.rank > studies[centre].size:

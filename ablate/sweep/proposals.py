@@ -11,12 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from ablate.designs.base import Sampled
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
 from ablate.plan.cell import Cell
+from ablate.samplers import branches
 from ablate.samplers.earlier import Earlier
 from ablate.samplers.propose import propose
 from ablate.sweep.ranking import Ranking
 from ablate.sweep.settled import Settled
 from ablate.sweep.state import SweepState
+from ablate.values.paths import has, lookup
 
 
 class Proposer:
@@ -34,43 +37,46 @@ class Proposer:
         self.name, self.study = name, study
         self._state = state.studies[name]
         self._key: str | None = None
+        self._told: dict[str, Any] | None = None  # the neutral cell as a proposal
 
     def ready(self) -> list[Cell]:
         """The next round, if every result of the rounds before it is known; of an asynchronous
         search what the ledger has of it."""
         state, size = self._state, self.study.round
         start = len(state.listed)
-        if start >= self.study.trials or self._taken() is None:
+        if self._taken() is None or (first := self._neutral()) is None:
             return []
+        if first or start >= self.study.trials:
+            return first
         known = self._sweep.facts.ledger.proposals(self.key)
         fresh: list[Cell] = []
         if isinstance(size, str):
             while (idx := len(state.listed)) in known and idx < self.study.trials:
                 fresh += self._proposed(idx, known[idx]["params"])
             return fresh
-        if not all(map(self._settled.known, state.cells)):
+        if start and not all(map(self._settled.known, state.cells)):
             return []
         earlier = self.earlier({})
         for idx in range(start, min(start + size, self.study.trials)):
             params = known[idx]["params"] if idx in known else None
             cells = self._proposed(idx, params, earlier)
-            earlier.append(
-                Earlier(cells[0].coords, None, running=True, beside=(*range(start, idx),))
-            )
+            beside = self._round_before(start, idx)
+            earlier.append(Earlier(cells[0].coords, None, running=True, beside=beside))
             fresh += cells
         return fresh
 
     def wanting(self) -> bool:
         """Whether this is an asynchronous search with budget left, whose centre is known."""
-        if not self.study.asynchronous or self._state.blocked:
+        if not self.study.asynchronous or self._state.blocked or self._taken() is None:
             return False
-        return len(self._state.listed) < self.study.trials and self._taken() is not None
+        return self._begun() and len(self._state.listed) < self.study.trials
 
     def demand(self) -> list[Cell]:
         """One more proposal of an asynchronous search, from what is known now."""
         known, idx = self._sweep.facts.ledger.proposals(self.key), len(self._state.listed)
         earlier = self.earlier({i: row["beside"] for i, row in known.items()})
-        beside = tuple(i for i, each in enumerate(earlier) if each.running)
+        ahead = self._told is not None
+        beside = tuple(i - ahead for i, each in enumerate(earlier) if each.running)
         params = known[idx]["params"] if idx in known else None  # another driver's
         return self._proposed(idx, params, earlier, beside)
 
@@ -82,8 +88,47 @@ class Proposer:
     @property
     def key(self) -> str:
         if self._key is None:
-            self._key = self._sweep.plan.study_key(self.name, self._taken() or [])
+            self._key = self._sweep.plan.study_key(self.name, self._taken() or [], self._told)
         return self._key
+
+    @property
+    def _neutral_cells(self) -> list[Cell]:
+        return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
+
+    def _neutral(self) -> list[Cell] | None:
+        """The neutral cell where it has not been listed yet; None while its baseline is unknown.
+
+        It runs beside the first round and says nothing there; an asynchronous search begins once
+        its result is known.
+        """
+        plan = self._sweep.plan
+        if plan.spec.studies[self.name].baseline() is None or self._neutral_cells:
+            return []
+        taken = self._ranking.taken(self.name, NEUTRAL_POINT.arm)
+        if taken is None:
+            return None
+        space, merged = self.study.space, plan.layers(self.name, NEUTRAL_POINT, taken).merged
+        found = {path: lookup(merged, path) for path in space if has(merged, path)}
+        point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | found)
+        cells = plan.cells(self.name, point, self.study.trials, taken)
+        if not any(cell.error for cell in cells):
+            self._told = branches.held(space, cells[0].config)
+        self._state.cells += cells
+        return cells
+
+    def _begun(self) -> bool:
+        """Whether the neutral cell, if there is to be one, has a result."""
+        if self._sweep.plan.spec.studies[self.name].baseline() is None:
+            return True
+        cells = self._neutral_cells
+        return bool(cells) and all(map(self._settled.known, cells))
+
+    def _round_before(self, start: int, idx: int) -> tuple[int, ...]:
+        """Those of the round that begins at `start` which come before proposal `idx`, by their
+        place among all that the sampler is told: a neutral cell stands first, and is of the first
+        round."""
+        ahead = self._told is not None
+        return tuple(range(start + ahead if start else 0, idx + ahead))
 
     def _proposed(
         self,
@@ -112,11 +157,19 @@ class Proposer:
 
         beside: of an asynchronous search what the ledger says; rounds tell it by themselves.
         """
-        earlier = []
+        earlier, size, told = list[Earlier](), self.study.round, self._told
+        if told is not None:
+            first = replace(self._earlier(self._neutral_cells), params=told)
+            if isinstance(size, int) and not self._state.listed:  # known or not: as always
+                first = Earlier(told, None, running=True)
+            earlier.append(first)
         for idx, cells in self._state.by_idx().items():
-            waiting = beside.get(idx, ())
-            if isinstance(self.study.round, int):
-                waiting = tuple(range(idx // self.study.round * self.study.round, idx))
+            if cells[0].cell == NEUTRAL:
+                continue
+            if isinstance(size, int):
+                waiting = self._round_before(idx // size * size, idx)
+            else:
+                waiting = tuple(place + (told is not None) for place in beside.get(idx, ()))
             earlier.append(replace(self._earlier(cells), beside=waiting))
         return earlier
 

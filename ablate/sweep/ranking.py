@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.designs.parts import Arm, Around, Objective, Point
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Arm, Around, Objective, Point
 from ablate.designs.promote import as_promoted
+from ablate.plan import neutral
 from ablate.plan.cell import Cell
 from ablate.sweep.state import SweepState
 from ablate.values.paths import has, lookup
@@ -119,6 +120,10 @@ class Ranking:
             point = study.listed[cell.idx]
             arm = point.arm
             paths.update(dict.fromkeys(study.gives(point)))
+        elif cell.cell == NEUTRAL:
+            arm = NEUTRAL_POINT.arm
+        if arm == NEUTRAL_POINT.arm:
+            paths.update(dict.fromkeys(neutral.paths(cell.config)))
         for values in self._taken.get((name, arm)) or ():
             paths.update(dict.fromkeys(values))
         whole = [p for p in paths if not any(p.startswith(f"{other}.") for other in paths)]
@@ -132,6 +137,8 @@ class Ranking:
         if not centre.complete:
             return None
         ranking = self.of(around.best_of, around.by)
+        if around.neutral is False:
+            ranking = [best for best in ranking if not neutral.is_neutral(best.cell.config)]
         if len(ranking) < around.rank:
             self._block(name, around, len(ranking))
             return None
@@ -144,7 +151,7 @@ class Ranking:
         """A study whose centre has no cell of that rank goes no further; what a promote study has
         by then it keeps."""
         state, study = self._state.studies[name], self._state.plan.spec.studies[name]
-        if succeeded == 0:
+        if succeeded == 0 and around.neutral is None:
             state.blocked = f"no trial of {around.best_of} succeeded"
         elif study.source() is not None and around not in study.around:
             state.short = True
@@ -153,6 +160,7 @@ class Ranking:
                 "promoted"
             )
         else:
+            kind = "cell" if around.neutral is None else "cell but neutral ones"
             state.blocked = (
-                f"{around.best_of} has no cell of rank {around.rank}: {succeeded} have a result"
+                f"{around.best_of} has no {kind} of rank {around.rank}: {succeeded} have a result"
             )

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ablate.designs.base import ENSEMBLE
-from ablate.designs.parts import Point
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.designs.study import Study
+from ablate.plan.cell import Cell
 from ablate.plan.inherited import paths_taken
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
@@ -62,8 +63,7 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
             kind = (*map(id, sections), cell.evaluate, cell.fold)
             if kind not in seen:
                 seen.add(kind)
-                point = study.listed[cell.idx] if study.fixed else None
-                point = point or Point(cell.cell, cell.coords, cell.coords, "space")
+                point = _point(study, cell)
                 data, training, backbone = sections
                 yield _use(
                     later,
@@ -75,6 +75,14 @@ def _known(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:
                     training=TrainingConfig.model_validate(training),
                     backbone=BackboneConfig.model_validate(backbone),
                 )
+
+
+def _point(study: Study, cell: Cell) -> Point:
+    if study.fixed:
+        return study.listed[cell.idx]
+    if cell.cell == NEUTRAL:
+        return NEUTRAL_POINT
+    return Point(cell.cell, cell.coords, cell.coords, "space")
 
 
 def _to_come(plan: Plan, progression: Progression, name: str) -> Iterator[Use]:

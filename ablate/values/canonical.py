@@ -7,7 +7,17 @@ import json
 from typing import Any
 
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
-LATER = ("by", "cross", "folds", "objectives", "population", "race", "scheduler", "when")
+LATER = (
+    "by",
+    "cross",
+    "folds",
+    "neutral",
+    "objectives",
+    "population",
+    "race",
+    "scheduler",
+    "when",
+)
 
 
 def canonical(value: object) -> str:

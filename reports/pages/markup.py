@@ -81,12 +81,12 @@ def grid(table: AnyTable) -> Grid:
     if isinstance(table, Sheet):
         return table.grid()
     columns = [column for i, metric in enumerate(table.metrics) for column in _of(table, metric, i)]
-    if any(row.tuning is not None for row in table.rows):
+    if any(row.tuned is not None for row in table.rows):
         columns.append(
             (
                 "tuning trials",
                 False,
-                lambda row: Field("" if row.tuning is None else str(row.tuning)),
+                lambda row: Field(row.tuned or ""),
             )
         )
     columns.append(("n", False, _n))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from reports.frame import Frame
+from reports.frame import OTHER, Frame
 from reports.plugins import builder
 from reports.recipe import Recipe, Table
 from reports.tables.compared import compared
@@ -41,6 +41,8 @@ def build(frame: Frame, recipe: Table) -> AnyTable:
         ReportError: the recipe names a study, baseline or published row that does not exist.
     """
     cells = frame.study(recipe.study)
+    if recipe.kind != "compare":  # effects are of factors, and such a row has no level of its own
+        cells = cells[~cells["cell"].str.endswith(OTHER)]
     build_kind = BUILDERS.get(recipe.kind) or builder("tables", recipe.kind)
     return build_kind(frame, recipe, cells)
 

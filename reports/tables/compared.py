@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,8 @@ from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
+from reports.tables.neutral import NEUTRAL, beside_their_rows, marked, neutral_notes
+from reports.tables.tuned import Tuning, tuning, tuning_notes
 
 ON, OFF = "✓", "–"
 LEVEL = 0.05
@@ -46,7 +48,7 @@ def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
 
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Each cell's metrics and its difference to the baseline cell, paired by seed."""
-    order = list(dict.fromkeys(cells["cell"]))
+    order = beside_their_rows(dict.fromkeys(cells["cell"]))
     coords = {cell: _coords(cells, cell) for cell in order}
     if recipe.kind == "components":
         # The paper's order where it prints these rows, else by how many are on (the plan's).
@@ -54,7 +56,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         order.sort(key=lambda c: (printed.get(_key(coords[c]), len(printed)), _on(coords[c])))
     headers = _headers(recipe, cells, coords)
     baseline = _baseline(recipe, coords, order)
-    tuned = ((frame.document.get("spec") or {}).get("tuning") or {}).get(recipe.study) or {}
+    tuned = tuning(frame, recipe.study)
     data = data_of(frame.trials, cells)
     against = baselines(data, coords, baseline)
     rows: list[TableRow] = []
@@ -73,7 +75,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 else _comparison(metric, values, by_seed(base, metric)),
                 _printed(recipe, metric, cell, coords[cell]),
             )
-        labels = _labels(recipe, headers, cell, coords[cell])
+        labels = marked(_labels(recipe, headers, cell, coords[cell]), cell, order)
         seeds = mine["seed"].nunique()
         rows.append(
             TableRow(
@@ -84,7 +86,8 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 seeds,
                 gaps(mine),
                 cell == against.get(cell),
-                tuned.get(cell),
+                tuned.trials.get(cell),
+                tuned.text(cell),
             )
         )
     rows = _finished(rows, recipe, data)
@@ -96,7 +99,8 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         tuple(rows),
         (
             *_data_notes(data, against),
-            *_notes(frame, recipe, rows),
+            *_notes(frame, recipe, rows, tuned),
+            *neutral_notes(order),
             *fold_notes(cells, recipe.metrics),
         ),
     )
@@ -142,7 +146,7 @@ def _labels(
 
 def _coords(cells: pd.DataFrame, cell: str) -> dict[str, Any]:
     coords_of_cell: dict[str, Any] = cells[cells["cell"] == cell]["coords"].iloc[0]
-    return {key: named(value) for key, value in coords_of_cell.items()}
+    return {key: named(value) for key, value in coords_of_cell.items() if key != NEUTRAL}
 
 
 def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -212,7 +216,7 @@ def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> l
     return [replace(row, measured=of_row) for row, of_row in zip(rows, measured, strict=True)]
 
 
-def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
+def _notes(frame: Frame, recipe: Table, rows: list[TableRow], tuned: Tuning) -> list[str]:
     notes = [protocol_note(frame, recipe.metrics), *race_notes(frame, recipe.study)]
     if recipe.spread == "t95":
         notes.append(
@@ -227,7 +231,7 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow]) -> list[str]:
             "Δ: difference to the baseline row; one seed gives no interval, no effect size and no "
             "test."
         )
-    notes += _tuning_notes(rows)
+    notes += tuning_notes(tuned, rows)
     if recipe.published is not None:
         table = papers.table(recipe.published.table)
         columns = ", ".join(
@@ -283,17 +287,3 @@ def _test_notes(pairs: int, comparisons: int) -> list[str]:
             f"reach {LEVEL}."
         )
     return notes
-
-
-def _tuning_notes(rows: Sequence[TableRow]) -> list[str]:
-    """What went into the tuning of the rows: equal, or who had more."""
-    budgets = {row.tuning for row in rows if row.tuning is not None}
-    if not budgets:
-        return []
-    if len(budgets) == 1:
-        (trials,) = budgets
-        if not trials:
-            return ["Tuning: none, no row was centred on a search."]
-        return [f"Tuning: {trials} trials planned for each row, an equal budget."]
-    by_row = ", ".join(f"{row.cell} {row.tuning}" for row in rows)
-    return [f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."]

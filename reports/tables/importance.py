@@ -12,6 +12,7 @@ from reports.stats.importance import LEAST, Importances, importances
 from reports.tables.cells import by_seed, protocol_note
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Field, Sheet
+from reports.tables.neutral import NEUTRAL
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
 
@@ -33,8 +34,9 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     params, values = [], []
     for _, mine in cells.groupby("cell", sort=False):
         result = summary(list(by_seed(mine, metric).values()))
-        if result is not None:
-            params.append(mine["coords"].iloc[0])
+        coords = mine["coords"].iloc[0]
+        if result is not None and NEUTRAL not in coords:  # which is no draw from the space
+            params.append(coords)
             values.append(result.mean)
     shares = importances(params, values, space, evaluator=recipe.evaluator)
     notes = [protocol_note(frame, recipe.metrics)]

@@ -82,7 +82,7 @@ class TableRow:
     """One row: the labels on its left, a Measured per metric, and the runs behind them.
 
     planned: seeds planned; gaps: what is missing and why, one line each. tuning: trials that went
-    into the tuning of it, where the sweep says so.
+    into the tuning of it, where the sweep says so; tuned: the same as it is shown.
     """
 
     cell: str
@@ -93,6 +93,7 @@ class TableRow:
     gaps: tuple[str, ...] = ()
     baseline: bool = False
     tuning: int | None = None
+    tuned: str | None = None
 
     @property
     def n(self) -> int:

@@ -14,6 +14,7 @@ from reports.stats.ranks import spearman
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes
 from reports.tables.labels import level, lower_is_better, metric_label, number, scale, slug
 from reports.tables.model import Field, Sheet
+from reports.tables.neutral import NEUTRAL
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
@@ -38,7 +39,10 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     before = frame.study(source) if source in frame.study_order else cells.iloc[:0]
     names = list(
         dict.fromkeys(
-            name for coords in cells["coords"] for name in coords if name not in (RANK, SOURCE)
+            name
+            for coords in cells["coords"]
+            for name in coords
+            if name not in (RANK, SOURCE, NEUTRAL)
         )
     )
     rows, numbers = [], []
@@ -53,7 +57,8 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         fields = [_field(metric, values, of, recipe.digits, lost) for metric, values, of in sides]
         planned, n = mine["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
-        labels = (Field(str(coords.get(RANK, ""))), Field(was), *map(Field, sampled))
+        rank = str(coords.get(RANK, cell))
+        labels = (Field(rank), Field(was), *map(Field, sampled))
         rows.append((*labels, *fields, count))
         means = [_numbers(metric, values) for metric, values, _ in sides]
         runs = " ".join(run for run in mine["run_id"] if run)
@@ -156,7 +161,10 @@ def _notes(
     frame: Frame, recipe: Table, source: str, cells: pd.DataFrame, agreement: str
 ) -> tuple[str, ...]:
     total = frame.cells[frame.cells["study"] == source]["cell"].nunique()
-    best = f"The best {cells['cell'].nunique()} of {total} cells of {source}, each trained again."
+    own = cells["cell"] == NEUTRAL
+    best = f"The best {cells[~own]['cell'].nunique()} of {total} cells of {source}, trained again."
+    if own.any():
+        best += " neutral: the method switched off, at the best rates of its baseline."
     interval = "[…]: 95 % Student interval of the mean over seeds; none with one seed."
     lost = [f"Without a result: {gap}." for gap in gaps(cells)]
     notes = [

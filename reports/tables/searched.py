@@ -10,11 +10,12 @@ from reports.stats.describe import reality_check_interval, summary
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, run_ids
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Measured, TableData, TableRow
+from reports.tables.neutral import NEUTRAL
 
 
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """The `top` configurations by the first metric, and how many were tried or lost."""
-    names = list(dict.fromkeys(name for coords in cells["coords"] for name in coords))
+    names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     ranked = []
     for cell, mine in cells.groupby("cell", sort=False):
         measured = {m: _measured(by_seed(mine, m)) for m in recipe.metrics}
@@ -32,6 +33,8 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     total = cells["cell"].nunique()
     by = metric_label(recipe.metrics[0])
     notes = [f"The best {len(rows)} of {total} configurations tried, by {by}."]
+    if (cells["cell"] == NEUTRAL).any():
+        notes.append("neutral: the method switched off, at the best rates of its baseline.")
     lost = cells[cells["status"] != "done"]
     if len(lost):
         counts = ", ".join(f"{n} {status}" for status, n in lost["status"].value_counts().items())

@@ -22,6 +22,7 @@ def frame(
     names: list[str] | None = None,
     study: dict[str, Any] | None = None,
     tuning: dict[str, int] | None = None,
+    lineages: dict[str, dict[str, int]] | None = None,
     metric: str = METRIC,
     params: Callable[[dict[str, Any]], dict[str, str]] = lambda coords: {},
 ) -> Frame:
@@ -61,7 +62,10 @@ def frame(
         "study_order": ["s"],
         "studies": {"s": {"design": design, **(study or {})}},
         "created": 0.0,
-        "spec": {"tuning": {"s": tuning} if tuning else {}},
+        "spec": {
+            "tuning": {"s": tuning} if tuning else {},
+            "lineages": {"s": lineages} if lineages else {},
+        },
         "report": {},
     }
     parent = Parent("p", "1", "FINISHED", {}, document)

@@ -140,7 +140,8 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
     )
     assert advice.warnings(other) == [
         "rows compares rows tuned with different budgets: 12 trials for normsoftmax; "
-        "18 trials for proxy_anchor"
+        "18 trials for proxy_anchor; expected 18 for each: raise `trials` of tune_normsoftmax, or "
+        "say `tuning: as_published` where its settings are printed ones"
     ]
 
 

@@ -173,7 +173,14 @@ def test_leaving_one_out_is_compared_with_all() -> None:
     assert table.rows[1].measured[METRIC].difference.mean == pytest.approx(-0.1)  # type: ignore[union-attr]
 
 
-def compared(seeds: int, tuning: dict[str, int] | None = None, rows: int = 3) -> TableData:
+def compared(
+    seeds: int,
+    tuning: dict[str, int] | None = None,
+    rows: int = 3,
+    *,
+    lineages: dict[str, dict[str, int]] | None = None,
+    study: dict[str, Any] | None = None,
+) -> TableData:
     names = ["plain", "ddml", "idml"][:rows]
     found = frame(
         "compare",
@@ -182,6 +189,8 @@ def compared(seeds: int, tuning: dict[str, int] | None = None, rows: int = 3) ->
         seeds=seeds,
         names=names,
         tuning=tuning,
+        lineages=lineages,
+        study=study,
     )
     table = build(found, Table(kind="compare", study="s", spread="t95"))
     assert isinstance(table, TableData)
@@ -234,8 +243,27 @@ def test_tuning_budgets_are_stated() -> None:
     uneven = compared(3, {"plain": 8, "ddml": 16, "idml": 16})
     assert any("budgets differ" in n and "plain 8, ddml 16, idml 16" in n for n in uneven.notes)
     none = compared(3, {"plain": 0, "ddml": 0, "idml": 0})
-    assert "Tuning: none, no row was centred on a search." in none.notes
+    assert any(note.startswith("Tuning: none in this sweep: no row takes") for note in none.notes)
     assert "tuning trials" not in markup.grid(compared(3)).headers
+
+
+def test_tuning_is_stated_study_by_study() -> None:
+    lineages = {"plain": {"a": 16}, "ddml": {"final": 6, "b": 10}, "idml": {}}
+    told = compared(3, {"plain": 16, "ddml": 16, "idml": 0}, lineages=lineages)
+    assert "Tuning trials, study by study: ddml: 6 of final + 10 of b." in told.notes
+    one = compared(3, {"plain": 16, "ddml": 16, "idml": 16}, lineages={"plain": {"a": 16}})
+    assert not any("study by study" in note for note in one.notes)
+
+
+def test_settings_as_published_are_stated() -> None:
+    told = compared(3, {"plain": 0, "ddml": 16, "idml": 0}, study={"tuning": "as_published"})
+    shown = [row[-2].text for row in markup.grid(told).rows]
+    assert shown == ["as published", "16, else as published", "as published"]
+    notes = [note for note in told.notes if note.startswith("Tuning")]
+    assert notes == [
+        "Tuning: as published. The settings are printed ones; budgets need not be equal."
+    ]
+    assert "as published" in markup.markdown(told)
 
 
 SPACE = {  # as a plan resolves it

@@ -1,0 +1,200 @@
+"""The rule of a fair comparison, and where one breaks it: lines for a plan to warn with.
+
+Every row has as many tuning trials as the one with the most; what it takes was chosen in the regime
+that judges it; it was not chosen by a single training, whose luck would be judged with it; and the
+plain loss at its best rates was among what a method's weights were chosen from. A comparison
+`tuning: as_published` takes settings as papers print them: the rule skips it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ablate.designs.parts import Point
+from ablate.designs.study import Study
+from ablate.plan.inherited import within
+from ablate.plan.neutral import options
+from ablate.plan.plan import Plan
+from ablate.plan.regime import chosen, of_row, of_study
+from ablate.plan.tuning import Lineage, behind
+from ablate.values.wording import shown
+from trainables.trial import TrialConfig
+
+PUBLISHED = "or say `tuning: as_published` where its settings are printed ones"
+SHOWN = 4  # rows or paths that a line names
+
+
+def warnings(plan: Plan) -> list[str]:
+    """One line for each way in which a comparison of the sweep breaks the rule."""
+    lines: list[str] = []
+    for name, rows in plan.lineages().items():
+        if plan.spec.studies[name].tuned_as is None:
+            lines += _budgets(plan, name, rows)
+            lines += _regimes(plan, name)
+            lines += _single(plan, name)
+            lines += _floorless(plan, name)
+    return lines
+
+
+# ----------------------------------------------------------------------- trials
+
+
+def _budgets(plan: Plan, name: str, rows: dict[str, Lineage]) -> Iterator[str]:
+    """Rows that had fewer trials than others, or none at all."""
+    found: dict[int, list[str]] = {}
+    for point in _rows(plan, name):
+        found.setdefault(sum(rows[point.cell].values()), []).append(point.cell)
+    most = max(found)
+    if not most and _kinds(plan, name) > 1:
+        yield (
+            f"{name} compares rows that no study tuned: 0 trials for {_few(found[0])}; expected "
+            f"some, as many for each: centre them on searches of their own (`around`), {PUBLISHED}"
+        )
+    if len(found) < 2:
+        return
+    each = "; ".join(f"{n} trials for {_few(cells)}" for n, cells in sorted(found.items()))
+    fewer = [rows[cell] for n, cells in found.items() if n < most for cell in cells]
+    searches = dict.fromkeys(of for lineage in fewer for of in lineage if _sampled(plan, of))
+    remedies = [f"raise `trials` of {_few(list(searches))}"] if searches else []
+    if 0 in found:
+        remedies.append(f"centre {_few(found[0])} on a search of its own (`around`)")
+    yield (
+        f"{name} compares rows tuned with different budgets: {each}; expected {most} for each: "
+        f"{', '.join([*remedies, PUBLISHED])}"
+    )
+
+
+def _kinds(plan: Plan, name: str) -> int:
+    """How many pairs of method and loss the rows are: one is no comparison with a baseline."""
+    return len({_named(plan, name, point) for point in _rows(plan, name)})
+
+
+def _named(plan: Plan, name: str, point: Point) -> tuple[str, str]:
+    """Method and loss of a row."""
+    trial = TrialConfig()
+    merged = plan.layers(name, point, ()).merged
+    method, loss = merged.get("method", {}), merged.get("loss", {})
+    return method.get("name", trial.method.name), loss.get("name", trial.loss.name)
+
+
+def _rows(plan: Plan, name: str) -> list[Point]:
+    """As written: not those that stand beside one in case a neutral cell is its best."""
+    return [point for point in plan.spec.studies[name].representatives() if point is not None]
+
+
+def _sampled(plan: Plan, name: str) -> bool:
+    study = plan.spec.studies.get(name)  # none of a line on a neutral cell
+    return study is not None and study.sampling() is not None
+
+
+# ----------------------------------------------------------------------- regime
+
+
+def _regimes(plan: Plan, name: str) -> Iterator[str]:
+    """Values that a study chose in another regime than the one that judges them."""
+    studies, study = plan.spec.studies, plan.spec.studies[name]
+    told: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
+    for point in _rows(plan, name):
+        taken = chosen(studies, study, point)
+        for who in dict.fromkeys(taken.values()):
+            other = _differences(plan, name, point, who, taken)
+            if other:
+                rows, paths = told.setdefault((who, other), ([], {}))
+                rows.append(point.cell)
+                paths.update(dict.fromkeys(path for path, by in taken.items() if by == who))
+    for (who, other), (rows, paths) in told.items():
+        yield (
+            f"{name} judges {_few(rows)} in another regime than {who}, which chose "
+            f"{_few(list(paths))}: {other}; tune in the regime it judges, or promote the best "
+            f"cells of {who} in it and take the best of those"
+        )
+
+
+def _differences(plan: Plan, name: str, point: Point, who: str, taken: dict[str, str]) -> str:
+    """The paths in which a row's regime is none of a study's; not those that the row takes."""
+    here, there = of_row(plan, name, point), of_study(plan, who)
+    return _few(
+        [
+            f"{path} {shown(there[0][path])} there, {shown(value)} here"
+            for path, value in here.items()
+            if path not in taken and all(regime[path] != value for regime in there)
+        ]
+    )
+
+
+# ------------------------------------------------------------------------ seeds
+
+
+def _single(plan: Plan, name: str) -> Iterator[str]:
+    """Searches whose best was chosen by one training a proposal, and by no other seed since. Rows
+    that all take from the same studies share their luck."""
+    study = plan.spec.studies[name]
+    lucky: dict[str, list[str]] = {}
+    asked: set[frozenset[str]] = set()
+    for point in _rows(plan, name):
+        names = [around.best_of for around in study.needs(point.arm)]
+        asked.add(frozenset(names))
+        for of in dict.fromkeys(names):
+            if _sampled(plan, of) and len(plan.seeds(of)) * len(plan.folds(of)) == 1:
+                lucky.setdefault(of, []).append(point.cell)
+    if lucky and len(asked) > 1:
+        first = next(iter(lucky))
+        rows = dict.fromkeys(row for cells in lucky.values() for row in cells)
+        yield (
+            f"{name} compares rows chosen by one training a proposal: {_few(list(rows))}; rank "
+            f"finalists of {_few(list(lucky))} on fresh seeds ({{design: promote, of: {first}, "
+            "best: 4, seeds: [1, 2]}) and take the best of those, or give 2 or 3 seeds a proposal"
+        )
+
+
+# ---------------------------------------------------------------------- neutral
+
+
+def _floorless(plan: Plan, name: str) -> Iterator[str]:
+    """Methods whose weights were chosen without the neutral cell at their baseline's best rates,
+    so that they may end below the plain loss for no other reason than that they had more to try."""
+    studies, study = plan.spec.studies, plan.spec.studies[name]
+    baselines: dict[str, tuple[str, str]] = {}  # loss → row of the plain method, its study
+    others: list[tuple[str, Point]] = []
+    for point in _rows(plan, name):
+        method, loss = _named(plan, name, point)
+        asked = [around.best_of for around in study.needs(point.arm)]
+        if options(method):
+            others.append((loss, point))
+        elif asked:
+            baselines.setdefault(loss, (point.cell, asked[-1]))
+    lacking: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
+    for loss, point in others:
+        asked = behind(studies, [around.best_of for around in study.needs(point.arm)])
+        weights = chosen(studies, study, point)
+        who = dict.fromkeys(by for path, by in weights.items() if within(path, "method"))
+        able = [by for by in who if "neutral" in type(studies[by]).model_fields]
+        if loss not in baselines or not able or any(studies[each].baseline() for each in asked):
+            continue
+        if baselines[loss][1] not in asked:
+            rows, of = lacking.setdefault(baselines[loss], ([], {}))
+            rows.append(point.cell)
+            of.update(dict.fromkeys(able))
+    for (baseline, best_of), (rows, of) in lacking.items():
+        yield (
+            f"{name} has rows that may end below {baseline} for having more to try alone: "
+            f"{_few(rows)}; give {_few(list(of))} one candidate more, "
+            f"`neutral: {{best_of: {best_of}}}`"
+        )
+
+
+def finalists(plan: Plan, name: str, study: Study) -> Iterator[str]:
+    """A promotion that changes nothing ranks finalists: on seeds that chose them, it repeats what
+    is known."""
+    source = study.source()
+    assert source is not None
+    both = sorted(set(plan.seeds(name)) & set(plan.seeds(source.best_of)))
+    if both and study.size > 1:
+        yield (
+            f"{name} ranks the best cells of {source.best_of} at seeds that chose them "
+            f"({_few(list(map(str, both)))}): give it fresh ones (studies.{name}.seeds)"
+        )
+
+
+def _few(words: Sequence[str]) -> str:
+    return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")

@@ -1,0 +1,67 @@
+"""The neutral configuration of a method, which equals the plain loss: a candidate of its tuning.
+
+At the best rates of its baseline it is what the baseline is. A search that cannot find it may end
+below the plain loss for no other reason than that it had more to search; ranked with the proposals,
+it is the floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from ablate.designs.parts import NEUTRAL
+from ablate.values.layers import Layer
+from trainables.errors import ConfigError
+from trainables.methods.base import METHODS
+
+
+def options(method: str) -> dict[str, Any]:
+    """The options with which a method equals the plain loss; none of a method that has none."""
+    return {
+        key: value.model_dump(mode="json", exclude_unset=True)
+        if isinstance(value, BaseModel)
+        else value
+        for key, value in METHODS[method].NEUTRAL.items()
+    }
+
+
+def neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
+    """What the neutral cell of a study sets over its centre.
+
+    Raises:
+        ConfigError: its method has no option that could be neutral.
+    """
+    method = str(merged.get("method", {}).get("name", "plain"))
+    values = options(method) if method in METHODS else {}
+    place = f"studies.{study}.{NEUTRAL}"
+    if not values:
+        raise ConfigError(
+            place,
+            f"it for the method {method!r}",
+            "a method with terms that can be switched off",
+            "Remove it from the baseline; name the baseline in the method's own study",
+        )
+    return Layer(place, {"method": values})
+
+
+def paths(config: Mapping[str, Any]) -> list[str]:
+    """The paths that make a configuration neutral."""
+    return [f"method.{key}" for key in options(config["method"]["name"])]
+
+
+def is_neutral(config: Mapping[str, Any]) -> bool:
+    """Whether a resolved configuration's method equals the plain loss. The plain method is none
+    that could be more."""
+    method = config["method"]
+    wanted = options(method["name"])
+    return bool(wanted) and _within(wanted, method)
+
+
+def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    return all(
+        _within(value, whole[key]) if isinstance(value, Mapping) else whole[key] == value
+        for key, value in part.items()
+    )

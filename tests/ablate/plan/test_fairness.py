@@ -1,0 +1,319 @@
+"""The rule of a fair comparison on hand-made specs, and what a plan says where one breaks it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ablate.cli.main import main
+from ablate.plan import advice
+from ablate.plan.plan import Plan
+from tests.ablate import specs
+
+RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
+WEIGHT = {"method.alpha": {"low": 1e-3, "high": 1, "log": True}}
+FROZEN = {"backbone.mode": "frozen", "training.epochs": 8}
+
+
+def tune(method: str, trials: int, seeds: int = 2, **more: Any) -> dict[str, Any]:
+    """By default on frozen features, two seeds a proposal."""
+    return {
+        "design": "search",
+        "trials": trials,
+        "seeds": seeds,
+        "trial": {"method": {"name": method}, **FROZEN},
+        "space": RATE | (WEIGHT if method == "ddml" else {}),
+        **more,
+    }
+
+
+def finalists(of: str, method: str, best: int = 3, **more: Any) -> dict[str, Any]:
+    trial = {"method": {"name": method}, **FROZEN}
+    return {"design": "promote", "of": of, "best": best, "seeds": [2, 3], "trial": trial, **more}
+
+
+def rows(plain: Any, ddml: Any, **more: Any) -> dict[str, Any]:
+    """Two rows judged on frozen features, each around what is given."""
+    return {
+        "design": "compare",
+        "seeds": [7, 8],
+        "trial": FROZEN,
+        "variants": {
+            "plain": {"trial": {"method": {"name": "plain"}}, "around": plain},
+            "ddml": {"trial": {"method": {"name": "ddml"}}, "around": ddml},
+        },
+        **more,
+    }
+
+
+def best(*names: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"best_of": name, **more} for name in names]
+
+
+def plan(**studies: Any) -> Plan:
+    return specs.plan({"name": "fair", "studies": studies})
+
+
+def warned(*, floor: bool = False, **studies: Any) -> list[str]:
+    """The lines of a plan; of those on missing neutral cells only with `floor`."""
+    lines = advice.warnings(plan(**studies))
+    return [line for line in lines if ("`neutral: " in line) <= floor]
+
+
+# ----------------------------------------------------------------------- trials
+
+
+def test_a_fair_comparison_is_not_warned_of() -> None:
+    studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a"), best("b"))}
+    assert warned(**studies) == []
+    assert plan(**studies).tuning() == {"rows": {"plain": 12, "ddml": 12}}
+
+
+def test_fewer_trials_are_named_with_what_is_expected_and_the_remedy() -> None:
+    (line,) = warned(
+        a=tune("plain", 6), b=tune("ddml", 9), rows=rows(best("a"), best("b"), seeds=1)
+    )
+    assert line == (
+        "rows compares rows tuned with different budgets: 12 trials for plain; 18 trials for ddml; "
+        "expected 18 for each: raise `trials` of a, or say `tuning: as_published` where its "
+        "settings are printed ones"
+    )
+
+
+def test_seeds_and_folds_of_a_proposal_are_trials() -> None:
+    a, b = tune("plain", 6, folds=3), tune("ddml", 6)
+    (line,) = warned(a=a, b=b, rows=rows(best("a"), best("b")))
+    assert "12 trials for ddml; 36 trials for plain; expected 36 for each" in line
+
+
+def test_a_row_without_a_search_had_none() -> None:
+    (line,) = warned(b=tune("ddml", 6), rows=rows([], best("b")))
+    assert "0 trials for plain; 12 trials for ddml; expected 12 for each" in line
+    assert "centre plain on a search of its own (`around`)" in line
+
+
+def test_rows_that_nothing_tuned() -> None:
+    (line,) = warned(rows=rows([], []))
+    assert "rows that no study tuned: 0 trials for plain, ddml; expected some" in line
+    variants = {name: {"trial": {"method": {"name": "ddml"}}} for name in ("a", "b")}
+    alone = {"design": "compare", "variants": variants}
+    assert warned(rows=alone) == [], "readings of one method: nothing is judged against a baseline"
+
+
+def test_what_promote_and_around_inherit_counts() -> None:
+    """heads → finalists → a search around the best of those, whose best the row takes."""
+    studies = {
+        "a": tune("plain", 4),
+        "b": tune("ddml", 4),
+        "a_final": finalists("a", "plain"),
+        "b_final": finalists("b", "ddml"),
+        "b_more": tune("ddml", 2, space=WEIGHT, around={"best_of": "b_final"}),
+    }
+    made = plan(**studies, rows=rows(best("a_final"), best("b_more")))
+    assert made.lineages() == {
+        "rows": {
+            "plain": {"a_final": 3 * 2, "a": 4 * 2},
+            "ddml": {"b_more": 2 * 2, "b_final": 3 * 2, "b": 4 * 2},
+        }
+    }
+    assert made.tuning() == {"rows": {"plain": 14, "ddml": 18}}
+    assert made.resolved_spec()["lineages"] == made.lineages(), "a report can state it"
+    line = advice.warnings(made)[0]
+    assert "14 trials for plain; 18 trials for ddml; expected 18 for each: raise `trials` of a" in (
+        line
+    )
+    assert warned(**studies, rows=rows(best("a_final"), best("b_final"))) == []
+
+
+def test_what_another_file_promotes_counts(tmp_path: Path) -> None:
+    """A file that extends promote.yaml and takes the best of its chain."""
+    chain = Path(__file__).parents[3] / "search_spaces" / "promote.yaml"
+    own = {"name": "own", "extends": str(chain), "studies": {"rows": rows(*[best("longer")] * 2)}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    from ablate.plan.checks import checked_plan
+    from ablate.plan.plan import Overrides
+    from ablate.spec.read import read_spec
+    from tests.ablate import synthetic
+
+    made = checked_plan(
+        read_spec(tmp_path / "own.yaml"), Overrides(), synthetic.fingerprint, tmp_path
+    )
+    chained = {"longer": 2 * 3, "networks": 6, "heads": 18}
+    assert made.lineages()["rows"] == {"plain": chained, "ddml": chained}
+
+
+# ----------------------------------------------------------------------- regime
+
+
+def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
+    judged = {"backbone.mode": "finetune", "training.epochs": 2}
+    first, second = warned(
+        a=tune("plain", 6),
+        b=tune("ddml", 6),
+        rows=rows(best("a"), best("b"), trial=judged),
+    )
+    assert first.startswith("rows judges plain in another regime than a, which chose optimizer.lr:")
+    assert second == (
+        "rows judges ddml in another regime than b, which chose optimizer.lr, method.alpha: "
+        'backbone.mode "frozen" there, "finetune" here, training.epochs 8 there, 2 here; tune in '
+        "the regime it judges, or promote the best cells of b in it and take the best of those"
+    )
+
+
+@pytest.mark.parametrize(
+    "other", [{"training.epochs": 9}, {"data.name": "emoji"}, {"data.image_size": 32}], ids=str
+)
+def test_each_part_of_a_regime(other: dict[str, Any]) -> None:
+    made = rows(best("a"), best("b"), trial={**FROZEN, **other})
+    lines = warned(a=tune("plain", 6), b=tune("ddml", 6), rows=made)
+    assert len(lines) == 2 and all(next(iter(other)) in line for line in lines)
+
+
+def test_a_split_or_an_optimizer_is_no_regime() -> None:
+    more = {"data.split.validation": 0.4, "optimizer.weight_decay": 0.01}
+    made = rows(best("a"), best("b"), trial={**FROZEN, **more})
+    assert warned(a=tune("plain", 6), b=tune("ddml", 6), rows=made) == []
+
+
+def test_a_promotion_chooses_anew_in_its_own_regime() -> None:
+    judged = {"backbone.mode": "finetune", "training.epochs": 2}
+    chain = {
+        "a": tune("plain", 6),
+        "b": tune("ddml", 6),
+        "a_net": finalists("a", "plain", trial={"method": {"name": "plain"}, **judged}),
+        "b_net": finalists("b", "ddml", trial={"method": {"name": "ddml"}, **judged}),
+    }
+    assert warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged)) == []
+    chain["b_net"]["best"] = chain["a_net"]["best"] = 1
+    lines = warned(**chain, rows=rows(best("a_net"), best("b_net"), trial=judged))
+    assert len(lines) == 2 and "than b, which chose" in lines[1], "one cell is no choice"
+
+
+def test_a_search_around_another_leaves_what_it_takes_where_it_was_chosen() -> None:
+    judged = {"backbone.mode": "finetune", "training.epochs": 2}
+    network = {"method": {"name": "ddml"}, **judged}
+    plain = {"method": {"name": "plain"}, **judged}
+    lines = warned(
+        a=tune("plain", 12, trial=plain),
+        b=tune("ddml", 6, space=WEIGHT),
+        rates=tune("ddml", 6, space=RATE, trial=network, around={"best_of": "b"}),
+        rows=rows(best("a"), best("rates"), trial=judged),
+    )
+    (line,) = lines
+    assert "judges ddml in another regime than b, which chose method.alpha:" in line
+
+
+def test_what_a_row_sets_itself_was_not_chosen_elsewhere() -> None:
+    judged = {"backbone.mode": "finetune", "training.epochs": 2}
+    study = rows(best("a"), best("a"), trial=judged)
+    for variant in study["variants"].values():
+        variant["trial"]["optimizer.lr"] = 1e-3
+    assert warned(a=tune("plain", 6), rows=study) == []
+
+
+# ------------------------------------------------------------------------ seeds
+
+
+def test_one_training_a_proposal_is_no_choice() -> None:
+    (line,) = warned(
+        a=tune("plain", 6, seeds=1), b=tune("ddml", 6, seeds=1), rows=rows(best("a"), best("b"))
+    )
+    assert line == (
+        "rows compares rows chosen by one training a proposal: plain, ddml; rank finalists of a, b "
+        "on fresh seeds ({design: promote, of: a, best: 4, seeds: [1, 2]}) and take the best of "
+        "those, or give 2 or 3 seeds a proposal"
+    )
+
+
+def test_finalists_on_fresh_seeds() -> None:
+    studies = {
+        "a": tune("plain", 6, seeds=1),
+        "b": tune("ddml", 6, seeds=1),
+        "a_final": finalists("a", "plain"),
+        "b_final": finalists("b", "ddml"),
+        "rows": rows(best("a_final"), best("b_final")),
+    }
+    assert warned(**studies) == []
+    studies["b_final"]["seeds"] = 2
+    assert warned(**studies) == [
+        "b_final ranks the best cells of b at seeds that chose them (0): give it fresh ones "
+        "(studies.b_final.seeds)"
+    ]
+
+
+def test_rows_around_one_search_share_its_luck() -> None:
+    shared = rows(best("a", take=["optimizer.lr"]), best("a", take=["optimizer.lr"]))
+    assert warned(a=tune("plain", 6, seeds=1), rows=shared) == []
+    twice = rows(best("a"), [*best("a", take=["optimizer.lr"]), *best("a")])
+    assert warned(a=tune("plain", 6, seeds=1), rows=twice) == []
+
+
+# ----------------------------------------------------------------------- neutral
+
+
+def test_a_method_without_a_neutral_candidate() -> None:
+    studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a"), best("b"))}
+    assert warned(floor=True, **studies) == [
+        "rows has rows that may end below plain for having more to try alone: ddml; give b one "
+        "candidate more, `neutral: {best_of: a}`"
+    ]
+    studies["b"]["neutral"] = {"best_of": "a"}
+    assert warned(floor=True, **studies) == []
+
+
+def test_its_finalists_may_have_it() -> None:
+    studies = {
+        "a": tune("plain", 6),
+        "b": tune("ddml", 6),
+        "a2": finalists("a", "plain"),
+        "b2": finalists("b", "ddml"),
+        "rows": rows(best("a2"), best("b2")),
+    }
+    (line,) = warned(floor=True, **studies)
+    assert line.endswith("give b2 one candidate more, `neutral: {best_of: a2}`")
+    studies["b2"]["neutral"] = {"best_of": "a2"}
+    assert warned(floor=True, **studies) == []
+
+
+def test_weights_that_nothing_chose_need_none() -> None:
+    shared = rows(best("a"), best("a"))
+    assert warned(floor=True, a=tune("plain", 6), rows=shared) == []
+    only = tune("ddml", 6, space=RATE)
+    assert warned(floor=True, a=tune("plain", 6), b=only, rows=rows(best("a"), best("b"))) == []
+
+
+# --------------------------------------------------------------------- published
+
+
+def test_settings_as_published_are_no_matter_of_the_rule() -> None:
+    judged = {"backbone.mode": "finetune"}
+    study = rows([], best("b"), trial=judged)
+    assert len(warned(b=tune("ddml", 6, seeds=1), rows=study)) == 3
+    assert warned(b=tune("ddml", 6, seeds=1), rows={**study, "tuning": "as_published"}) == []
+
+
+def test_how_a_table_is_read_leaves_a_sweep_what_it_was() -> None:
+    before, after = (plan(rows=rows([], [], **m)) for m in ({}, {"tuning": "as_published"}))
+    assert before.sweep_id == after.sweep_id
+    dump = after.resolved_spec()["studies"]["rows"]
+    assert dump["tuning"] == "as_published", "a report can state it"
+
+
+def test_the_command_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {
+        "name": "unfair",
+        "trial": {"data.name": "typefaces"},
+        "studies": {
+            "a": tune("plain", 4),
+            "b": tune("ddml", 6),
+            "rows": rows(best("a"), best("b")),
+        },
+    }
+    (tmp_path / "unfair.yaml").write_text(yaml.safe_dump(spec))
+    assert main(["plan", str(tmp_path / "unfair.yaml"), "--out", str(tmp_path / "out")]) == 0
+    lines = [t for t in capsys.readouterr().out.splitlines() if t.startswith("warning: ")]
+    assert "8 trials for plain; 12 trials for ddml; expected 12 for each" in lines[0]
+    assert "`neutral: {best_of: a}`" in lines[1] and len(lines) == 2

@@ -1,0 +1,343 @@
+"""The neutral cell at the baseline's best rates: one candidate more, and what stands beside it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ablate.designs.parts import NEUTRAL_POINT
+from ablate.plan import advice
+from ablate.plan.neutral import is_neutral, options
+from ablate.plan.plan import Plan
+from ablate.samplers import branches
+from ablate.samplers.space import Axis
+from ablate.sweep.dispatch import Dispatch
+from tests.ablate import specs, synthetic
+from tests.ablate.driven import dispatch, drain, finish, table
+from trainables.errors import ConfigError
+from trainables.methods.base import METHODS
+
+RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
+AWAY = {"method.alpha": {"low": 2, "high": 3}}  # far from the synthetic best, 0.7: neutral wins
+NEAR = {"method.alpha": {"low": 0.65, "high": 0.75}}
+WHOLE = {"method.alpha": {"low": 0, "high": 1}}  # holds 0
+NEUTRAL = {"neutral": {"best_of": "a"}}
+
+
+def search(method: str, space: dict[str, Any] = RATE, **more: Any) -> dict[str, Any]:
+    trial = {"method": {"name": method}}
+    if method == "ddml":
+        trial["method"] |= {"beta": 0.0, "gamma": 0.0}  # type: ignore[dict-item]
+    study = {"design": "search", "trials": 6, "round": 3, "startup": 3, "seeds": 2}
+    return {**study, "trial": trial, "space": space, **more}
+
+
+def rows(plain: str = "a", ddml: str = "b", **more: Any) -> dict[str, Any]:
+    return {
+        "design": "compare",
+        "variants": {
+            "plain": {"trial": {"method": {"name": "plain"}}, "around": {"best_of": plain}},
+            "ddml": {"trial": {"method": {"name": "ddml"}}, "around": {"best_of": ddml, **more}},
+        },
+    }
+
+
+def plan(space: dict[str, Any] = AWAY, rest: dict[str, Any] | None = None, **more: Any) -> Plan:
+    b = search("ddml", RATE | space, **NEUTRAL, **more)
+    studies = {"a": search("plain"), "b": b, "rows": rows(), **(rest or {})}
+    return specs.plan({"name": "neutral", "trial": {"training.epochs": 2}, "studies": studies})
+
+
+def run(made_plan: Plan, folder: Path, **more: Any) -> Dispatch:
+    made = dispatch(made_plan, folder)
+    drain(made, **more)
+    return made
+
+
+def cells(made: Dispatch, study: str) -> dict[str, Any]:
+    return {cell.cell: cell for cell in made.progression.studies[study].cells if cell.seed == 0}
+
+
+# ------------------------------------------------------------------------ the cell
+
+
+def test_it_is_the_method_switched_off_at_the_best_rates_of_its_baseline(tmp_path: Path) -> None:
+    made = run(plan(), tmp_path)
+    best = made.progression.ranking.best("a")
+    neutral = cells(made, "b")["neutral"]
+    assert best is not None and best.values.keys() == {"optimizer.lr"}
+    assert neutral.config["optimizer"]["lr"] == best.values["optimizer.lr"]
+    assert neutral.config["method"]["name"] == "ddml" and is_neutral(neutral.config)
+    assert neutral.config["method"]["alpha"] == 0
+    assert neutral.coords == {"neutral": "yes", "optimizer.lr": best.values["optimizer.lr"]} | {
+        "method.alpha": 0
+    }
+    assert len(made.progression.studies["b"].cells) == made.progression.plan.size("b") == 7 * 2
+    assert made.progression.studies["b"].complete
+    assert all(row["status"] == "done" for row in table(made))
+
+
+@pytest.mark.parametrize("method", sorted(set(METHODS) - {"plain"}))
+def test_every_method_has_one(method: str) -> None:
+    study = search(method, RATE, trial={"method": {"name": method}}, **NEUTRAL)
+    made = specs.plan({"name": "any", "studies": {"a": search("plain"), "b": study}})
+    point = made.spec.studies["b"].baseline()
+    assert point is not None
+    (cell, _) = made.cells("b", NEUTRAL_POINT, 6, [{"optimizer.lr": 2e-3}])
+    assert cell.error is None and is_neutral(cell.config) and options(method)
+    assert cell.config["optimizer"]["lr"] == 2e-3
+    assert not is_neutral(made.resolved("b", None).model_dump(mode="json"))
+
+
+def test_the_plain_method_has_none() -> None:
+    studies = {"a": search("plain"), "b": search("plain", **NEUTRAL)}
+    with pytest.raises(ConfigError, match=r"studies\.b\.neutral: found it for the method 'plain'"):
+        specs.plan({"name": "none", "studies": studies})
+    assert not is_neutral({"method": {"name": "plain"}})
+
+
+def test_it_stands_beside_no_scheduler() -> None:
+    with pytest.raises(ConfigError, match="found it beside a scheduler"):
+        plan(scheduler={"name": "asha"})
+
+
+def test_its_baseline_is_a_study() -> None:
+    with pytest.raises(ConfigError, match=r"studies\.b\.neutral\.best_of.*unknown study 'c'"):
+        specs.plan({"name": "x", "studies": {"b": search("ddml", neutral={"best_of": "c"})}})
+
+
+# ------------------------------------------------------------------- ranked with them
+
+
+def test_where_it_wins_the_best_other_cell_stands_beside_it(tmp_path: Path) -> None:
+    made = run(plan(AWAY), tmp_path)
+    ranking = made.progression.ranking.of("b")
+    assert ranking[0].cell.cell == "neutral"
+    told = cells(made, "rows")
+    assert list(told) == ["plain", "ddml", "ddml, not neutral"]
+    assert is_neutral(told["ddml"].config)
+    assert told["ddml"].config["optimizer"] == told["plain"].config["optimizer"]
+    other = told["ddml, not neutral"]
+    assert other.config["method"]["alpha"] == ranking[1].values["method.alpha"] >= 2
+    assert other.trial_id != told["ddml"].trial_id
+    assert other.coords == {"variant": "ddml, not neutral", "neutral": "left out"}
+
+
+def test_where_another_wins_its_row_is_one_trial_with_it(tmp_path: Path) -> None:
+    made = run(plan(NEAR), tmp_path)
+    assert made.progression.ranking.of("b")[0].cell.cell != "neutral"
+    told = cells(made, "rows")
+    assert told["ddml, not neutral"].trial_id == told["ddml"].trial_id
+    assert "one trial with their rows unless the best of those is neutral: ddml, not neutral" in (
+        advice.notes(made.progression.plan, "rows")
+    )
+
+
+@pytest.mark.parametrize(
+    ("take", "count"),
+    [(["optimizer.lr"], 2), (["method.alpha"], 3), (["optimizer.lr", "method"], 3)],
+    ids=str,
+)
+def test_rows_that_take_nothing_of_the_method_have_no_other(take: list[str], count: int) -> None:
+    made = plan(AWAY, {"rows": rows(take=take)})
+    assert made.spec.studies["rows"].size == count
+
+
+def test_around_may_leave_it_out(tmp_path: Path) -> None:
+    terms = {
+        "design": "components",
+        "around": {"best_of": "b", "neutral": False},
+        "trial": {"method": {"name": "ddml"}},
+        "components": {"agnostic": {"method.alpha": 0}},
+    }
+    made = run(plan(AWAY, {"terms": terms, "rows": rows(neutral=False)}), tmp_path)
+    assert cells(made, "terms")["agnostic=on"].config["method"]["alpha"] >= 2
+    assert list(cells(made, "rows")) == ["plain", "ddml"]
+
+
+def test_nothing_but_a_neutral_cell_succeeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "1e-3")
+    fast = {"optimizer.lr": {"low": 2e-3, "high": 1e-2}}
+    b = search("ddml", fast | AWAY, **NEUTRAL)
+    a = search("plain", {"optimizer.lr": {"low": 1e-4, "high": 9e-4}})
+    made = run(specs.plan({"name": "alone", "studies": {"a": a, "b": b, "rows": rows()}}), tmp_path)
+    blocked = made.progression.studies["rows"].blocked
+    assert blocked == "b has no cell but neutral ones of rank 1: 0 have a result"
+
+
+# ------------------------------------------------------------------------- promoted
+
+
+def test_it_is_promoted_as_any_other_and_has_a_neutral_one_of_its_own(tmp_path: Path) -> None:
+    """Ranked among the finalists too: at the best rates of the baseline's finalists."""
+    more = {"training.epochs": 3}
+    rest = {
+        "a2": {
+            "design": "promote",
+            "of": "a",
+            "best": 2,
+            "seeds": [4],
+            "trial": {"method": {"name": "plain"}, **more},
+        },
+        "b2": {
+            "design": "promote",
+            "of": "b",
+            "best": 3,
+            "seeds": [4],
+            "trial": {"method": {"name": "ddml"}, **more},
+            "neutral": {"best_of": "a2"},
+        },
+        "rows": rows("a2", "b2"),
+    }
+    made = run(plan(AWAY, rest), tmp_path)
+    promoted = {c.cell: c for c in made.progression.studies["b2"].cells}
+    assert list(promoted) == ["rank=1", "rank=2", "rank=3", "neutral"]
+    assert promoted["rank=1"].coords["source"] == "neutral" and is_neutral(
+        promoted["rank=1"].config
+    )
+    own, best = promoted["neutral"], made.progression.ranking.best("a2")
+    assert best is not None and is_neutral(own.config)
+    assert own.config["optimizer"]["lr"] == best.cell.config["optimizer"]["lr"]
+    assert own.config["training"]["epochs"] == 3
+    told = cells(made, "rows")
+    assert is_neutral(told["ddml"].config) and not is_neutral(told["ddml, not neutral"].config)
+    assert made.progression.plan.lineages()["rows"] == {
+        "plain": {"a2": 2, "a": 12, "b2's neutral cell": 1, "b's neutral cell": 2},
+        "ddml": {"b2": 4, "b": 14},
+        "ddml, not neutral": {"b2": 4, "b": 14},
+    }
+
+
+# ------------------------------------------------------------------------- counted
+
+
+def test_it_counts_in_both_rows() -> None:
+    made = plan()
+    assert made.lineages()["rows"] == {
+        "plain": {"a": 12, "b's neutral cell": 2},
+        "ddml": {"b": 14},
+        "ddml, not neutral": {"b": 14},
+    }
+    assert advice.warnings(made) == []
+
+
+def test_several_methods_have_one_baseline() -> None:
+    """The neutral cells of two methods are the same candidate of the baseline."""
+    study = rows()
+    variant = {"trial": {"method": {"name": "nir"}}, "around": {"best_of": "c"}}
+    study["variants"]["nir"] = variant
+    c = search("nir", RATE, **NEUTRAL)
+    made = plan(rest={"c": c, "rows": study})
+    assert made.tuning()["rows"] == dict.fromkeys(
+        ["plain", "ddml", "nir", "ddml, not neutral", "nir, not neutral"], 14
+    )
+    assert advice.warnings(made) == []
+
+
+# -------------------------------------------------------------------- told or not
+
+
+def test_it_is_told_only_where_the_space_holds_it(tmp_path: Path) -> None:
+    keys = {}
+    for name, space in (("away", AWAY), ("whole", WHOLE)):
+        made = run(plan(space), tmp_path / name)
+        bare = run(plan(space, {"b": search("ddml", RATE | space)}), tmp_path / f"{name} bare")
+        own, other = made.progression.proposers["b"], bare.progression.proposers["b"]
+        keys[name] = own.key == other.key
+        ours = [row["params"] for row in made.ledger.proposals(own.key).values()]
+        theirs = [row["params"] for row in bare.ledger.proposals(other.key).values()]
+        assert (ours == theirs) == (name == "away")
+        assert len(own.earlier({})) == len(ours) + (name == "whole")
+    assert keys == {"away": True, "whole": False}, "known proposals are taken where they can be"
+
+
+def test_what_is_told_is_its_result_and_a_running_one_in_the_first_round(tmp_path: Path) -> None:
+    made = run(plan(WHOLE), tmp_path)
+    first, *rest = made.progression.proposers["b"].earlier({})
+    neutral = cells(made, "b")["neutral"]
+    assert first.params == {"optimizer.lr": neutral.config["optimizer"]["lr"], "method.alpha": 0}
+    scores = [synthetic.score(neutral.config, seed) for seed in (0, 1)]
+    assert first.values == (pytest.approx(sum(scores) / 2),) and not first.running
+    assert [each.beside for each in rest] == [(0,), (0, 1), (0, 1, 2), (), (4,), (4, 5)]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2", "gp", "quasi_random", "random"])
+def test_it_goes_on_the_same_however_often_it_is_stopped(sampler: str, tmp_path: Path) -> None:
+    small = {"population": 4} if sampler in ("cmaes", "nsga2") else {}
+    made_plan = plan(WHOLE, sampler=sampler, **small)
+    once = run(made_plan, tmp_path / "once")
+    draw = random.Random(1)
+    while not (made := dispatch(made_plan, tmp_path / "again")).exhausted:
+        for _ in range(draw.randint(1, 3)):
+            made.next_job()
+        order = list(made.running)
+        for trial_id in order[: draw.randint(0, len(order))]:
+            finish(made, trial_id)
+        made.interrupt("stopped by the test")
+    assert table(made) == table(once)
+
+
+def test_an_asynchronous_search_begins_once_it_is_known(tmp_path: Path) -> None:
+    made_plan = plan(WHOLE, round="asynchronous")
+    made = run(made_plan, tmp_path, at_once=3, choose=random.Random(2).choice)
+    state = made.progression.studies["b"]
+    assert state.complete and len(state.cells) == 7 * 2
+    earlier = made.progression.proposers["b"].earlier({})
+    assert len(earlier) == 7 and not any(each.running for each in earlier)
+    for row in made.ledger.proposals(made.progression.proposers["b"].key).values():
+        assert all(0 <= idx < row["idx"] for idx in row["beside"] or ())
+
+
+# --------------------------------------------------------------------- the space
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "holds"),
+    [
+        ({"low": 0, "high": 1}, 0, True),
+        ({"low": 0, "high": 1}, 1.5, False),
+        ({"low": 0, "high": 1}, True, False),
+        ({"low": 1e-3, "high": 1, "log": True}, 0.0, False),
+        ({"low": 0, "high": 8, "int": True}, 4.0, True),
+        ({"low": 0, "high": 8, "int": True}, 4.5, False),
+        ({"low": 0.1, "high": 0.5, "step": 0.1}, 0.3, True),
+        ({"low": 0.1, "high": 0.5, "step": 0.1}, 0.35, False),
+        ({"low": 0, "high": 1}, "none", False),
+        ({"choice": ["none", "mixup"]}, "none", True),
+        ({"choice": [1, 2]}, True, False),
+        ({"choice": [{"name": "a"}]}, {"name": "a"}, True),
+    ],
+    ids=str,
+)
+def test_what_an_axis_holds(axis: dict[str, Any], value: Any, holds: bool) -> None:
+    assert Axis.model_validate(axis).holds(value) == holds
+
+
+def test_a_space_holds_a_configuration_by_its_active_axes() -> None:
+    space = {
+        "loss": {"choice": ["a", "b"]},
+        "optimizer.lr": {"low": 0, "high": 1},
+        "method.alpha": {"low": 0.5, "high": 1, "when": {"loss": "b"}},
+    }
+    made = {path: Axis.model_validate(axis) for path, axis in space.items()}
+    config = {"loss": "a", "optimizer": {"lr": 0.5}, "method": {"alpha": 0}}
+    assert branches.held(made, config) == {"loss": "a", "optimizer.lr": 0.5}
+    assert branches.held(made, config | {"loss": "b"}) is None
+    assert branches.held(made, {"loss": "a"}) is None
+
+
+# --------------------------------------------------------------------- identity
+
+
+def test_without_it_a_sweep_is_what_it_was() -> None:
+    given = specs.spec()
+    before = specs.plan(given)
+    for study in before.spec.studies.values():
+        assert "neutral" not in str(study.identity())
+    given["studies"]["tune"]["neutral"] = None
+    assert specs.plan(given).sweep_id == before.sweep_id
