@@ -31,7 +31,8 @@ LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
 def checked_plan(
     loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
 ) -> Plan:
-    """A plan that can run: all of its studies are checked, not only those asked for.
+    """A plan that can run: all of its studies are checked, not only those asked for, but for the
+    data of the others, which need not be here.
 
     Args:
         loaded: the spec. overrides: the command line's.
@@ -142,7 +143,8 @@ class Checks:
         try:
             self.plan.fingerprint(config)
         except ConfigError as fault:
-            raise self._folder(fault, layers) from None
+            if place.partition(".")[2] in self.plan.order:
+                raise self._folder(fault, layers) from None
         if config.backbone not in self._weighed:
             self._weights(config, layers)
             self._weighed.append(config.backbone)

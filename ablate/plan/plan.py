@@ -19,6 +19,7 @@ from ablate.designs.parts import Objective, Point, seed_list
 from ablate.plan import inherited
 from ablate.plan.cell import Cell
 from ablate.plan.identity import ELSEWHERE, study_key
+from ablate.plan.protocol import held_out
 from ablate.plan.resolve import resolve
 from ablate.plan.tuning import budgets
 from ablate.spec.loaded import LoadedSpec
@@ -41,7 +42,8 @@ class Overrides:
 
     seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
     settings: `--set`, by dotted path.
-    studies: run these, and those they are centred on; the sweep stays the same. Empty: all.
+    studies: run these, and those they are centred on; the sweep stays the same, if the data of the
+        others are here. Empty: all.
     data_root: of the data set that the spec names; if that has no folder, one of class folders.
     allow_partial: data sets need not be as their makers say.
     """
@@ -83,13 +85,14 @@ class Plan:
         fingerprint: Fingerprint,
         cache: Path,
     ) -> None:
-        self.loaded, self.spec = loaded, loaded.spec
         self.overrides = overrides
+        self.top = Layer("--set", dict(overrides.settings or {}))
+        self.loaded = held_out(loaded, self.top)
+        self.spec = self.loaded.spec
         self.order = self._wanted()
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
-        self.top = Layer("--set", dict(overrides.settings or {}))
         self.base = Stack([Layer("trial", self.spec.trial), *self._dataset_layers()])
         self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
 
