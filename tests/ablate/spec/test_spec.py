@@ -418,6 +418,8 @@ def test_shipped_specs_are_valid() -> None:
     found = sorted((ROOT / "search_spaces").glob("**/*.yaml"))
     assert found
     for path in found:
+        if path.name.endswith(".sources.yaml"):  # of a paper's recipe: tests/papers
+            continue
         assert read_spec(path).order
 
 
