@@ -21,9 +21,7 @@ from tests.ablate.spec import mutants
 from trainables.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3] / "search_spaces"
-SHIPPED = [
-    path for path in sorted(ROOT.glob("**/*.yaml")) if not path.name.endswith(".sources.yaml")
-]
+SHIPPED = sorted(ROOT.glob("*.yaml"))
 BATCHES, PER_BATCH = 10, 50
 
 MORE: dict[str, Any] = {
