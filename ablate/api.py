@@ -15,7 +15,8 @@ from ablate.engine.ray.resources import elsewhere, request
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
-from ablate.plan.plan import Fingerprint, Overrides, Plan
+from ablate.plan.overrides import Overrides
+from ablate.plan.plan import Fingerprint, Plan
 from ablate.spec.loaded import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.check_store import Store

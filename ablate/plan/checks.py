@@ -13,7 +13,8 @@ from ablate.designs.base import Probe
 from ablate.designs.parts import NEUTRAL_POINT, Around, Point
 from ablate.plan import inherited
 from ablate.plan.identity import sweep_id
-from ablate.plan.plan import Fingerprint, Overrides, Plan
+from ablate.plan.overrides import Overrides
+from ablate.plan.plan import Fingerprint, Plan
 from ablate.plan.resolve import MISFIT, check_path, resolve
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
@@ -31,7 +32,8 @@ LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
 def checked_plan(
     loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
 ) -> Plan:
-    """A plan that can run: all of its studies are checked, not only those asked for.
+    """A plan that can run: all of its studies are checked, not only those asked for, but for the
+    data of the others, which need not be here.
 
     Args:
         loaded: the spec. overrides: the command line's.
@@ -144,7 +146,8 @@ class Checks:
         try:
             self.plan.fingerprint(config)
         except ConfigError as fault:
-            raise self._folder(fault, layers) from None
+            if place.partition(".")[2] in self.plan.order:
+                raise self._folder(fault, layers) from None
         if config.backbone not in self._weighed:
             self._weights(config, layers)
             self._weighed.append(config.backbone)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from ablate.plan import inherited, tuning
 from ablate.plan.cell import Cell
 from ablate.plan.identity import ELSEWHERE, study_key
 from ablate.plan.neutral import neutral_layer
+from ablate.plan.overrides import Overrides
+from ablate.plan.protocol import held_out
 from ablate.plan.resolve import resolve
 from ablate.plan.tuning import Lineage
 from ablate.spec.loaded import LoadedSpec
@@ -34,25 +35,6 @@ from trainables.evaluation.metric_name import MetricName
 from trainables.trial import TrialConfig
 
 Fingerprint = Callable[[DataConfig, Path], str]
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """What the command line lays over a spec.
-
-    seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
-    settings: `--set`, by dotted path.
-    studies: run these, and those they are centred on; the sweep stays the same. Empty: all.
-    data_root: of the data set that the spec names; if that has no folder, one of class folders.
-    allow_partial: data sets need not be as their makers say.
-    """
-
-    dataset: str | None = None
-    data_root: str | None = None
-    seeds: int | tuple[int, ...] | None = None
-    settings: Mapping[str, Any] | None = None
-    studies: tuple[str, ...] = ()
-    allow_partial: bool = False
 
 
 class Plan:
@@ -84,13 +66,14 @@ class Plan:
         fingerprint: Fingerprint,
         cache: Path,
     ) -> None:
-        self.loaded, self.spec = loaded, loaded.spec
         self.overrides = overrides
+        self.top = Layer("--set", dict(overrides.settings or {}))
+        self.loaded = held_out(loaded, self.top)
+        self.spec = self.loaded.spec
         self.order = self._wanted()
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
-        self.top = Layer("--set", dict(overrides.settings or {}))
         self.base = Stack([Layer("trial", self.spec.trial), *self._dataset_layers()])
         self._centres: dict[str, tuple[list[Mapping[str, Any]], Stack]] = {}
 

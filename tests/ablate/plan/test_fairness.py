@@ -10,6 +10,7 @@ import yaml
 
 from ablate.cli.main import main
 from ablate.plan import advice
+from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 
@@ -134,7 +135,6 @@ def test_what_another_file_promotes_counts(tmp_path: Path) -> None:
     own = {"name": "own", "extends": str(chain), "studies": {"rows": rows(*[best("longer")] * 2)}}
     (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
     from ablate.plan.checks import checked_plan
-    from ablate.plan.plan import Overrides
     from ablate.spec.read import read_spec
     from tests.ablate import synthetic
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ablate.plan.checks import checked_plan
-from ablate.plan.plan import Overrides
+from ablate.plan.overrides import Overrides
 from ablate.spec.json_schema import json_schema
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan, spec
@@ -418,6 +418,8 @@ def test_shipped_specs_are_valid() -> None:
     found = sorted((ROOT / "search_spaces").glob("**/*.yaml"))
     assert found
     for path in found:
+        if path.name.endswith(".sources.yaml"):  # of a paper's recipe: tests/papers
+            continue
         assert read_spec(path).order
 
 

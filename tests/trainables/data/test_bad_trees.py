@@ -255,7 +255,7 @@ def test_matlab_files(tmp_path: Path) -> None:
     assert "cars_annos.mat: found a MATLAB file that cannot be read" in said("cars196", root)
     savemat(file, {"other": np.zeros(3)})
     assert "found no variable annotations; expected it" in said("cars196", root)
-    table = trees._cars([("car_ims/000001.jpg", 0)], "relative_im_path")
+    table = trees.car_table([("car_ims/000001.jpg", 0)], "relative_im_path")
     savemat(file, {"annotations": table})
     assert "found class 0 of 'car_ims/000001.jpg'" in said("cars196", root)
 

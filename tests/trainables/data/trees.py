@@ -68,7 +68,7 @@ CAR_CLASSES = (*range(1, 7), *range(99, 105))
 CAR = [("bbox_x1", "O"), ("bbox_y1", "O"), ("bbox_x2", "O"), ("bbox_y2", "O"), ("class", "O")]
 
 
-def _cars(rows: list[tuple[str, int]], name: str, *, labels: bool = True) -> np.ndarray:
+def car_table(rows: list[tuple[str, int]], name: str, *, labels: bool = True) -> np.ndarray:
     """As MATLAB has it: a struct array [1, N] of one-value matrices and texts."""
     kinds = CAR if labels else CAR[:-1]
     table = np.empty((1, len(rows)), dtype=[*kinds, (name, "O")])
@@ -86,7 +86,7 @@ def cars196(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int = 4) -> 
             rows.append((f"car_ims/{len(rows) + 1:06d}.jpg", label))
             picture(root / rows[-1][0], label, n, mode_of(n) if label == 1 else "RGB")
     names = np.array([[f"Made Car {label}" for label in range(1, 197)]], object)
-    content = {"annotations": _cars(rows, "relative_im_path"), "class_names": names}
+    content = {"annotations": car_table(rows, "relative_im_path"), "class_names": names}
     savemat(root / "cars_annos.mat", content, do_compression=True)
     return root
 
@@ -105,7 +105,7 @@ def cars196_devkit(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int =
         ("devkit/cars_test_annos.mat", "test", False),
         ("cars_test_annos_withlabels.mat", "test", True),
     ):
-        table = _cars(rows[part], "fname", labels=labels)
+        table = car_table(rows[part], "fname", labels=labels)
         savemat(root / file, {"annotations": table})
     return root
 

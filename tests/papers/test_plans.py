@@ -1,0 +1,38 @@
+"""Every paper's file plans whole on data with the official lists, as a user has it plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ablate.cli.main import main
+from tests.papers.full_trees import planted
+from tests.papers.sources import ENDING, FOLDER
+
+SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
+FAIR = ("--set", "data.split.protocol=held_out")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ABLATE_DATA", str(data))
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=[path.stem for path in SPECS])
+@pytest.mark.parametrize("more", [(), FAIR], ids=["paper", "held_out"])
+def test_it_plans_whole(
+    spec: Path, more: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--plan", "--allow-partial", "--device", "cpu", "--out", str(folder / "runs")]
+    assert main(["run", str(spec), *asked, *more]) == 0
+    said = capsys.readouterr().out
+    assert f"objective {'val' if more else 'test'}/" in said
+    assert "trials to run now and 0 later" in said

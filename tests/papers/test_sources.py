@@ -1,0 +1,102 @@
+"""The papers' recipes plan without their data, and every setting of them has a source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.published.papers import table
+from tests.papers import sources
+from tests.papers.sources import ENDING, FOLDER, Block, Row, Sources
+
+SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
+each_paper = pytest.mark.parametrize("spec", SPECS, ids=[path.stem for path in SPECS])
+
+
+def test_every_recipe_has_sources() -> None:
+    assert [path.stem for path in SPECS]
+    assert {path.name.removesuffix(ENDING) for path in FOLDER.glob(f"*{ENDING}")} == {
+        path.stem for path in SPECS
+    }
+
+
+@each_paper
+def test_every_setting_is_what_its_source_says(spec: Path) -> None:
+    named = sources.read(spec.with_name(f"{spec.stem}{ENDING}"))
+    assert named.paper == spec.stem
+    assert list(sources.faults(named, sources.rows(sources.plan(spec)))) == []
+
+
+@each_paper
+def test_one_option_makes_it_fair(spec: Path) -> None:
+    made = sources.plan(spec, **{"data.split.protocol": "held_out"})
+    assert made.spec.objective.startswith("val/")
+    assert {row.values["data.split.protocol"] for row in sources.rows(made)} == {"held_out"}
+
+
+@each_paper
+def test_its_protocol_is_the_papers(spec: Path) -> None:
+    made = sources.plan(spec)
+    assert {row.values["data.split.protocol"] for row in sources.rows(made)} == {"paper"}
+    assert made.spec.objective.startswith("test/")
+
+
+@each_paper
+def test_printed_numbers_stand_beside_rows_that_there_are(spec: Path) -> None:
+    made = sources.plan(spec)
+    shown = [each for each in made.spec.report.tables if each.published is not None]
+    assert shown
+    for each in shown:
+        assert each.published is not None
+        printed = table(each.published.table)
+        points = made.spec.studies[each.study].listed
+        assert each.published.rows.keys() <= {point.cell for point in points}
+        assert each.published.columns.keys() == set(each.metrics)
+        assert {*each.published.columns.values()} <= {*printed.columns}
+        for point in points:
+            name = each.published.rows.get(point.cell)
+            if isinstance(name, str):
+                printed.row(name)
+            elif name is None:
+                assert printed.row_at(point.coords) is not None, point.cell
+
+
+# ------------------------------------------------------------------- that it would notice
+
+
+def row(cell: str = "a", **values: Any) -> Row:
+    return Row("table1_cub", cell, values, frozenset(values))
+
+
+def said(block: dict[str, Any], *found: Row) -> list[str]:
+    given = {"studies": ("*",), **block}
+    made = Sources(paper="x", sources=(Block.model_validate(given),))
+    return list(sources.faults(made, list(found)))
+
+
+def test_a_source_that_fits_has_no_fault() -> None:
+    assert said({"fields": (("lr", 1, "Table 1"),)}, row(lr=1.0)) == []
+    varied = {"varied": (("lr", (1, 2), "Table 1"),)}
+    assert said(varied, row("a", lr=1), row("b", lr=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        ({"fields": (("lr", 2, "Table 1"),)}, "lr is 1 in table1_cub/a, not 2"),
+        ({}, "lr is 1, of which no source is named"),
+        ({"fields": (("lr", 1, " "),)}, "lr has no source"),
+        ({"fields": (("lr", 1, "not stated"),)}, "why it is chosen is not said"),
+        ({"fields": (("lr", 1, "Table 1"),) * 2}, "is named before, in block 1"),
+        ({"fields": (("lr", 1, "x"),), "rows": ("*", "b")}, "'b' is the name of nothing"),
+        ({"fields": (("lr", 1, "x"),), "studies": ("*", "b*")}, "'b*' is the name of nothing"),
+        ({"fields": (("lr", 1, "x"), ("rate", None, "x"))}, "rate is None in table1_cub/a"),
+        ({"varied": (("lr", (1, 2), "x"),)}, "lr takes ['1'], not [1, 2]"),
+    ],
+)
+def test_a_fault_is_told(block: dict[str, Any], fault: str) -> None:
+    found = said(block, row(lr=1))
+    assert len(found) == 1
+    assert fault in found[0]
