@@ -14,6 +14,9 @@ from tests.papers.sources import FOLDER
 CELLS = {
     "ddml": ("table1_cub_normsoftmax/DDML(+NS)", 2),
     "detreg": ("table1_cub/Ours 512", 2),
+    "dvml": ("table3_cub/DVML+N-pair", 2),
+    "idml": ("table1_cub/IDML-PA", 2),
+    "nir": ("table1_cub/ProxyAnchor + NIR", 2),
 }
 
 
@@ -32,6 +35,9 @@ def test_a_row_trains(
         "training.batch_size": 8,
         "training.per_class": each,
         "training.epochs": 1,
+        "schedule.name": "constant",
+        "schedule.milestones": "null",
+        "schedule.counted_from": "null",
         "schedule.warmup_epochs": 0,
     }
     given = [part for path, value in smaller.items() for part in ("--set", f"{path}={value}")]
