@@ -76,6 +76,8 @@ class StudyBase(SpecPart):
         the reality check (Musgrave et al. 2020) calls "separated".
     race: end repeats over seeds early where a cell is clearly worse
         (`ablate/schedulers/racing.py`).
+    objectives: what its cells are compared by, metrics with their directions
+        (`{metric: val/density, direction: minimize}`); default: the sweep's objective alone.
     evaluate: the splits read of each finished trial, once, at its selected epoch. "train" are the
         classes it was trained on, read like the others, without augmentation; nothing is compared
         or selected by it. With folds also "ensemble", the test classes by the embeddings of all
@@ -96,6 +98,7 @@ class StudyBase(SpecPart):
     seeds: Seeds | None = None
     folds: int | None = Field(None, ge=2, le=100)
     race: Race | None = None
+    objectives: tuple[Objective, ...] = ()
     evaluate: tuple[Literal["val", "test", "train", "ensemble"], ...] = ()
     metrics: tuple[str, ...] = ()
     around: tuple[Around, ...] = ()
@@ -109,6 +112,13 @@ class StudyBase(SpecPart):
 
     seeds_once = field_validator("seeds")(check_seeds)
     several = field_validator("around", mode="before")(one_or_several)
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def named(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @model_validator(mode="after")
     def raced_whole(self) -> StudyBase:
@@ -148,10 +158,6 @@ class StudyBase(SpecPart):
     def sampling(self) -> Sampled | None:
         """How its cells are proposed; None: it lists them."""
         return None
-
-    def objectives_of_its_own(self) -> tuple[Objective, ...]:
-        """What its cells are compared by instead of the sweep's objective; empty: by that."""
-        return ()
 
     def halting(self) -> SchedulerBase | None:
         """The scheduler that ends cells early."""

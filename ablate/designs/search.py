@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, Probe, Sampled, StudyBase
-from ablate.designs.parts import MAX_CELLS, NEUTRAL, Arm, Around, Objective, with_baseline
+from ablate.designs.parts import MAX_CELLS, NEUTRAL, Arm, Around, with_baseline
 from ablate.samplers import branches
 from ablate.samplers.propose import SamplerName
 from ablate.samplers.sampling import SAMPLERS, Direction
@@ -33,10 +33,8 @@ class Search(StudyBase):
     neutral: `{best_of: tune_baseline}`: one candidate more, the method's neutral configuration with
         what the best cell of that study gives; it counts in the budget of both. It is ranked with
         the proposals, and told to the sampler only where the space holds it.
-    objectives: metrics, each with its direction (`{metric: val/density, direction: minimize}`);
-        default: the sweep's objective alone. Several are for tpe, gp, nsga2 and the random
-        samplers. The best of such a study is best in the first objective, then in the
-        second, …: a point of the Pareto front.
+    objectives: several are for tpe, gp, nsga2 and the random samplers. The best of such a study is
+        best in the first objective, then in the second, …: a point of the Pareto front.
     """
 
     design: Literal["search"]
@@ -45,7 +43,6 @@ class Search(StudyBase):
     round: int | Literal["asynchronous"] = 4
     startup: int = Field(8, ge=1)
     population: int | None = Field(None, ge=2, le=MAX_CELLS)
-    objectives: tuple[Objective, ...] = ()
     scheduler: Scheduler | None = None
     neutral: Around | None = None
     space: dict[str, Axis] = Field(min_length=1)
@@ -53,13 +50,6 @@ class Search(StudyBase):
     fixed: ClassVar[bool] = False
     own_seeds: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")
-
-    @field_validator("objectives", mode="before")
-    @classmethod
-    def named(cls, value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            return value
-        return [{"metric": item} if isinstance(item, str) else item for item in value]
 
     @field_validator("round", mode="before")
     @classmethod
@@ -145,9 +135,6 @@ class Search(StudyBase):
         if self.neutral is not None:
             own.setdefault(self.neutral.best_of, "neutral.best_of")
         return own
-
-    def objectives_of_its_own(self) -> tuple[Objective, ...]:
-        return self.objectives
 
     def halting(self) -> SchedulerBase | None:
         return self.scheduler

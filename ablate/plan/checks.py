@@ -234,7 +234,7 @@ class Checks:
 
     def _objective(self, config: TrialConfig, place: str) -> None:
         paper = config.data.split.protocol == "paper"
-        own = self.spec.studies[place.partition(".")[2]].objectives_of_its_own()
+        own = self.spec.studies[place.partition(".")[2]].objectives
         asked = {f"{place}.objectives.{i}": each.metric for i, each in enumerate(own)}
         for where, metric in asked.items() or [("objective", self.spec.objective)]:
             if paper != (MetricName.parse(metric).split == "test"):

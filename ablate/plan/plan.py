@@ -166,13 +166,12 @@ class Plan:
 
     def objectives(self, name: str) -> tuple[Objective, ...]:
         """What a study's cells are compared by: its own objectives, or the sweep's."""
-        own = self.spec.studies[name].objectives_of_its_own()
-        return own or (Objective(metric=self.spec.objective),)
+        return self.spec.studies[name].objectives or (Objective(metric=self.spec.objective),)
 
     def evaluate(self, name: str) -> tuple[str, ...]:
         """Splits a study's trials are read on: those it names and its objectives'. The first of
         its folds also stands for their ensemble."""
-        asked = {*self.spec.studies[name].evaluate, MetricName.parse(self.spec.objective).split}
+        asked: set[str] = {*self.spec.studies[name].evaluate}
         asked |= {MetricName.parse(objective.metric).split for objective in self.objectives(name)}
         return tuple(split for split in SPLITS if split in asked)
 
@@ -273,7 +272,9 @@ class Plan:
     def resolved_spec(self) -> dict[str, Any]:
         """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
         `--set` laid over it, the seeds of each study, the report's recipe."""
-        dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
+        dump = self.spec.model_dump(
+            mode="json", by_alias=True, exclude={"extends", "datasets", "fair"}
+        )
         dump["trial"] = self.base.merged
         dump["set"] = dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()

@@ -21,7 +21,7 @@ def check_objectives(
         ConfigError: its path is the dotted place in the spec.
     """
     for name, study in studies.items():
-        for i, wanted in enumerate(study.objectives_of_its_own()):
+        for i, wanted in enumerate(study.objectives):
             _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
         for place, around, centres in study.arounds():
             if around.by is None:
@@ -56,8 +56,8 @@ def check_compared(place: str, metric: str) -> None:
 
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
     """Metrics by which a study's cells may be compared: its objectives, and what is read."""
-    own = [objective.metric for objective in study.objectives_of_its_own()]
-    splits = {MetricName.parse(metric).split for metric in (objective, *own)} | {*study.evaluate}
+    own = [objective.metric for objective in study.objectives]
+    splits = {MetricName.parse(metric).split for metric in own or [objective]} | {*study.evaluate}
     return [*own, *(m for m in metrics if MetricName.parse(m).split in splits and m not in own)]
 
 

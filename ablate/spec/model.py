@@ -15,6 +15,7 @@ from ablate.designs.base import COMPARED, SPLITS
 from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.check_objectives import check_compared
+from ablate.spec.fair import Fair
 from ablate.values.remedies import nearest_metric
 from ablate.values.wording import listed, shown
 from reports.recipe import Recipe
@@ -65,6 +66,8 @@ class Spec(SpecPart):
     objective: what search maximises and `best_of` compares, at the selected epoch.
     trial, datasets: partial TrialConfigs; keys may be dotted paths.
     checkpoints: "clean" deletes a finished trial's checkpoints and keeps its best export.
+    fair: comparisons of it that have a twin, with every row tuned alike; written out when the spec
+        is read.
     """
 
     name: str = Field(pattern=NAME, max_length=100)
@@ -77,6 +80,7 @@ class Spec(SpecPart):
     trial: dict[str, Any] = Field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = Field(default_factory=dict)
     studies: dict[str, Study] = Field(min_length=1)
+    fair: Fair | None = None
     report: Recipe = Recipe()
 
     seeds_once = field_validator("seeds")(check_seeds)

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from ablate.spec.check_centres import check_ranks
 from ablate.spec.check_objectives import check_objectives
 from ablate.spec.check_report import check_metrics, check_recipe
+from ablate.spec.fair import with_twins
 from ablate.spec.loaded import LoadedSpec, Source
 from ablate.spec.model import METRICS, REPORTED, Spec
 from ablate.spec.yaml_loader import Document, load
@@ -41,9 +42,7 @@ def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
         try:
             check_values(given, "")
         except ConfigError as fault:
-            raise ConfigError(
-                source.locate(fault.path), fault.found, fault.expected, fault.remedy
-            ) from None
+            raise _located(fault, source) from None
         return check_spec(dict(given), source)
     data, lines = _extended(Path(check_text(str(given), "SPEC")), ())
     return check_spec(data, Source(str(given), lines))
@@ -118,13 +117,14 @@ def _spec_overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
     """Validate a mapping and what its studies say of each other."""
-    try:
-        spec = Spec.model_validate(data)
-    except ValidationError as error:
-        _, fault = explain(error, Spec, data)
-        raise ConfigError(
-            source.locate(fault.path), fault.found, fault.expected, fault.remedy
-        ) from None
+    spec = _model(data, source)
+    if spec.fair is not None:
+        plain = {key: value for key, value in data.items() if key != "fair"}
+        try:
+            whole = with_twins(plain, spec.fair)
+        except ConfigError as fault:
+            raise _located(fault, source) from None
+        spec = _model(whole, source)
     order = _order(spec, source)
     for name, place in spec.report.studies().items():
         if name not in spec.studies:
@@ -135,10 +135,20 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         check_objectives(spec.studies, METRICS, spec.objective)
         check_recipe(spec.report, spec.studies, REPORTED, spec.objective)
     except ConfigError as fault:
-        raise ConfigError(
-            source.locate(fault.path), fault.found, fault.expected, fault.remedy
-        ) from None
+        raise _located(fault, source) from None
     return LoadedSpec(spec, source, order)
+
+
+def _model(data: dict[str, Any], source: Source) -> Spec:
+    try:
+        return Spec.model_validate(data)
+    except ValidationError as error:
+        _, fault = explain(error, Spec, data)
+        raise _located(fault, source) from None
+
+
+def _located(fault: ConfigError, source: Source) -> ConfigError:
+    return ConfigError(source.locate(fault.path), fault.found, fault.expected, fault.remedy)
 
 
 def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict
 from ablate.plan.checks import checked_plan
 from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Plan
+from ablate.spec.fair import ENDING as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load
 from ablate.values.paths import leaves
@@ -88,9 +89,11 @@ def plan(spec: Path, **settings: Any) -> Plan:
 
 
 def rows(made: Plan) -> list[Row]:
+    """Of the tables as printed, not of their fair twins, whose settings are searched."""
     return [
         Row(name, point.cell, _values(config), frozenset(_used(config)))
         for name in made.order
+        if ENDING_FAIR not in name
         for point in made.spec.studies[name].listed
         for config in [made.resolved(name, point)]
     ]

@@ -35,4 +35,6 @@ def test_it_plans_whole(
     assert main(["run", str(spec), *asked, *more]) == 0
     said = capsys.readouterr().out
     assert f"objective {'val' if more else 'test'}/" in said
-    assert "trials to run now and 0 later" in said
+    assert "trials to run now and " in said
+    assert "_fair: compare" in said
+    assert "warning" not in said

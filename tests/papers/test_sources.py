@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from ablate.designs.compare import OTHER
+from ablate.plan import advice
+from ablate.spec.fair import ENDING as FAIR
 from reports.published.papers import table
 from tests.papers import sources
 from tests.papers.sources import ENDING, FOLDER, Block, Row, Sources
@@ -51,7 +54,8 @@ def test_printed_numbers_stand_beside_rows_that_there_are(spec: Path) -> None:
     for each in shown:
         assert each.published is not None
         printed = table(each.published.table)
-        points = made.spec.studies[each.study].listed
+        listed = made.spec.studies[each.study].listed
+        points = [point for point in listed if not point.cell.endswith(OTHER)]
         assert each.published.rows.keys() <= {point.cell for point in points}
         assert each.published.columns.keys() == set(each.metrics)
         assert {*each.published.columns.values()} <= {*printed.columns}
@@ -61,6 +65,21 @@ def test_printed_numbers_stand_beside_rows_that_there_are(spec: Path) -> None:
                 printed.row(name)
             elif name is None:
                 assert printed.row_at(point.coords) is not None, point.cell
+
+
+@each_paper
+def test_its_fair_tables_are_fair(spec: Path) -> None:
+    made = sources.plan(spec)
+    twins = [name for name in made.order if name.endswith(FAIR)]
+    assert twins
+    for name in twins:
+        tuned = made.tuning()[name]
+        assert len(set(tuned.values())) == 1
+        assert min(tuned.values()) > 16, "a search and its finalists"
+        for study in made.order:
+            if study.startswith(name):
+                assert made.objectives(study)[0].metric.startswith("val/")
+    assert advice.warnings(made) == []
 
 
 # ------------------------------------------------------------------- that it would notice

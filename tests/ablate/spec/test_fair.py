@@ -1,0 +1,146 @@
+"""A comparison as printed gets a twin in which every row is tuned alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ablate.plan import advice
+from ablate.spec.read import read_spec
+from tests.ablate.specs import plan
+from trainables.errors import ConfigError
+
+LR = {"optimizer.lr": {"low": 1e-5, "high": 1e-3, "log": True}}
+ALPHA = {"method.alpha": {"low": 1e-3, "high": 1, "log": True}}
+TABLE = {
+    "kind": "compare",
+    "study": "table1",
+    "title": "Table 1",
+    "metrics": ["test/recall_at_1"],
+}
+SPEC: dict[str, Any] = {
+    "name": "printed",
+    "objective": "test/recall_at_1",
+    "trial": {"data.split.protocol": "paper", "optimizer.lr": 1e-4},
+    "studies": {
+        "table1": {
+            "design": "compare",
+            "tuning": "as_published",
+            "trial": {"loss": {"name": "proxy_anchor"}, "method": {"name": "ddml", "beta": 0.5}},
+            "variants": {
+                "PA": {"trial": {"method": {"name": "plain"}}},
+                "DDML": {"trial": {"method": {"alpha": 0.1}}},
+                "MS": {"trial": {"loss": {"name": "multi_similarity"}, "method.name": "plain"}},
+            },
+            "evaluate": ["test"],
+        },
+    },
+    "report": {"tables": [TABLE]},
+    "fair": {
+        "of": ["table1"],
+        "trials": 6,
+        "space": LR,
+        "also": [{"methods": ["ddml"], "space": ALPHA}],
+    },
+}
+
+
+def with_fair(**changed: Any) -> dict[str, Any]:
+    return {**SPEC, "fair": {**SPEC["fair"], **changed}}
+
+
+def test_every_row_has_a_search_finalists_and_as_many_trials() -> None:
+    made = plan(SPEC)
+    studies = made.spec.studies
+    assert [name for name in studies if name.startswith("table1_fair")] == [
+        *(f"table1_fair_tune_{i}" for i in (1, 2, 3)),
+        *(f"table1_fair_best_{i}" for i in (1, 2, 3)),
+        "table1_fair",
+    ]
+    assert set(made.tuning()["table1_fair"].values()) == {6 + (4 + 1) * 2}
+    assert advice.warnings(made) == []
+
+
+def test_rows_keep_what_is_printed_but_for_what_is_searched() -> None:
+    made = plan(SPEC)
+    rows = {point.cell: point for point in made.spec.studies["table1_fair"].listed}
+    ddml = made.resolved("table1_fair", rows["DDML"], [{"optimizer.lr": 3e-4, "method.alpha": 0.7}])
+    method = ddml.model_dump()["method"]
+    assert (method["alpha"], method["beta"]) == (0.7, 0.5)
+    assert ddml.optimizer.lr == 3e-4
+    assert ddml.data.split.protocol == "held_out"
+    plain = made.resolved("table1_fair", rows["PA"], [{"optimizer.lr": 2e-4}])
+    assert (plain.method.name, plain.loss.name) == ("plain", "proxy_anchor")
+    printed = made.spec.studies["table1"].listed[1]
+    assert made.resolved("table1", printed).data.split.protocol == "paper"
+    assert made.resolved("table1", printed).model_dump()["method"]["alpha"] == 0.1
+
+
+def test_axes_are_those_of_the_rows_method_and_loss() -> None:
+    spaces = {name: [*study.paths] for name, study in plan(SPEC).spec.studies.items()}
+    assert spaces["table1_fair_tune_1"] == ["optimizer.lr"]
+    assert spaces["table1_fair_tune_2"] == ["optimizer.lr", "method.alpha"]
+    assert spaces["table1_fair_tune_3"] == ["optimizer.lr"]
+
+
+def test_test_classes_choose_nothing_in_it() -> None:
+    made = plan(SPEC)
+    for name in made.order:
+        splits = made.evaluate(name)
+        if name == "table1":
+            assert splits == ("test",)
+        elif name == "table1_fair":
+            assert splits == ("val", "test")
+        else:
+            assert splits == ("val",)
+        if name != "table1":
+            assert [each.metric for each in made.objectives(name)] == ["val/recall_at_1"]
+
+
+def test_a_method_has_its_baseline_among_its_finalists() -> None:
+    studies = plan(SPEC).spec.studies
+    neutral = studies["table1_fair_best_2"].baseline()
+    assert neutral is not None
+    assert neutral.best_of == "table1_fair_best_1"
+    assert studies["table1_fair_best_3"].size == 5, "no method stands on it: one finalist more"
+
+
+def test_its_table_stands_beside_the_printed_one() -> None:
+    tables = read_spec(SPEC).spec.report.tables
+    assert [table.study for table in tables] == ["table1", "table1_fair"]
+    assert tables[1].title == "Table 1, every row tuned alike on held-out classes"
+
+
+def test_without_it_a_spec_is_what_it_was() -> None:
+    plain = {key: value for key, value in SPEC.items() if key != "fair"}
+    assert [*read_spec(plain).spec.studies] == ["table1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "place", "found"),
+    [
+        ({"of": ["table9"]}, "fair.of.0", "'table9'"),
+        ({"of": ["table1", "table1"]}, "fair.of.1", "a study 'table1_fair_tune_1' besides"),
+        (
+            {"also": [{"methods": ["nir"], "space": ALPHA}]},
+            "fair.also.0",
+            "rows that there are not",
+        ),
+        ({"space": {"optimizer.lr": {"low": 1, "high": 0}}}, "fair.space.optimizer.lr", "low"),
+        ({"trial": {"optimizer.rate": 1}}, "optimizer.rate", "unknown key"),
+    ],
+)
+def test_what_it_cannot_do_is_one_line(changed: dict[str, Any], place: str, found: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        plan(with_fair(**changed))
+    assert place in str(error.value)
+    assert found in str(error.value)
+
+
+def test_a_comparison_that_is_tuned_already_has_none() -> None:
+    centred = {**SPEC["studies"]["table1"], "around": {"best_of": "rates"}}
+    grid = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3]}}
+    spec = {**SPEC, "studies": {"rates": grid, "table1": centred}}
+    with pytest.raises(ConfigError, match="stand around no other study"):
+        read_spec(spec)
