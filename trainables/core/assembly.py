@@ -12,6 +12,7 @@ from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
 from trainables.data.splits import Splits
+from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
 
 
@@ -61,3 +62,18 @@ def assemble(
             for name in ("augment", "prepare", "method", "loss")
         },
     )
+
+
+@torch.no_grad()
+def start_from_data(network: Network, inputs: Inputs, splits: Splits, cache: Path) -> None:
+    """Let the method start from the training features.
+
+    Of cached features the principal directions are kept in the cache: trials have them in common.
+    Those of a backbone that trains may be its seed's alone.
+    """
+    network.eval()
+    blocks = inputs.blocks(splits.train)
+    features = torch.cat([network.features(block) for block in blocks])
+    if network.backbone is None:
+        network.method.principal = kept_start(cache)
+    network.method.fit(features)

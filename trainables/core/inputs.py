@@ -36,7 +36,8 @@ class Inputs(Protocol):
 
 
 class Features:
-    """Cached features; the training split stays on the device, others are fetched in blocks."""
+    """Cached features; what is read every epoch, the training and the validation split, stays on
+    the device, others are fetched in blocks."""
 
     def __init__(
         self, config: TrialConfig, splits: Splits, cache: Path, device: torch.device
@@ -45,13 +46,21 @@ class Features:
         self.device = device
         self.width = int(self.all.shape[1])
         self.resident = self._rows(splits.train.index)
+        self.held = [(splits.train.index, self.resident)]
+        if splits.val is not None:
+            self.held.append((splits.val.index, self._rows(splits.val.index)))
 
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
-        return self.resident[positions.to(self.device, non_blocking=True)]
+        # Whole rows: twice as quick on a CPU as by square brackets.
+        return self.resident.index_select(0, positions.to(self.device, non_blocking=True))
 
     def blocks(self, subset: Subset) -> Iterator[Tensor]:
-        for rows in torch.split(subset.index, FEATURE_BLOCK):
-            yield self._rows(rows)
+        for index, rows in self.held:
+            if index is subset.index:
+                yield from torch.split(rows, FEATURE_BLOCK)
+                return
+        for part in torch.split(subset.index, FEATURE_BLOCK):
+            yield self._rows(part)
 
     def _rows(self, rows: Tensor) -> Tensor:
         return torch.from_numpy(self.all[rows.numpy()]).to(self.device)

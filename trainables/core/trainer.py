@@ -22,12 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
-from trainables.core.assembly import assemble
+from trainables.core.assembly import assemble, start_from_data
 from trainables.core.checkpoints import Checkpoints
 from trainables.core.export import EXPORT, write_export
 from trainables.core.identity import config_hash
 from trainables.core.measures import measured
-from trainables.core.optimizer import RateSchedule, set_rates
+from trainables.core.optimizer import RateSchedule, clip_values, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
@@ -102,18 +102,11 @@ class Trainer:
         """
         self._clock = time.monotonic()
         if self.steps == 0 and self.config.embedding.init == "pca":
-            self._fit()
+            start_from_data(self.network, self.inputs, self.splits, self.runtime.cache_dir)
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self._clock = time.monotonic()  # what the reader did with it is not training time
             self._save_if_due(epoch_end=True)
-
-    @torch.no_grad()
-    def _fit(self) -> None:
-        """Let the method start from the training features."""
-        self.network.eval()
-        blocks = self.inputs.blocks(self.splits.train)
-        self.network.method.fit(torch.cat([self.network.features(block) for block in blocks]))
 
     def _one_epoch(self) -> EpochReport:
         training, begun = self.config.training, self.seconds
@@ -167,7 +160,7 @@ class Trainer:
 
         training = self.config.training
         if training.clip_value is not None:
-            nn.utils.clip_grad_value_(self.parameters, training.clip_value)
+            clip_values(self.parameters, training.clip_value)
         if training.clip_norm is not None:
             nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
         self.optimizer.step()

@@ -66,7 +66,7 @@ def neighbours(
             itself = self_index[rows, None]
             keys.scatter_(1, itself, EXCLUDED)
             positives = positives - (reference_labels[itself[:, 0]] == labels).long()
-        nearest = keys.topk(depth, dim=1).values
+        nearest = largest(keys, depth)
         labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
         relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
         yield places_of(relevant, positives)
@@ -79,10 +79,28 @@ def order_keys(scores: Tensor, later: Tensor) -> Tensor:
         scores: [B, R].
         later: [R] int64, R − 1 … 0: of two equal scores the first index has the larger key.
     """
-    if torch.isnan(scores).any():
+    # A sum costs less than a look at each number, and shows whether that is needed.
+    if torch.isnan(scores.sum()) and torch.isnan(scores).any():
         raise TrialFailure("evaluation: a similarity score is not a number")
-    # + 0.0 makes −0.0 equal to 0.0 in bits too.
+    # + 0.0 makes −0.0 equal to 0.0 in bits too, and a copy that may be written over.
     bits = (scores.float() + 0.0).view(torch.int32)
     # Negative floats order backwards as integers: flip all but the sign.
-    monotone = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-    return (monotone.long() << 32) | later
+    monotone = (bits >> 31).bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)
+    return monotone.long().bitwise_left_shift_(32).bitwise_or_(later)
+
+
+def largest(keys: Tensor, depth: int) -> Tensor:
+    """The `depth` largest of each row [B, depth], descending; `keys` [B, R] is spoilt.
+
+    Numbers, so that it does not matter who sorts them. On a CPU numpy does, whose partition is
+    vectorised: a fifth of topk's time.
+    """
+    if keys.device.type != "cpu":
+        return keys.topk(depth, dim=1).values
+    found = keys.numpy()
+    first = keys.shape[1] - depth
+    if first:
+        found.partition(first, axis=1)
+        found = found[:, first:]
+    found.sort(axis=1)
+    return torch.from_numpy(found[:, ::-1].copy())

@@ -121,7 +121,8 @@ def make_pairs(
     )
     meet = labels[:, None, :, None] == reference_labels[None, :, None, :]
     meet = meet & (labels[:, None, :, None] >= 0)
-    pos = meet.flatten(2).any(-1)
+    slots = meet.flatten(2)
+    pos = slots[..., 0] if slots.shape[-1] == 1 else slots.any(-1)
     neg = ~pos
     if self_index is not None:
         itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)

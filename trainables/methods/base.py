@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
+from trainables.methods.principal import Principal, principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -111,6 +112,7 @@ class Method(nn.Module):
         super().__init__()
         self.loss = loss
         self.classes = classes
+        self.principal: Principal = principal_start
 
     @classmethod
     def check(cls, trial: Trial) -> None:
@@ -135,7 +137,8 @@ class Method(nn.Module):
 
     def fit(self, features: Tensor) -> None:
         """Start from data: called once, before the first step, with the training features
-        [N, F], if `embedding.init` is "pca"."""
+        [N, F], if `embedding.init` is "pca". `self.principal` finds their principal directions,
+        or knows them from the trials before."""
         raise NotImplementedError
 
     def prepare(self, batch: Batch, generator: torch.Generator) -> Batch:

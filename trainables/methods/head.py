@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.errors import ConfigError
+from trainables.methods.principal import Principal, principal_start
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -54,20 +55,13 @@ def start_lecun(linear: nn.Linear) -> None:
 
 
 @torch.no_grad()
-def fit_pca(head: nn.Linear, features: Tensor) -> None:
+def fit_pca(head: nn.Linear, features: Tensor, find: Principal = principal_start) -> None:
     """Set `head` to the D leading principal directions of features[N, F], centred by the bias.
 
-    Exact: eigenvectors of the F × F covariance, in float64 on the CPU, largest eigenvalue
-    first. The entry of largest magnitude of each direction is made positive, so that the
-    result does not depend on the solver's choice of sign.
+    Args:
+        find: gives them; `Method.principal` in a method.
     """
-    x = features.detach().to("cpu", torch.float64)
-    mean = x.mean(0)
-    centred = x - mean
-    _, vectors = torch.linalg.eigh(centred.T @ centred)
-    directions = vectors.flip(1)[:, : head.out_features].T
-    peak = directions.gather(1, directions.abs().argmax(1, keepdim=True))
-    directions = directions * peak.sign()
-    head.weight.copy_(directions)
+    weight, bias = find(features, head.out_features)
+    head.weight.copy_(weight)
     if head.bias is not None:
-        head.bias.copy_(-(directions @ mean))
+        head.bias.copy_(bias)

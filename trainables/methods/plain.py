@@ -44,7 +44,7 @@ class Plain(Method):
             self.head = linear_head(features, embedding)
 
     def fit(self, features: Tensor) -> None:
-        fit_pca(self.head, features)
+        fit_pca(self.head, features, self.principal)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator

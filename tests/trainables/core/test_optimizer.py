@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from trainables.config.optimization import Multipliers, OptimizerConfig, ScheduleConfig
-from trainables.core.optimizer import RateSchedule, build_optimizer, set_rates
+from trainables.core.optimizer import RateSchedule, build_optimizer, clip_values, set_rates
 from trainables.errors import ConfigError
 from trainables.losses.base import ParamGroup
 
@@ -209,3 +209,15 @@ def test_betas_out_of_range_are_told() -> None:
     config = OptimizerConfig(betas=(0.9, 1.5))
     with pytest.raises(ConfigError, match=r"optimizer\.betas: found \[0\.9, 1\.5\]"):
         build_optimizer(config, [], torch.device("cpu"))
+
+
+def test_clipped_values_are_torchs() -> None:
+    numbers = [0.0, -0.0, 0.3, -0.3, 0.5, 7.0, -7.0, math.inf, -math.inf, math.nan]
+    found = []
+    for clip in (clip_values, nn.utils.clip_grad_value_):
+        parameters = [nn.Parameter(torch.zeros(len(numbers))) for _ in range(2)]
+        parameters[0].grad = torch.tensor(numbers)
+        clip(parameters, 0.5)
+        assert parameters[1].grad is None
+        found.append(parameters[0].grad.view(torch.int32))
+    assert torch.equal(*found)

@@ -12,7 +12,7 @@ from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import METRICS, PER_EPOCH, evaluate
-from trainables.evaluation.neighbours import neighbours, order_keys
+from trainables.evaluation.neighbours import EXCLUDED, largest, neighbours, order_keys
 from trainables.evaluation.places import FAR
 
 
@@ -126,3 +126,25 @@ def test_bad_requests_are_one_line() -> None:
         evaluate(x, y[:-1], score=dot)
     with pytest.raises(ConfigError, match="one image each"):
         evaluate(x, torch.arange(60), score=dot, metrics=("map_at_r",))
+
+
+@pytest.mark.parametrize("depth", [1, 3, 49, 50])
+def test_the_largest_are_those_of_topk(depth: int) -> None:
+    scores = quarters(40, 50, torch.Generator().manual_seed(1))
+    scores[0], scores[1, :9] = 0.0, -0.0
+    keys = order_keys(scores, torch.arange(49, -1, -1))
+    keys[:, 7] = EXCLUDED
+    expected = keys.topk(depth, dim=1).values
+    found = largest(keys.clone(), depth)
+    assert found.is_contiguous()
+    assert torch.equal(found, expected)
+
+
+def test_infinite_scores_are_numbers_and_scores_stay_as_they_are() -> None:
+    """Their sum is none, so each is looked at."""
+    scores = torch.tensor([[np.inf, -np.inf, -0.0, 0.0]])
+    keys = order_keys(scores, torch.arange(3, -1, -1))
+    assert keys.argsort(1, descending=True).tolist() == [[0, 2, 3, 1]]
+    assert scores.tolist() == [[np.inf, -np.inf, -0.0, 0.0]]
+    with pytest.raises(TrialFailure, match="not a number"):
+        order_keys(torch.tensor([[0.0, np.nan]]), torch.tensor([1, 0]))

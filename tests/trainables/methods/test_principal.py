@@ -1,0 +1,226 @@
+"""Principal directions kept in the cache: the same bits, once, under a key of all there is."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.core_trials import config
+from trainables import streams
+from trainables.core.runtime import Runtime
+from trainables.core.train import train
+from trainables.core.trainer import Trainer
+from trainables.data import cache as caches
+from trainables.data.cache import of_run
+from trainables.machine import kernels
+from trainables.methods import principal
+from trainables.methods.principal import kept_start, principal_start, start_key
+
+DIM = 4
+
+
+def features(rows: int = 40) -> torch.Tensor:
+    x = torch.randn(rows, 9, generator=streams.generator(0, "principal"))
+    return x * torch.arange(1, 10) + 3
+
+
+def same(a: principal.Start, b: principal.Start) -> bool:
+    return all(
+        torch.equal(x, y) and x.dtype == y.dtype == torch.float64 for x, y in zip(a, b, strict=True)
+    )
+
+
+def never(*_: object) -> principal.Start:
+    raise AssertionError("found again")
+
+
+def test_what_is_kept_is_what_would_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = principal_start(features(), DIM)
+    assert same(kept_start(tmp_path)(features(), DIM), expected)
+    monkeypatch.setattr(principal, "principal_start", never)
+    assert same(kept_start(tmp_path)(features(), DIM), expected)
+    with pytest.raises(AssertionError, match="found again"):
+        kept_start(tmp_path)(features(), DIM - 1)
+
+
+def test_key_changes_with_everything_that_changes_the_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = features()
+    other = x.clone()
+    other[7, 3] = torch.nextafter(other[7, 3], torch.tensor(9e9))
+    known = [start_key(x, DIM), start_key(x, DIM - 1), start_key(other, DIM)]
+    known += [start_key(x.flip(0), DIM), start_key(x[:-1], DIM), start_key(x.view(20, 18), DIM)]
+    known.append(start_key(x.double(), DIM))
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    known.append(start_key(x, DIM))
+    torch.set_num_threads(before)
+    for name in ("MKL_CBWR", "ATEN_CPU_CAPABILITY"):
+        monkeypatch.setenv(name, "another")
+        known.append(start_key(x, DIM))
+    monkeypatch.setattr(torch, "__version__", "another")
+    known.append(start_key(x, DIM))
+    monkeypatch.setattr(kernels, "processor", lambda: "another")
+    known.append(start_key(x, DIM))
+    monkeypatch.setattr(principal, "REVISION", principal.REVISION + 1)
+    known.append(start_key(x, DIM))
+    assert len(set(known)) == len(known)
+    assert start_key(x.clone(), DIM) == known[-1]
+
+
+def test_a_variable_that_only_counts_threads_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers have it and the foreground has not; torch says how many there are."""
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    before = start_key(features(), DIM)
+    monkeypatch.setenv("MKL_NUM_THREADS", "1")
+    assert start_key(features(), DIM) == before
+
+
+@pytest.mark.parametrize("name", ["weight.npy", "bias.npy", "digests.json"])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_broken_file_is_found_and_made_again(
+    name: str, gone: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = kept_start(tmp_path)(features(), DIM)
+    file = tmp_path / "starts" / start_key(features(), DIM) / name
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    if gone:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    with caplog.at_level(logging.WARNING, "trainables"):
+        assert same(kept_start(tmp_path)(features(), DIM), expected)
+    assert "it is made again" in caplog.text
+    assert file.exists()
+    assert file.read_bytes() != content
+
+
+def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though somebody had written them with the digests that belong to them."""
+
+    def planted(features: torch.Tensor, dim: int) -> principal.Start:
+        return torch.zeros(dim, 9), torch.zeros(dim)
+
+    monkeypatch.setattr(principal, "principal_start", planted)
+    kept_start(tmp_path)(features(), DIM)
+    folder = tmp_path / "starts" / start_key(features(), DIM)
+    np.save(folder / "weight.npy", np.array([{}], dtype=object), allow_pickle=True)
+    monkeypatch.setattr(caches, "_trusted", lambda folder: True)
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        kept_start(tmp_path)(features(), DIM)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_cache_that_cannot_be_written_stops_nobody(
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def full(folder: Path, build: object) -> Path:
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(principal, "published", full)
+    with caplog.at_level(logging.WARNING, "trainables"):
+        assert same(kept_start(tmp_path)(features(), DIM), principal_start(features(), DIM))
+    assert "the principal directions are not kept" in caplog.text
+
+
+def test_the_machines_other_faults_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(folder: Path, build: object) -> Path:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(principal, "published", broken)
+    with pytest.raises(OSError, match="no"):
+        kept_start(tmp_path)(features(), DIM)
+
+
+MANY = """
+import sys, torch
+from pathlib import Path
+from trainables.methods import principal
+torch.set_num_threads(1)
+find, cache = principal.principal_start, Path(sys.argv[1])
+def counted(features, dim):
+    with (cache / "found.txt").open("a") as out:
+        out.write("x")
+    return find(features, dim)
+principal.principal_start = counted
+features = torch.sin(1.7 * torch.arange(360.0)).view(40, 9)
+weight, bias = principal.kept_start(cache)(features, 4)
+print(weight.numpy().tobytes().hex()[:64])
+"""
+
+
+def test_processes_that_start_together_find_them_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY, str(tmp_path)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = {process.communicate()[0] for process in processes}
+    assert all(process.returncode == 0 for process in processes)
+    assert len(said) == 1
+    assert (tmp_path / "found.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("method", ["plain", "ddml"])
+def test_a_trial_that_finds_them_kept_ends_in_the_same_bits(
+    method: str,
+    drawn: Path,
+    shared_cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one that finds them itself, which is how it was before they were kept."""
+    trial = config(drawn, method={"name": method}, embedding={"dim": 8, "init": "pca"})
+    ends = []
+    for keeps in (False, True, True):
+        with monkeypatch.context() as patched:
+            if not keeps:
+                patched.setattr(
+                    "trainables.core.assembly.kept_start", lambda cache: principal_start
+                )
+            elif ends[1:]:
+                patched.setattr(principal, "principal_start", never)
+            folder = tmp_path / str(len(ends))
+            runtime = Runtime("cpu", 1, shared_cache, folder)
+            final = train(trial, 0, runtime)
+            ends.append((final.evaluations, (folder / str(final.export)).read_bytes()))
+    assert ends[0] == ends[1] == ends[2]
+
+
+def test_a_backbone_that_trains_keeps_none(
+    drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its features may be its seed's alone: each trial would leave a file for nobody."""
+    monkeypatch.setattr(principal, "published", never)
+    changes = {"backbone": {"mode": "finetune"}, "embedding": {"dim": 8, "init": "pca"}}
+    trainer = Trainer(config(drawn, **changes), 0, Runtime("cpu", 1, shared_cache))
+    assert next(trainer.epochs()).epoch == 1
+
+
+def test_the_processes_of_a_run_check_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caches, "TICK_NS", 0)
+    kept_start(tmp_path)(features(), DIM)
+    monkeypatch.setattr(caches, "_checked", {})
+    of_run("principal")
+    try:
+        kept_start(tmp_path)(features(), DIM)
+        monkeypatch.setattr(caches, "_checked", {})
+        monkeypatch.setattr(caches, "damage", never)
+        kept_start(tmp_path)(features(), DIM)
+    finally:
+        of_run(None)

@@ -1,0 +1,85 @@
+"""Where a head starts with `embedding.init: pca`: the principal directions, found once and kept.
+
+Shape legend: N training images · F features · D embedding dimensions.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.data.cache import published
+from trainables.machine.kernels import kernels
+
+LOG = logging.getLogger(__name__)
+REVISION = 1  # raise by hand when `principal_start` gives other numbers
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
+Start = tuple[Tensor, Tensor]
+Principal = Callable[[Tensor, int], Start]
+
+
+@torch.no_grad()
+def principal_start(features: Tensor, dim: int) -> Start:
+    """The D leading principal directions of features[N, F] as rows [D, F], and the bias [D] that
+    centres what they give; float64, on the CPU.
+
+    Exact: eigenvectors of the F × F covariance, in float64 on the CPU, largest eigenvalue
+    first. The entry of largest magnitude of each direction is made positive, so that the
+    result does not depend on the solver's choice of sign.
+    """
+    x = features.detach().to("cpu", torch.float64)
+    mean = x.mean(0)
+    centred = x - mean
+    _, vectors = torch.linalg.eigh(centred.T @ centred)
+    directions = vectors.flip(1)[:, :dim].T
+    peak = directions.gather(1, directions.abs().argmax(1, keepdim=True))
+    directions = directions * peak.sign()
+    return directions, -(directions @ mean)
+
+
+def kept_start(cache: Path) -> Principal:
+    """`principal_start` that looks into the cache first, and leaves there what it had to find.
+
+    In `<cache>/starts/<key>` as two arrays, whole or absent, made by whoever comes first
+    (`published`). The key is a digest of the features themselves, which say what they are and in
+    which order; of D; and of the kernels, so that a trial gets what it would have found itself,
+    to the bit. In a cache that cannot be written nothing is kept.
+    """
+
+    def find(features: Tensor, dim: int) -> Start:
+        def build(fresh: Path) -> None:
+            for name, part in zip(("weight", "bias"), principal_start(features, dim), strict=True):
+                np.save(fresh / f"{name}.npy", part.numpy(), allow_pickle=False)
+
+        try:
+            folder = published(cache / "starts" / start_key(features, dim), build)
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise
+            LOG.warning("the principal directions are not kept: %s", error)
+            return principal_start(features, dim)
+        weight, bias = (
+            torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
+            for name in ("weight", "bias")
+        )
+        return weight, bias
+
+    return find
+
+
+def start_key(features: Tensor, dim: int) -> str:
+    """Of everything that `principal_start` depends on."""
+    rows = features.detach().cpu().contiguous()
+    about = [REVISION, dim, str(rows.dtype), list(rows.shape), kernels()]
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    digest.update(rows.numpy().data.cast("B"))
+    return digest.hexdigest()[:32]
