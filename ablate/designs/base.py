@@ -149,6 +149,10 @@ class StudyBase(SpecPart):
         """How its cells are proposed; None: it lists them."""
         return None
 
+    def left_out(self) -> Iterator[Point]:
+        """Combinations of its factors that are no cells, for a rule of the study says so."""
+        return iter(())
+
     def objectives_of_its_own(self) -> tuple[Objective, ...]:
         """What its cells are compared by instead of the sweep's objective; empty: by that."""
         return ()

@@ -21,6 +21,7 @@ from ablate.plan.cell import Cell
 from ablate.plan.identity import ELSEWHERE, study_key
 from ablate.plan.neutral import neutral_layer
 from ablate.plan.resolve import resolve
+from ablate.plan.shown import refusals
 from ablate.plan.tuning import Lineage
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.canonical import canonical_hash
@@ -168,8 +169,7 @@ class Plan:
         return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
 
     def fingerprint(self, config: TrialConfig) -> str:
-        key = config.data.images
-        if key not in self.fingerprints:
+        if (key := config.data.images) not in self.fingerprints:
             self.fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self.fingerprints[key]
 
@@ -291,9 +291,9 @@ class Plan:
         """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
         `--set` laid over it, the seeds of each study, the report's recipe."""
         dump = self.spec.model_dump(mode="json", by_alias=True, exclude={"extends", "datasets"})
-        dump["trial"] = self.base.merged
-        dump["set"] = dict(self.top.values)
+        dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()
+        dump["refused"] = refusals(self.spec.studies, self.layers)
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))

@@ -140,6 +140,8 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
 
 def _n(row: TableRow) -> Field:
     text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
+    if row.planned == 0:  # a combination that is refused
+        text = "–"
     return Field(text, hint="; ".join(row.gaps))
 
 
