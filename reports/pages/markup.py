@@ -110,7 +110,8 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
         result = row.measured[metric]
         text = mean_sd(result, metric, digits, table.recipe.spread)
         why = "; ".join(row.gaps)
-        return Field(text or "missing", bool(text), result.best, "" if text else why)
+        nothing = "missing" if row.planned else "refused"
+        return Field(text or nothing, bool(text), result.best, "" if text else why)
 
     def printed(row: TableRow) -> Field:
         result = row.measured[metric]
