@@ -79,6 +79,8 @@ class Table(RecipePart):
         (`final/val/…` in the tracker).
     baseline: the cell that differences are taken to: its name or its coordinates. Default: all
         components off; the first variant. Unused in a search table.
+    within: factors of a study that crosses them: each row's baseline is the one at its own levels
+        of these, as it is the one on its own data set.
     components: the columns of a components table in the order of the paper; default: as the
         study gives them.
     top: how many trials a search table shows, or interactions an effects table.
@@ -95,6 +97,7 @@ class Table(RecipePart):
     title: str = ""
     caption: str = ""
     baseline: str | dict[str, Any] | None = None
+    within: tuple[str, ...] = ()
     published: Published | None = None
     components: tuple[str, ...] = ()
     top: int = Field(10, ge=1)
@@ -201,11 +204,20 @@ class FactorCurves(RecipePart):
         return self
 
 
-class Figure(RecipePart):
-    """A figure of another package (an entry point of `ablate.figures`, named by `kind`).
+class RanksOptions(RecipePart):
+    """Of a critical-difference diagram. factor: whose levels are ranked within each combination of
+    the study's other coordinates. without: levels that are left out."""
 
-    options: what its author says it takes.
-    """
+    factor: str
+    without: tuple[str, ...] = ()
+
+
+FIGURES: dict[str, type[RecipePart]] = {"critical_difference": RanksOptions}  # kind → its options
+
+
+class Figure(RecipePart):
+    """A figure named by `kind`: `critical_difference`, of one study, or another package's (an entry
+    point of `ablate.figures`). options: what its author says it takes."""
 
     kind: str
     studies: tuple[str, ...] = Field(min_length=1)
@@ -217,12 +229,17 @@ class Figure(RecipePart):
     @field_validator("kind", mode="after")
     @classmethod
     def installed(cls, kind: str) -> str:
-        if kind not in kinds("figures"):
-            there = ", ".join(kinds("figures")) or "none"
+        if kind not in (there := (*FIGURES, *kinds("figures"))):
             raise ValueError(
-                f"{kind} is no figure of a package that is installed; there are: {there}"
+                f"{kind} is no figure of a package that is installed; there are: {', '.join(there)}"
             )
         return kind
+
+    @model_validator(mode="after")
+    def options_fit(self) -> Figure:
+        if self.kind in FIGURES:
+            FIGURES[self.kind].model_validate(self.options)
+        return self
 
 
 CurvesT = TypeVar("CurvesT", Curves, FactorCurves, Figure)

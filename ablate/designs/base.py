@@ -159,6 +159,10 @@ class StudyBase(SpecPart):
         """How its cells are proposed; None: it lists them."""
         return None
 
+    def left_out(self) -> Iterator[Point]:
+        """Combinations of its factors that are no cells, for a rule of the study says so."""
+        return iter(())
+
     def halting(self) -> SchedulerBase | None:
         """The scheduler that ends cells early."""
         return None

@@ -138,14 +138,19 @@ class Compare(StudyBase):
     def combinations(self) -> tuple[Point, ...]:
         """The cells that are written, or crossed."""
         factors = self.factors()
-        points = []
         every = itertools.product(*factors.values())
-        for levels in not_excluded(every, self.exclude, factors):
-            arm = tuple(zip(factors, levels, strict=True))
-            coords = dict(arm)
-            name = levels[0] if len(levels) == 1 else cell_name(coords)
-            points.append(Point(name, coords, {}, self.place(*arm[-1]), arm))
-        return tuple(points)
+        return tuple(map(self._point, not_excluded(every, self.exclude, factors)))
+
+    def _point(self, levels: Sequence[str]) -> Point:
+        arm = tuple(zip(self.factors(), levels, strict=True))
+        coords = dict(arm)
+        name = levels[0] if len(levels) == 1 else cell_name(coords)
+        return Point(name, coords, {}, self.place(*arm[-1]), arm)
+
+    def left_out(self) -> Iterator[Point]:
+        kept = {point.arm for point in self.combinations}
+        every = itertools.product(*self.factors().values()) if self.exclude else ()
+        return (point for point in map(self._point, every) if point.arm not in kept)
 
     def beside(self, held: Set[str]) -> None:
         self._held = frozenset(held)

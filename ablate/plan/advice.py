@@ -7,11 +7,11 @@ from typing import Any
 
 from ablate.designs.parts import Around
 from ablate.designs.study import Study
-from ablate.plan import fairness, inherited
+from ablate.plan import fairness, inherited, shown
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
+from ablate.values import wording
 from ablate.values.paths import expand, leaves
-from ablate.values.wording import shown
 
 
 def notes(plan: Plan, name: str) -> list[str]:
@@ -19,7 +19,8 @@ def notes(plan: Plan, name: str) -> list[str]:
     study = plan.spec.studies[name]
     source = study.source()
     if source is None:
-        return study.notes()
+        left = shown.refused(study, name, plan.layers)
+        return [*study.notes(), *(f"refused: {p.cell}: expected {why}" for p, why in left)]
     changes = _changes(plan, name, source.best_of)
     listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
     return [*study.notes(), f"changed for them: {listed or 'nothing'}"]
@@ -147,4 +148,4 @@ def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
 
 
 def _text(values: Mapping[str, Any], path: str) -> str:
-    return shown(values[path]) if path in values else "default"
+    return wording.shown(values[path]) if path in values else "default"

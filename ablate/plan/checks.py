@@ -16,6 +16,7 @@ from ablate.plan.identity import sweep_id
 from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Fingerprint, Plan
 from ablate.plan.resolve import MISFIT, check_path, resolve
+from ablate.plan.shown import check_curves
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
@@ -47,6 +48,7 @@ def checked_plan(
     checks = Checks(plan)
     for name in loaded.order:
         checks.study(name)
+    check_curves(loaded.spec.report.curves, plan.spec.studies, plan.layers, checks.locate)
     plan.sweep_id = sweep_id(plan.spec, plan.base, plan.top, plan.fingerprints)
     return plan
 

@@ -22,6 +22,7 @@ from ablate.plan.neutral import neutral_layer
 from ablate.plan.overrides import Overrides
 from ablate.plan.protocol import held_out
 from ablate.plan.resolve import resolve
+from ablate.plan.shown import refusals
 from ablate.plan.tuning import Lineage
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.canonical import canonical_hash
@@ -151,8 +152,7 @@ class Plan:
         return resolve(self.layers(name, point, taken, fold), self.loaded.source.locate)
 
     def fingerprint(self, config: TrialConfig) -> str:
-        key = config.data.images
-        if key not in self.fingerprints:
+        if (key := config.data.images) not in self.fingerprints:
             self.fingerprints[key] = self._fingerprint(config.data, self._cache)
         return self.fingerprints[key]
 
@@ -275,9 +275,9 @@ class Plan:
         dump = self.spec.model_dump(
             mode="json", by_alias=True, exclude={"extends", "datasets", "fair"}
         )
-        dump["trial"] = self.base.merged
-        dump["set"] = dict(self.top.values)
+        dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()
+        dump["refused"] = refusals(self.spec.studies, self.layers)
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))

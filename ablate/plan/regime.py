@@ -1,4 +1,5 @@
-"""Where a value was chosen, and in which regime: what is trained, for how long, on which data.
+"""Where a value was chosen, and in which regime: what is trained, for how long, on which data, and
+which epoch is kept.
 
 A weight that was chosen on frozen features says little of a network that trains. A study chooses
 what it varies, and one that promotes chooses anew, in its own regime, all that it takes along: its
@@ -16,7 +17,7 @@ from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
 from ablate.values.paths import leaves
 from trainables.config.network import BackboneConfig
-from trainables.config.sections import TrainingConfig
+from trainables.config.sections import SelectionConfig, TrainingConfig
 from trainables.data.dataset import data_config
 
 Studies = Mapping[str, Study]
@@ -29,10 +30,12 @@ def regime(merged: Mapping[str, Any]) -> Regime:
     backbone = BackboneConfig.model_validate(merged.get("backbone", {}))
     data = data_config(merged.get("data", {}))
     training = TrainingConfig.model_validate(merged.get("training", {}))
+    selection = SelectionConfig.model_validate(merged.get("selection", {}))
     return {
         "backbone.name": backbone.name,
         "backbone.mode": backbone.mode,
         "training.epochs": training.epochs,
+        "selection.keep": selection.keep or "best",
         **{
             f"data.{path}": value
             for path, value in leaves(data.model_dump(exclude={"split", "root"})).items()

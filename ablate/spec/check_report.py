@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
 from ablate.values.remedies import nearest, nearest_metric
 from ablate.values.wording import listed
-from reports.recipe import TABLES, Recipe
+from reports.recipe import FIGURES, TABLES, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -34,6 +34,7 @@ def check_recipe(
                 if study.heatmap
                 else "Name one of them, or another study",
             )
+        _factors(f"{place}.within", table.within, study)
         for j, metric in enumerate(table.metrics):
             _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)
             _read(f"{place}.metrics.{j}", metric, table.study, study, objective)
@@ -58,6 +59,11 @@ def check_recipe(
     for i, figure in enumerate(recipe.figures):
         for name in figure.studies:
             _known(f"report.figures.{i}.metric", figure.metric, metrics, name, studies[name])
+            if figure.kind in FIGURES:
+                _read(f"report.figures.{i}.metric", figure.metric, name, studies[name], objective)
+                _factors(
+                    f"report.figures.{i}.options.factor", [figure.options["factor"]], studies[name]
+                )
     _over_factors(recipe, studies, metrics, objective)
 
 
@@ -77,15 +83,18 @@ def _over_factors(
                     "one that lists its levels",
                     "A search repeats no level; show it in report.tables",
                 )
-            factors = list(dict.fromkeys(key for p in study.listed for key in p.coords))
             for side, factor in (("x", part.x), *(("at", name) for name in part.at)):
-                if factor not in factors:
-                    raise ConfigError(
-                        f"{place}.{side}",
-                        repr(factor),
-                        f"one of {listed(factors)}",
-                        nearest(factor, factors),
-                    )
+                _factors(f"{place}.{side}", [factor], study)
+
+
+def _factors(place: str, wanted: Iterable[str], study: Study) -> None:
+    """Factors that a study lists."""
+    factors = list(dict.fromkeys(key for p in study.listed for key in p.coords))
+    for factor in wanted:
+        if factor not in factors:
+            raise ConfigError(
+                place, repr(factor), f"one of {listed(factors)}", nearest(factor, factors)
+            )
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:
@@ -111,13 +120,14 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
 
 
 def _of_epochs(recipe: Recipe) -> None:
-    """A curve shows what is logged at every epoch: a few metrics, `train/loss`, what methods
-    observe (`observed/…`)."""
+    """A curve shows what is logged at every epoch: a few metrics, of the training classes too where
+    trials say `selection.train_curve`, `train/loss`, what methods observe (`observed/…`)."""
     if not recipe.curves:
         return
     from trainables.evaluation.metrics import PER_EPOCH
 
-    known = [str(MetricName(split, each)) for split in COMPARED for each in PER_EPOCH]
+    logs = (*COMPARED, "train")
+    known = [str(MetricName(split, each)) for split in logs for each in PER_EPOCH]
     for i, curves in enumerate(recipe.curves):
         split, last = MetricName.parse(curves.metric)
         if split in COMPARED:

@@ -110,7 +110,8 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
         result = row.measured[metric]
         text = mean_sd(result, metric, digits, table.recipe.spread)
         why = "; ".join(row.gaps)
-        return Field(text or "missing", bool(text), result.best, "" if text else why)
+        nothing = "missing" if row.planned else "refused"
+        return Field(text or nothing, bool(text), result.best, "" if text else why)
 
     def printed(row: TableRow) -> Field:
         result = row.measured[metric]
@@ -140,6 +141,8 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
 
 def _n(row: TableRow) -> Field:
     text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
+    if row.planned == 0:  # a combination that is refused
+        text = "–"
     return Field(text, hint="; ".join(row.gaps))
 
 

@@ -2,12 +2,12 @@
 
 A difference between results on two data sets tells of the data, not of methods. Where the cells of
 a study are on several, each has its own baseline row: the cell that agrees with the baseline in
-every factor but those that name the data set.
+every factor but those that name the data set. A recipe may ask the same of factors (`within`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -35,7 +35,10 @@ def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
 
 
 def baselines(
-    data: Mapping[str, str], coords: Mapping[str, Mapping[str, Any]], baseline: str
+    data: Mapping[str, str],
+    coords: Mapping[str, Mapping[str, Any]],
+    baseline: str,
+    within: Sequence[str] = (),
 ) -> dict[str, str]:
     """Cell → the baseline cell of its data set; a cell of a data set without one is left out.
 
@@ -43,13 +46,17 @@ def baselines(
         data: cell → its data set, as of `data_of`.
         coords: cell → its coordinates.
         baseline: the cell that the recipe names.
+        within: factors in which a cell agrees with its baseline, as with the data set.
     """
-    if len(set(data.values())) < 2:
+    if several := len(set(data.values())) > 1:
+        coords = {cell: coords[cell] for cell in data}
+    elif not within:
         return dict.fromkeys(coords, baseline)
-    groups: dict[str, list[str]] = {}
-    for cell, its in data.items():
-        groups.setdefault(its, []).append(cell)
-    names = {name for cell in data for name in coords[cell]}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for cell, own in coords.items():
+        alike = (level(own.get(name)) for name in within)
+        groups.setdefault((data[cell] if several else "", *alike), []).append(cell)
+    names = {name for own in coords.values() for name in own}
     kept = {
         name
         for name in names
@@ -61,6 +68,6 @@ def baselines(
     wanted = {name: level(coords[baseline].get(name)) for name in kept}
     for group in groups.values():
         first = [baseline] if baseline in group else group
-        alike = [c for c in first if {n: level(coords[c].get(n)) for n in kept} == wanted]
-        found |= dict.fromkeys(group, alike[0]) if alike else {}
+        same = [c for c in first if {n: level(coords[c].get(n)) for n in kept} == wanted]
+        found |= dict.fromkeys(group, same[0]) if same else {}
     return found

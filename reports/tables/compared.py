@@ -25,11 +25,18 @@ from reports.stats.paired import (
     permutation_p,
     wilcoxon_p,
 )
+from reports.tables.beside import (
+    NEUTRAL,
+    beside_their_rows,
+    marked,
+    neutral_notes,
+    refused_notes,
+    refused_rows,
+)
 from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
-from reports.tables.neutral import NEUTRAL, beside_their_rows, marked, neutral_notes
 from reports.tables.tuned import Tuning, tuning, tuning_notes
 
 ON, OFF = "✓", "–"
@@ -58,7 +65,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     baseline = _baseline(recipe, coords, order)
     tuned = tuning(frame, recipe.study)
     data = data_of(frame.trials, cells)
-    against = baselines(data, coords, baseline)
+    against = baselines(data, coords, baseline, recipe.within)
     rows: list[TableRow] = []
     for cell in order:
         mine = cells[cells["cell"] == cell]
@@ -91,17 +98,19 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
             )
         )
     rows = _finished(rows, recipe, data)
+    others = refused_rows(frame, recipe, lambda cell, own: _labels(recipe, headers, cell, own))
     return TableData(
         recipe,
         slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         headers,
-        tuple(rows),
+        (*rows, *others),
         (
-            *_data_notes(data, against),
+            *_data_notes(data, against, recipe),
             *_notes(frame, recipe, rows, tuned),
             *neutral_notes(order),
             *fold_notes(cells, recipe.metrics),
+            *refused_notes(frame, recipe.study),
         ),
     )
 
@@ -254,12 +263,14 @@ def _is_compared(row: TableRow) -> bool:
     return any(measured.compared for measured in row.measured.values())
 
 
-def _data_notes(data: Mapping[str, str], against: Mapping[str, str]) -> list[str]:
+def _data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Table) -> list[str]:
+    factors = " and ".join(recipe.within)
+    notes = [f"Differences are taken at the same {factors}."] if factors else []
     count = len(set(data.values()))
     if count < 2:
-        return []
+        return notes
     alone = [cell for cell in data if cell not in against]
-    notes = [
+    notes += [
         f"Rows are on {count} data sets: differences are taken, and the best is marked, within "
         "each of them."
     ]

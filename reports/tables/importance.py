@@ -9,10 +9,10 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import summary
 from reports.stats.importance import LEAST, Importances, importances
+from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_seed, protocol_note
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Field, Sheet
-from reports.tables.neutral import NEUTRAL
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
 

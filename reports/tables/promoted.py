@@ -11,10 +11,10 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import summary, t_interval
 from reports.stats.ranks import spearman
+from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes
 from reports.tables.labels import level, lower_is_better, metric_label, number, scale, slug
 from reports.tables.model import Field, Sheet
-from reports.tables.neutral import NEUTRAL
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 COLUMNS = ("metric", "mean", "sd", "low", "high", "n")

@@ -7,10 +7,10 @@ import pandas as pd
 from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import reality_check_interval, summary
+from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, run_ids
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Measured, TableData, TableRow
-from reports.tables.neutral import NEUTRAL
 
 
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:

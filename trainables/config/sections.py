@@ -230,10 +230,24 @@ class TrainingConfig(ComponentConfig):
 
 
 class SelectionConfig(ComponentConfig):
-    """Which epoch is kept: the best `metric` on the selection split, looked at every so often."""
+    """Which epoch is kept: the best `metric` on the selection split, looked at every so often.
+
+    keep: "last" keeps the last epoch whatever it is worth, and so shows what training to the end
+        does, which choosing the best epoch hides. None: "best".
+    train_curve: the classes that are trained on are looked at as often, without augmentation, for
+        curves of theirs; nothing is selected by them. None: they are not.
+    """
 
     metric: Literal["map_at_r", "r_precision", "recall_at_1"] = "map_at_r"
     every: int = Field(1, ge=1)
+    keep: Literal["best", "last"] | None = None
+    train_curve: bool | None = None
+
+    @field_validator("keep", "train_curve")
+    @classmethod
+    def usual_is_none(cls, value: str | bool | None) -> str | bool | None:
+        """So that the default, written out or not, is one trial."""
+        return None if value in ("best", False) else value
 
 
 class EvaluationConfig(ComponentConfig):

@@ -132,9 +132,8 @@ class Trainer:
             metrics[f"best/{self.selection}/{self.config.selection.metric}"] = self.best["value"]
         self._tick()
         metrics["time/epoch_s"] = self.seconds - begun
-        report = EpochReport(self.epoch, self.steps, self.seconds, metrics)
-        self.history.append(report)
-        return report
+        self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
+        return self.history[-1]
 
     def step(self, positions: Tensor, phase: str) -> None:
         """One optimiser step on the training images at `positions`; its terms go to `trace`."""
@@ -200,12 +199,14 @@ class Trainer:
         return of_split(z, subset, score=score, metrics=metrics, restarts=restarts)
 
     def _select(self) -> dict[str, float]:
-        scores = self._metrics(self.selection, PER_EPOCH)
-        value = scores[self.config.selection.metric]
-        if self.best is None or value > self.best["value"]:
+        selection = self.config.selection
+        splits = (self.selection, "train") if selection.train_curve else (self.selection,)
+        scores = {split: self._metrics(split, PER_EPOCH) for split in splits}
+        value = scores[self.selection][selection.metric]
+        if self.best is None or selection.keep == "last" or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
             self.best = {"epoch": self.epoch, "value": value, "weights": weights}
-        return {f"{self.selection}/{name}": number for name, number in scores.items()}
+        return {f"{split}/{name}": x for split, of in scores.items() for name, x in of.items()}
 
     def finish(
         self, evaluate: tuple[str, ...] = ("val",), metrics: tuple[str, ...] = ()
@@ -288,6 +289,5 @@ class Trainer:
         self.history = [EpochReport(**report) for report in state["history"]]
         if state["trace"] is not None:
             self.trace = Trace.from_state(state["trace"], self.device)
-        self.best = best
-        self.resumed_from = self.epoch
+        self.best, self.resumed_from = best, self.epoch
         LOG.info("resumed after epoch %d, step %d", self.epoch, self.steps)

@@ -164,7 +164,14 @@ def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"training.epochs": 9}, {"data.name": "emoji"}, {"data.image_size": 32}], ids=str
+    "other",
+    [
+        {"training.epochs": 9},
+        {"selection.keep": "last"},
+        {"data.name": "emoji"},
+        {"data.image_size": 32},
+    ],
+    ids=str,
 )
 def test_each_part_of_a_regime(other: dict[str, Any]) -> None:
     made = rows(best("a"), best("b"), trial={**FROZEN, **other})

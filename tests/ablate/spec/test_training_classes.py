@@ -72,7 +72,7 @@ def test_nothing_is_compared_by_it(place: str, changes: dict[str, Any]) -> None:
         ),
         (
             {**READ, "report": {"curves": [{"studies": ["rows"], "metric": "train/map_at_r"}]}},
-            ["report.curves.0.metric", "expected one of every epoch", "train/loss"],
+            ["report.curves.0.metric", "of rows do not look at", "selection: {train_curve: true}"],
         ),
         ({"studies__rows__evaluate": ["training"]}, ["studies.rows.evaluate.0", "'train'"]),
     ],
@@ -83,6 +83,11 @@ def test_a_report_of_what_is_not_read_is_told_before_anything_runs(
     with pytest.raises(ConfigError) as caught:
         plan(spec(**changes))
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+def test_trials_that_look_at_the_training_classes_have_their_curve() -> None:
+    curve = {"curves": [{"studies": ["rows"], "metric": "train/map_at_r"}]}
+    assert plan(spec(report=curve, studies__rows__trial={"selection.train_curve": True}))
 
 
 def test_the_loss_of_every_epoch_keeps_its_curve() -> None:

@@ -55,6 +55,40 @@ def test_reports(drawn: Path, runtime: Runtime) -> None:
     assert final.provenance["steps_this_process"] == final.steps == reports[-1].steps
 
 
+def test_the_last_epoch_is_kept_where_it_is_asked_for(drawn: Path, runtime: Runtime) -> None:
+    usual = {"optimizer": {"lr": 0.05}, "training": {"epochs": 6}}  # so high that later is worse
+    best, last = config(drawn, **usual), config(drawn, **usual, selection={"keep": "last"})
+    (reports, first), (again, final) = run(best, runtime), run(last, runtime)
+    values = [report.metrics["val/map_at_r"] for report in reports]
+    assert first.best_epoch < 6 and max(values) > values[-1]
+    assert [report.metrics["val/map_at_r"] for report in again] == values  # the same training
+    assert final.best_epoch == 6
+    assert final.evaluations["val"]["map_at_r"] == values[-1]
+    assert again[-1].metrics["best/val/map_at_r"] == values[-1]
+
+
+def test_a_curve_of_the_training_classes_changes_no_other_number(
+    drawn: Path, runtime: Runtime
+) -> None:
+    trial = {"method": {"name": "ddml"}, "selection": {"every": 2}}
+    bare, _ = run(config(drawn, **trial), runtime)
+    trial["selection"]["train_curve"] = True
+    looked, final = run(config(drawn, **trial), runtime)
+    assert "train/map_at_r" not in looked[0].metrics
+    assert 0 < looked[1].metrics["train/map_at_r"] <= 1
+    for one, other in zip(bare, looked, strict=True):
+        same = one.metrics.keys() - {"time/epoch_s"}
+        assert {name: other.metrics[name] for name in same} == {
+            name: one.metrics[name] for name in same
+        }
+    assert "train" not in final.evaluations  # a split that nobody asked to have read
+
+
+@pytest.mark.parametrize("usual", [{"keep": "best"}, {"train_curve": False}])
+def test_the_usual_written_out_is_one_trial(drawn: Path, usual: dict[str, Any]) -> None:
+    assert config(drawn, selection=usual) == config(drawn)
+
+
 def test_paper_protocol_selects_on_test(drawn: Path, runtime: Runtime) -> None:
     trial = config(drawn, data={"split": {"protocol": "paper"}}, training={"epochs": 1})
     reports: list[EpochReport] = []

@@ -1,0 +1,46 @@
+"""The files that compare all methods keep the rule of a fair comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ablate.plan import advice
+from ablate.plan.checks import checked_plan
+from ablate.plan.plan import Overrides, Plan
+from ablate.spec.read import read_spec
+from tests.ablate import synthetic
+
+SPACES = Path(__file__).parents[3] / "search_spaces"
+
+
+def plan(name: str) -> Plan:
+    spec = read_spec(SPACES / name)
+    return checked_plan(spec, Overrides(), synthetic.fingerprint, Path("cache"))
+
+
+@pytest.mark.parametrize("name", ["all_methods.yaml", "all_methods_small.yaml"])
+def test_nothing_is_warned_of_and_every_row_has_as_many_trials(name: str) -> None:
+    made = plan(name)
+    assert advice.warnings(made) == []
+    budgets = made.tuning()["judged"]
+    assert len(set(budgets.values())) == 1 and set(budgets.values()) != {0}
+    pairs = [cell for cell in budgets if not cell.endswith(", not neutral")]
+    assert len(pairs) == 2 * 3 * 6 - 2
+    refused = made.resolved_spec()["refused"]["judged"]
+    assert [each["coords"]["method"] for each in refused] == ["nir", "nir"]
+    assert all("proxies" in each["reason"] for each in refused)
+
+
+@pytest.mark.parametrize("name", ["overfit.yaml", "overfit_best_epoch.yaml"])
+def test_the_methods_are_tuned_where_the_plain_loss_over_fits(name: str) -> None:
+    made = plan(name)
+    assert advice.warnings(made) == []
+    for budgets in made.tuning().values():
+        assert len(set(budgets.values())) == 1
+    assert len(made.seeds("judged")) >= 8
+    for study in made.order:
+        given = made.layers(study, None, ()).merged
+        assert given["data"]["split"] == {"test": 0.8, "validation": 0.75}
+        assert given["training"]["epochs"] == 16 and given["optimizer"]["lr"] == 3e-4
