@@ -7,7 +7,8 @@ from typing import Any
 
 from ablate.designs.parts import Around
 from ablate.designs.study import Study
-from ablate.plan import fairness, inherited, shown
+from ablate.plan import inherited, shown
+from ablate.plan.fair import rule
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
 from ablate.values import wording
@@ -28,7 +29,7 @@ def notes(plan: Plan, name: str) -> list[str]:
 
 def warnings(plan: Plan) -> list[str]:
     """What is easily overlooked."""
-    lines = fairness.warnings(plan)
+    lines = rule.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     lines += [text for name in plan.order for text in _race(plan, name)]
     return lines + _unseen(plan)
@@ -81,7 +82,7 @@ def _promotion(plan: Plan, name: str) -> list[str]:
     ]
     lines += _alike(plan, name, source) + _folds(plan, name, of)
     if not _changes(plan, name, of):
-        lines += fairness.finalists(plan, name, study)
+        lines += rule.finalists(plan, name, study)
     there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
     here = leaves(expand(study.trial, f"studies.{name}.trial"))
     left = [

@@ -15,15 +15,16 @@ from typing import Any
 
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_list
-from ablate.plan import inherited, tuning
+from ablate.plan import inherited
 from ablate.plan.cell import Cell
+from ablate.plan.fair import tuning
+from ablate.plan.fair.tuning import Lineage
 from ablate.plan.identity import ELSEWHERE, study_key
 from ablate.plan.neutral import neutral_layer
 from ablate.plan.overrides import Overrides
 from ablate.plan.protocol import held_out
 from ablate.plan.resolve import resolve
 from ablate.plan.shown import refusals
-from ablate.plan.tuning import Lineage
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.canonical import canonical_hash
 from ablate.values.layers import Layer, Stack

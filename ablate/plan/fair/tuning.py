@@ -3,7 +3,7 @@
 The budget of a row is the number of trials (cells × seeds × folds) of all studies whose best it
 takes, directly or through others: what `around` and `promote` inherit counts. Rows tuned with
 different budgets are compared unfairly (Musgrave et al., "A Metric Learning Reality Check", ECCV
-2020): a plan warns of them (`ablate/plan/fairness.py`), a report states them.
+2020): a plan warns of them (`ablate/plan/fair/rule.py`), a report states them.
 """
 
 from __future__ import annotations
