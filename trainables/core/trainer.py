@@ -153,7 +153,8 @@ class Trainer:
         features = self.network.features(batch.inputs)
         state = method(features, batch.labels, progress, generators["method"])
         terms = method.terms(state, batch.labels, progress, generators["loss"])
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
+            parameter.grad = None
         self.trace.add(terms).backward()  # type: ignore[no-untyped-call]
         self.trace.observe(method.observed())
 
