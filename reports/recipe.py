@@ -231,7 +231,7 @@ class Figure(RecipePart):
     def installed(cls, kind: str) -> str:
         if kind not in (there := (*FIGURES, *kinds("figures"))):
             raise ValueError(
-                f"{kind} is no figure of a package that is installed; there are: {', '.join(there)}"
+                f"a figure, here or in a package that is installed: {', '.join(there)}"
             )
         return kind
 

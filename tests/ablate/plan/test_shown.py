@@ -1,12 +1,15 @@
-"""Combinations that a plan refuses: which of those that a study leaves out, and why."""
+"""What a report shows of a plan: combinations that are refused, and why; factors that it names."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ablate.plan import advice
 from ablate.plan.plan import Plan
 from tests.ablate import specs
+from trainables.errors import ConfigError
 
 WHY = (
     "a loss with proxies or centres for method nir, not contrastive: the flow is conditioned on "
@@ -49,3 +52,45 @@ def test_nothing_is_refused_where_nothing_is_left_out() -> None:
     cross = {"method": {"plain": {}, "ddml": {"trial": {"method.name": "ddml"}}}, "size": sizes}
     made = specs.plan({"name": "shown", "studies": {"rows": {"design": "compare", "cross": cross}}})
     assert made.resolved_spec()["refused"] == {} and advice.notes(made, "rows") == []
+
+
+FACTORS = {
+    "loss": {"a": {}, "b": {"trial": {"embedding.dim": 64}}},
+    "method": {"plain": {}, "ddml": {"trial": {"method.name": "ddml"}}},
+}
+TABLE = {"kind": "compare", "study": "rows"}
+RANKS = {"kind": "critical_difference", "studies": ["rows"], "metric": "test/map_at_r"}
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (
+            {"tables": [{**TABLE, "within": ["los"]}]},
+            ["report.tables.0.within: found 'los'", "one of loss, method", "'loss'"],
+        ),
+        (
+            {"figures": [{**RANKS, "options": {"factor": "size"}}]},
+            ["report.figures.0.options.factor: found 'size'", "one of loss, method"],
+        ),
+        (
+            {"figures": [{**RANKS, "options": {"factor": "loss", "out": []}}]},
+            ["report.figures.0", "out"],
+        ),
+        (
+            {"figures": [{**RANKS, "kind": "ranks"}]},
+            ["report.figures.0.kind", "installed: critical_difference"],
+        ),
+    ],
+)
+def test_factors_that_a_report_names_are_the_study_s(
+    report: dict[str, Any], words: list[str]
+) -> None:
+    rows = {"design": "compare", "cross": FACTORS, "evaluate": ["val", "test"]}
+    spec = {"name": "shown", "studies": {"rows": rows}}
+    asked = [{**TABLE, "within": ["loss"]}]
+    ranks = [{**RANKS, "options": {"factor": "method", "without": ["ddml"]}}]
+    assert specs.plan({**spec, "report": {"tables": asked, "figures": ranks}})
+    with pytest.raises(ConfigError) as caught:
+        specs.plan({**spec, "report": report})
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
