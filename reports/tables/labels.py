@@ -144,3 +144,13 @@ def slug(text: str) -> str:
 def signed(value: float, metric: str, digits: int) -> str:
     text = number(value * scale(metric), digits)
     return text if text.startswith("−") else f"+{text}"
+
+
+def with_interval(
+    value: float, low: float | None, high: float | None, metric: str, digits: int
+) -> str:
+    """`+0.52 [+0.11, +0.93]`; without an interval where there is none."""
+    if low is None or high is None:
+        return signed(value, metric, digits)
+    ends = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"
+    return f"{signed(value, metric, digits)} [{ends}]"
