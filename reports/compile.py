@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from reports.client import open_client
 from reports.errors import ReportError, StoreAway
-from reports.figures import curves, factor_curves, forest, heatmap
+from reports.figures import curves, factor_curves, forest, heatmap, history
 from reports.figures.drawn import Drawn
 from reports.frame import Frame, load
 from reports.pages import csv_table, html, latex, markdown, markup, verdict
@@ -105,8 +105,10 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     texts |= best
     paths: dict[str, Path] = {}
     drawn = [plot] if plot else []
-    drawn += [heatmap.heatmap(frame, part) for part in recipe.heatmaps]
+    colours = heatmap.families(frame, recipe.heatmaps)
+    drawn += [heatmap.heatmap(frame, part, colours[part.metric]) for part in recipe.heatmaps]
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
+    drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
     drawn += [curves.curves(frame, part) for part in recipe.curves]
     drawn += [builder("figures", part.kind)(frame, part) for part in recipe.figures]
     drawn = _distinct(drawn)

@@ -11,7 +11,15 @@ from collections.abc import Callable
 
 from reports.pages.footnotes import Footnotes, mark_of
 from reports.tables.compared_notes import EFFECT_SIZES
-from reports.tables.labels import metric_label, metric_name, number, p_text, scale, with_interval
+from reports.tables.labels import (
+    coordinate_names,
+    metric_label,
+    metric_name,
+    number,
+    p_text,
+    scale,
+    with_interval,
+)
 from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 
 
@@ -81,7 +89,7 @@ def grid(table: AnyTable) -> Grid:
     )
     count = len(table.headers)
     return Grid(
-        (*table.headers, *(header for header, _, _ in columns)),
+        (*coordinate_names(table.headers), *(header for header, _, _ in columns)),
         count,
         (*(False,) * count, *(further for _, further, _ in columns)),
         rows,

@@ -137,3 +137,12 @@ def test_further_metrics_open_on_a_click_and_columns_sort(browser: Any, address:
     assert values == sorted(values) and shown[-1] == "baseline"
     assert head.get_attribute("aria-sort") is None
     page.close()
+
+
+def test_letters_in_figures_have_one_size(browser: Any, address: str) -> None:
+    page = opened(browser, address, 1440)
+    shown = page.evaluate(
+        "Array.from(document.querySelectorAll('.figures img')).map(e => e.width / e.naturalWidth)"
+    )
+    assert shown and all(abs(ratio - 1) < 0.1 for ratio in shown)
+    page.close()
