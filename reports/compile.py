@@ -12,17 +12,19 @@ from typing import TypeVar
 
 from reports.client import open_client
 from reports.errors import ReportError, StoreAway
-from reports.figures import critical_difference, curves, factor_curves, heatmap
+from reports.figures import critical_difference, curves, factor_curves, forest, heatmap, history
 from reports.figures.drawn import Drawn
 from reports.frame import Frame, load
-from reports.pages import csv_table, html, latex, markup
+from reports.pages import csv_table, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
+from reports.pages.footnotes import footnotes
+from reports.pages.verdict import Judged
 from reports.plugins import builder
 from reports.recipe import Figure
 from reports.tables.build import build_all
-from reports.tables.cells import protocol
 from reports.tables.labels import slug
-from reports.tables.model import AnyTable, Sheet, TableData
+from reports.tables.model import Sheet, TableData
+from reports.tables.verdict import headline, verdicts
 from reports.uri import redacted, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
@@ -34,7 +36,8 @@ class Report:
     """A compiled report.
 
     Attributes:
-        text: the tables as plain text, for a terminal; last, which studies have not begun.
+        text: the verdict and the tables as plain text, for a terminal; last, which studies have not
+            begun.
         html: the page.
         paths: every file written, by its name.
         frame: the runs it was made of.
@@ -84,10 +87,16 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
     made = _distinct(build_all(frame, recipe))
+    shared, found = footnotes(made), verdicts(made)
+    told, plot = headline(frame, found), forest.forest(found)
     texts: dict[str, str] = {}
     for table in made:
         texts[f"{table.key}.csv"] = csv_table.to_csv(table)
-        texts[f"{table.key}.tex"] = latex.latex(table)
+        texts[f"{table.key}.tex"] = latex.latex(table, shared)
+        if (more := latex.further(table, shared)) is not None:
+            texts[f"{table.key}_more.tex"] = more
+    if (notes := latex.notes(shared)) is not None:
+        texts["notes.tex"] = notes
     names = distinct([f"best_{slug(study)}" for study in recipe.best])
     best = {
         f"{name}.yaml": text
@@ -96,8 +105,11 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     }
     texts |= best
     paths: dict[str, Path] = {}
-    drawn = [heatmap.heatmap(frame, part) for part in recipe.heatmaps]
+    drawn = [plot] if plot else []
+    colours = heatmap.families(frame, recipe.heatmaps)
+    drawn += [heatmap.heatmap(frame, part, colours[part.metric]) for part in recipe.heatmaps]
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
+    drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
     drawn += [curves.curves(frame, part) for part in recipe.curves]
     drawn += [_figure(part.kind)(frame, part) for part in recipe.figures]
     drawn = _distinct(drawn)
@@ -106,14 +118,23 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
         saved = figure.save(folder)
         paths |= {path.name: path for path in saved.values()}
         with_files.append((figure, saved["svg"]))
-    texts["report.md"] = _markdown(frame, made, drawn, best)
-    texts["report.html"] = html.page(frame, tracking_uri, made, with_files, best)
+    judged = Judged(told, found, with_files.pop(0) if plot else None)
+    texts["report.md"] = markdown.report(frame, made, judged, with_files, best)
+    texts["report.html"] = html.page(
+        frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
+    )
     for name, text in texts.items():
         paths[name] = folder / name
         _write(paths[name], text)
     if log_to_parent:
         _log(tracking_uri, frame.parents[0].run_id, paths)
-    plain = "\n".join(markup.plain(table) for table in made)
+    plain = "\n".join(
+        [
+            verdict.plain(told, found),
+            *(markup.plain(table, shared) for table in made),
+            markup.plain_notes(shared),
+        ]
+    )
     if idle := frame.idle:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
@@ -154,30 +175,6 @@ def _write(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
-
-
-def _markdown(
-    frame: Frame,
-    made: list[AnyTable],
-    drawn: list[Drawn],
-    best: dict[str, str],
-) -> str:
-    title = frame.document.get("title") or frame.document["name"]
-    lines = [f"# {title}", "", f"**{protocol(frame)}**", ""]
-    lines += [f"- {name}: {value}" for name, value in html.facts(frame) + html.provenance(frame)]
-    lines += ["", "## Tables", ""] + [markup.markdown(table) for table in made]
-    if drawn:
-        lines += ["## Figures", ""]
-    for figure in drawn:
-        lines += [
-            f"![{figure.title}]({figure.key}.png)",
-            "",
-            f"{figure.title}. {figure.caption}",
-            "",
-        ]
-    for name, text in best.items():
-        lines += [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
-    return "\n".join(lines)
 
 
 def _log(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:

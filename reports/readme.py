@@ -4,7 +4,8 @@
 
 Between `<!-- report ddml -->` and `<!-- end report -->` stand the tables of the report whose title
 is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its place, and
-what followed it is replaced. A note that stands under several of them is copied once.
+what followed it is replaced. Notes that the report tells once and names by number are copied below
+the first table that has them; a note that stands under several of them is copied once.
 """
 
 from __future__ import annotations
@@ -17,9 +18,14 @@ from reports.errors import ReportError
 
 HEAD = re.compile(r"^- (Sweep|First started|Data set|Commit|Device|Threads): (.*)$", re.MULTILINE)
 
+NOTES = re.compile(r"^## Notes\n+(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
+NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
+REFERENCE = re.compile(r"\n*^Notes? ([\d, –]+)\.$", re.MULTILINE)
+
 
 def section(report: str, title: str) -> str:
-    """What stands under `### title` in a report's Markdown, up to the next heading.
+    """What stands under `### title` in a report's Markdown, up to the next heading, with the notes
+    that it names by number written out.
 
     Raises:
         ReportError: no such title.
@@ -30,7 +36,21 @@ def section(report: str, title: str) -> str:
     if match is None:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
         raise ReportError(f"found no table {title!r} in the report; expected one of: {titles}")
-    return match.group(1).strip()
+    text = match.group(1).strip()
+    told = NOTES.search(report)
+    notes = dict(NUMBERED.findall(told[1])) if told else {}
+
+    def written(numbers: re.Match[str]) -> str:
+        return "".join(f"\n- {notes[str(number)]}" for number in _counted(numbers[1]))
+
+    apart = "\n" if "\n- " not in text else ""  # a list that begins here stands off the table
+    return REFERENCE.sub(lambda found: apart + written(found), text)
+
+
+def _counted(text: str) -> list[int]:
+    """`1–3, 5` → 1, 2, 3, 5."""
+    spans = [[int(end) for end in span.split("–")] for span in text.split(", ")]
+    return [number for span in spans for number in range(span[0], span[-1] + 1)]
 
 
 def filled(readme: str, report: str) -> str:

@@ -16,6 +16,7 @@ from reports.stats.describe import summary
 from reports.tables.cells import by_seed, gaps
 from reports.tables.labels import (
     coordinate_name,
+    greek,
     level,
     metric_label,
     scale,
@@ -59,14 +60,14 @@ def curves(frame: Frame, recipe: Curves) -> Drawn:
         table = grouped.agg(["mean", "count", "std"])
         table = table[table["count"] == len(done)] if len(table) else table
         lines.append((label, table * [rank, 1, rank], len(done)))
-    title = recipe.title or metric_label(recipe.metric)
+    title = greek(recipe.title) or metric_label(recipe.metric)
     with style():
         figure = _curves_figure(lines, recipe, title)
     counts = [n for _, _, n in lines]
     band = "; band: ± one sd over seeds" if max(counts, default=0) > 1 else ""
     caption = f"{metric_label(recipe.metric)} after each epoch: mean, {seeds_text(counts)}{band}."
     if recipe.caption:
-        caption = f"{recipe.caption} {caption}"
+        caption = f"{greek(recipe.caption)} {caption}"
     key = slug(f"curves_{'_'.join(recipe.studies)}_{recipe.metric}")
     return Drawn(key, recipe.studies[0], title, caption, figure, tuple(runs), tuple(missing))
 

@@ -19,7 +19,7 @@ from reports.recipe import FactorCurves
 from reports.recipe import level_name as named
 from reports.stats.describe import Summary, bootstrap_interval, summary, t_interval
 from reports.tables.cells import by_seed, coordinates, gaps, protocol
-from reports.tables.labels import coordinate_name, level, metric_label, scale, slug, ticks
+from reports.tables.labels import coordinate_name, greek, level, metric_label, scale, slug, ticks
 
 INTERVALS = {
     "t": "95 % t interval of the mean",
@@ -58,7 +58,9 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> Drawn:
         lines += lines_of(cells, recipe, prefix)
         missing += gaps(cells)
         runs += [run for run in cells["run_id"] if run]
-    title = recipe.title or f"{metric_label(recipe.metric)} against {coordinate_name(recipe.x)}"
+    title = (
+        greek(recipe.title) or f"{metric_label(recipe.metric)} against {coordinate_name(recipe.x)}"
+    )
     axis = axis_kind(list({x for line in lines for x in line.x}), recipe.log)
     with style():
         figure = _figure(lines, recipe, title, axis)
@@ -70,7 +72,7 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> Drawn:
         f" for each level of {coordinate_name(recipe.x)}{f', at {held}' if held else ''}."
     )
     if recipe.caption:
-        caption = f"{recipe.caption} {caption}"
+        caption = f"{greek(recipe.caption)} {caption}"
     key = slug(f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{recipe.metric}")
     return Drawn(key, recipe.studies[0], title, caption, figure, tuple(runs), tuple(missing))
 

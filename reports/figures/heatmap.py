@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import Normal, withStroke
 from matplotlib.ticker import MaxNLocator
 
 from reports.figures.drawn import Drawn, ordered, seeds_text, style
 from reports.frame import Frame
 from reports.recipe import Heatmap
-from reports.stats.describe import summary
+from reports.stats.describe import pooled_sd, summary
 from reports.tables.cells import by_seed, gaps, protocol
 from reports.tables.labels import (
     coordinate_name,
+    greek,
     metric_label,
     number,
     scale,
@@ -24,12 +29,61 @@ from reports.tables.labels import (
     ticks,
 )
 
+SPAN = 6.0  # sds of the seeds that the colours span at least: noise is to look like noise
 
-def heatmap(frame: Frame, recipe: Heatmap) -> Drawn:
+
+@dataclass(frozen=True)
+class Shades:
+    """One scale of colours for heatmaps of one metric, in the unit that is shown.
+
+    sd: of single runs over seeds, pooled over cells; None where no cell has two. source: which.
+    """
+
+    low: float
+    high: float
+    sd: float | None
+    source: str = ""
+
+
+def shades(frame: Frame, family: Sequence[Heatmap]) -> Shades:
+    """The scale of heatmaps of one metric: from the least mean to the largest, and at least six
+    sds of the seeds wide, so that what is within their scatter has nearly one colour.
+
+    The sd is that of the family's own cells; where none has several seeds, that of all the cells of
+    the sweep that have.
+    """
+    metric, factor = family[0].metric, scale(family[0].metric)
+    own = [frame.study(name) for name in dict.fromkeys(part.study for part in family)]
+    groups = [values for cells in own for values in _by_cell(cells, metric)]
+    means = [found.mean * factor for values in groups if (found := summary(values))]
+    pooled, where = pooled_sd(groups), "their own"
+    if pooled is None:
+        every = [frame.study(name) for name in dict.fromkeys(frame.cells["study"])]
+        pooled = pooled_sd(values for cells in every for values in _by_cell(cells, metric))
+        where = "other"
+    low, high = (min(means), max(means)) if means else (0.0, 1.0)
+    sd = None if pooled is None or pooled[0] == 0 else pooled[0] * factor
+    widest = max(high - low, SPAN * (sd or 0.0)) or 1.0
+    middle = (low + high) / 2
+    source = f"{where} {pooled[1]} cells with several seeds" if pooled else ""
+    return Shades(middle - widest / 2, middle + widest / 2, sd, source)
+
+
+def _by_cell(cells: pd.DataFrame, metric: str) -> list[list[float]]:
+    return [list(by_seed(mine, metric).values()) for _, mine in cells.groupby("cell", sort=False)]
+
+
+def families(frame: Frame, parts: Sequence[Heatmap]) -> dict[str, Shades]:
+    """Metric → the scale that all these heatmaps of it share."""
+    metrics = dict.fromkeys(part.metric for part in parts)
+    return {metric: shades(frame, [p for p in parts if p.metric == metric]) for metric in metrics}
+
+
+def heatmap(frame: Frame, recipe: Heatmap, colours: Shades | None = None) -> Drawn:
     """Mean over seeds at each pair of levels, with ± sd where there are two or more seeds.
 
-    Cells without a result are hatched. Each level has the same width, so that a grid in powers
-    of ten looks logarithmic.
+    colours: the scale of its family; by itself its own. Cells without a result are hatched. Each
+    level has the same width, so that a grid in powers of ten looks logarithmic.
 
     Raises:
         ReportError: unknown study.
@@ -54,16 +108,25 @@ def heatmap(frame: Frame, recipe: Heatmap) -> Drawn:
                 texts[i, j] = number(means[i, j], recipe.digits) + sd
             elif len(here):
                 texts[i, j] = str(here["status"].iloc[0])
-    title = recipe.title or recipe.study
+    title = greek(recipe.title or recipe.study)
+    colours = colours or shades(frame, [recipe])
     with style():
-        figure = _heatmap_figure(means, texts, (xs, ys), recipe=recipe, title=title)
+        figure = _heatmap_figure(means, texts, (xs, ys), recipe, title=title, colours=colours)
     caption = (
         f"{metric_label(recipe.metric)}, {protocol(frame)}: mean"
         f"{' ± sd' if max(counts, default=0) > 1 else ''}, {seeds_text(counts)}"
-        f" for each of {len(xs)} × {len(ys)} settings; hatched: no result."
+        f" for each of {len(xs)} × {len(ys)} settings; hatched: no result. "
+        "Colours are one scale for all heatmaps of this metric; "
     )
+    if colours.sd is None:
+        caption += "no setting was repeated, so that differences may be noise."
+    else:
+        caption += (
+            f"bar on it: ± one sd of runs over seeds, {number(colours.sd, recipe.digits)}, pooled "
+            f"over {colours.source}."
+        )
     if recipe.caption:
-        caption = f"{recipe.caption} {caption}"
+        caption = f"{greek(recipe.caption)} {caption}"
     runs = tuple(run for run in cells["run_id"] if run)
     key = slug(f"heatmap_{recipe.study}_{recipe.metric}")
     return Drawn(key, recipe.study, title, caption, figure, runs, gaps(cells))
@@ -73,23 +136,20 @@ def _heatmap_figure(
     means: Any,
     texts: dict[Any, str],
     levels: tuple[list[Any], list[Any]],
-    *,
     recipe: Heatmap,
+    *,
     title: str,
+    colours: Shades,
 ) -> Figure:
     xs, ys = levels
     columns, lines = max(1, len(xs)), max(1, len(ys))
     figure = Figure(figsize=(2.0 + 0.86 * columns, 1.5 + 0.62 * lines), layout="constrained")
     axes = figure.add_subplot()
-    known = means[np.isfinite(means)]
-    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
-    if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
     image = axes.imshow(
         np.ma.masked_invalid(means),
         cmap="cividis",
-        vmin=low,
-        vmax=high,
+        vmin=colours.low,
+        vmax=colours.high,
         aspect="auto",
         origin="lower",
         interpolation="nearest",
@@ -140,4 +200,10 @@ def _heatmap_figure(
     bar.set_label(metric_label(recipe.metric))
     bar.locator = MaxNLocator(4)
     bar.update_ticks()
+    if colours.sd is not None:
+        line = bar.ax.errorbar(
+            [0.5], [(colours.low + colours.high) / 2], [colours.sd], color="white", capsize=3
+        )
+        for part in (line.lines[0], *line.lines[1], *line.lines[2]):
+            part.set_path_effects([withStroke(linewidth=3, foreground="black"), Normal()])
     return figure

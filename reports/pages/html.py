@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +12,11 @@ import jinja2
 
 from reports.figures.drawn import Drawn
 from reports.frame import Frame
-from reports.pages import markup
-from reports.tables.cells import protocol
+from reports.pages import markup, verdict
+from reports.pages.facts import facts, objective, provenance, rerun, studies
+from reports.pages.footnotes import Footnotes, footnotes, mark_of
+from reports.pages.verdict import Judged
+from reports.tables.cells import EMPTY, protocol
 from reports.tables.labels import number, scale, slug
 from reports.tables.model import AnyTable, TableData
 from reports.uri import link, redacted
@@ -24,14 +26,18 @@ PROTOCOLS = {
     "Comparable with published numbers; optimistic for unseen data.",
     "validation-selected": "The epoch and the settings were picked on validation classes that "
     "neither train nor test.",
+    EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
+SHOWN = 12  # verdicts on the first screen; the others open on a click
 PUBLISHED = " Published numbers beside them are test-selected."
 
 
 def page(
     frame: Frame,
     tracking_uri: str,
+    *,
     tables: Sequence[AnyTable],
+    judged: Judged,
     figures: Sequence[tuple[Drawn, Path]],
     best: Mapping[str, str],
 ) -> str:
@@ -47,8 +53,11 @@ def page(
     known = protocol(frame)
     printed = any(table.published is not None for table in frame.recipe.tables)
     beside = printed and known == "validation-selected"
+    shared = footnotes(tables)
     sections = [
+        ("Verdict", "verdict", True),
         ("Tables", "tables", tables),
+        ("Notes", "notes", shared.shared),
         ("Figures", "figures", figures),
         ("Studies", "studies", True),
         ("Best configurations", "best", best),
@@ -63,7 +72,9 @@ def page(
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],
-        tables=[_table(table) for table in tables],
+        verdict=_verdict(judged),
+        tables=[_table(table, shared) for table in tables],
+        notes=[f"{mark_of(note)} {note}".strip() for note in shared.shared],
         figures=[_figure(drawn, svg) for drawn, svg in figures],
         studies=studies(frame),
         best=list(best.items()),
@@ -78,113 +89,47 @@ def page(
     )
 
 
-def objective(frame: Frame) -> str:
-    return str(frame.document.get("objective") or "val/map_at_r")
-
-
-def facts(frame: Frame) -> list[tuple[str, str]]:
-    """The header's facts: sweep, dates, data, size."""
-    document, params = frame.document, list(frame.trials["params"])
-    data = sorted({_data(p) for p in params if "data.name" in p})
-    first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
-    done = int((frame.trials["status"] == "done").sum())
-    seconds = float(frame.trials["seconds"].sum()) if "seconds" in frame.trials else 0.0
-    return [
-        ("Sweep", f"{document['name']} ({document['sweep_id']})"),
-        ("First started", first.strftime("%Y-%m-%d %H:%M UTC")),
-        ("Data set", ", ".join(data) or "unknown"),
-        ("Objective", objective(frame)),
-        ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
-        ("Training time", duration(seconds)),
-        *([("Studies not begun", ", ".join(frame.idle))] if frame.idle else []),
-    ]
-
-
-def _data(params: dict[str, Any]) -> str:
-    """A data set's name, the folder it was read from, and the size of the images."""
-    root = params.get("data.root")
-    place = f" {root}" if root not in (None, "", "None", "null") else ""
-    sides = params.get("data.image_size")
-    return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
-
-
-def provenance(frame: Frame) -> list[tuple[str, str]]:
-    """Commit, versions, device, data fingerprint: every value that any run has."""
-    tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
-
-    def values(name: str) -> str:
-        tagged = sorted({t[name] for t in tags if t.get(name)})
-        shown = ", ".join(tagged[:4])
-        return shown + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
-
-    versions = sorted({name for t in tags for name in t if name.startswith("ablate.version.")})
-    rows = [
-        ("Commit", values("ablate.git_commit")),
-        ("Uncommitted changes", values("ablate.git_dirty")),
-        ("Device", values("ablate.device")),
-        ("Threads", values("ablate.threads")),
-        ("Data fingerprint", values("ablate.data_fingerprint")),
-        (
-            "Versions",
-            ", ".join(f"{v.removeprefix('ablate.version.')} {values(v)}" for v in versions),
-        ),
-        ("Parent runs", ", ".join(parent.run_id for parent in frame.parents)),
-    ]
-    return [(name, value) for name, value in rows if value]
-
-
-def rerun(frame: Frame) -> str:
-    """The command of the sweep's provenance, or how to get at its spec."""
-    command = (frame.document.get("provenance") or {}).get("command")
-    spec = f"python -m ablate.run {frame.document['name']}.yaml"
-    return str(command or f"{spec}   # the resolved spec: sweep.json of the parent run")
-
-
-def studies(frame: Frame) -> list[dict[str, Any]]:
-    """Per study: design, what it was allowed and what it used."""
-    sections = []
-    for name in frame.study_order:
-        rows = frame.cells[frame.cells["study"] == name]
-        spec = (frame.document.get("studies") or {}).get(name) or {}
-        status = rows["status"].value_counts()
-        done, failed = int(status.get("done", 0)), int(status.get("failed", 0))
-        sampler = (
-            f"{spec.get('sampler', 'tpe')}, {spec['trials']} trials" if "trials" in spec else ""
-        )
-        sections.append(
-            {
-                "name": name,
-                "design": frame.design(name),
-                "sampler": sampler,
-                "cells": rows["cell"].nunique(),
-                "trials": len(rows),
-                "done": done,
-                "failed": failed,
-                "other": len(rows) - done - failed,
-                "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
-                "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
-            }
-        )
-    return sections
-
-
-def duration(seconds: float) -> str:
-    """`1 h 05 min`, `3 min 20 s`, `4.2 s`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
 def anchor(study: str, cell: str) -> str:
     """The id of a cell's first run in the list of runs."""
     return f"runs-{slug(study)}-{slug(cell)}"
 
 
-def _table(table: AnyTable) -> dict[str, Any]:
-    found = markup.grid(table)
+def _verdict(judged: Judged) -> dict[str, Any]:
+    """The headline, the groups of lines that are seen at once, the others, and the plot."""
+    seen: list[dict[str, Any]] = []
+    folded: list[dict[str, Any]] = []
+    lines = 0
+    for group in verdict.groups(judged.verdicts):
+        lines += len(group)
+        (seen if lines <= SHOWN or not seen else folded).append(
+            {
+                "key": group[0].key,
+                "title": group[0].title,
+                "heading": verdict.heading(group),
+                "lines": [
+                    {
+                        "call": each.call,
+                        "kind": slug(each.call),
+                        "label": each.label,
+                        "href": anchor(each.study, each.cell),
+                        "difference": verdict.difference(each),
+                        "evidence": verdict.evidence(each),
+                    }
+                    for each in group
+                ],
+            }
+        )
+    return {
+        "headline": judged.headline,
+        "seen": seen,
+        "folded": folded,
+        "hidden": sum(len(group["lines"]) for group in folded),
+        "note": verdict.note(judged.verdicts),
+        "plot": _figure(*judged.plot) if judged.plot else None,
+    }
+
+
+def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
     study = table.recipe.study
     marks = (
         [(row.baseline, anchor(study, row.cell)) for row in table.rows]
@@ -195,16 +140,22 @@ def _table(table: AnyTable) -> dict[str, Any]:
         "key": table.key,
         "title": table.title,
         "caption": table.recipe.caption,
-        "headers": found.headers,
-        "labels": found.labels,
-        "notes": markup.marked_notes(table),
-        "rows": [
+        "notes": [f"{mark} {note}".strip() for mark, note in shared.own(table)],
+        "numbers": shared.numbers(table),
+        "parts": [
             {
-                "fields": fields,
-                "baseline": baseline,
-                "hrefs": [anchor(*field.of) if field.of else href for field in fields],
+                "headers": part.headers,
+                "labels": part.labels,
+                "rows": [
+                    {
+                        "fields": fields,
+                        "baseline": baseline,
+                        "hrefs": [anchor(*field.of) if field.of else href for field in fields],
+                    }
+                    for (baseline, href), fields in zip(marks, part.rows, strict=True)
+                ],
             }
-            for (baseline, href), fields in zip(marks, found.rows, strict=True)
+            for part in markup.parts(markup.grid(table))
         ],
     }
 

@@ -1,8 +1,7 @@
-"""A table as plain text, Markdown, LaTeX (booktabs) and CSV.
+"""A table's columns, and the table as plain text and Markdown.
 
-The first metric is shown in full (mean ± sd, Δ with interval, p, published and, where there is
-room, effect sizes); the others with mean ± sd and, where there is room, Δ. CSV has every number,
-one line per row and metric.
+First what is read first: the row, the first metric (mean ± sd), its Δ with interval, what is
+published, n. Further metrics and statistics stand in a second table below; CSV has every number.
 """
 
 from __future__ import annotations
@@ -10,8 +9,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable
 
-from reports.tables.compared import EFFECT_SIZES
-from reports.tables.labels import metric_label, metric_name, number, p_text, scale
+from reports.pages.footnotes import Footnotes, mark_of
+from reports.tables.compared_notes import EFFECT_SIZES
+from reports.tables.labels import (
+    coordinate_names,
+    metric_label,
+    metric_name,
+    number,
+    p_text,
+    scale,
+    with_interval,
+)
 from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 
 
@@ -34,15 +42,7 @@ def delta(row: TableRow, metric: str, digits: int) -> str:
     difference = row.measured[metric].difference
     if difference is None:
         return ""
-    factor = scale(metric)
-
-    def signed(value: float) -> str:
-        text = number(value * factor, digits)
-        return text if text.startswith("−") else f"+{text}"
-
-    if difference.low is None or difference.high is None:
-        return signed(difference.mean)
-    return f"{signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}]"
+    return with_interval(difference.mean, difference.low, difference.high, metric, digits)
 
 
 def published_text(measured: Measured) -> str:
@@ -73,7 +73,7 @@ def _dz(measured: Measured) -> str:
     return "" if size is None else number(size, 2)
 
 
-Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, wide, field of a row
+Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, further, field of a row
 
 
 def grid(table: AnyTable) -> Grid:
@@ -82,29 +82,23 @@ def grid(table: AnyTable) -> Grid:
         return table.grid()
     columns = [column for i, metric in enumerate(table.metrics) for column in _of(table, metric, i)]
     if any(row.tuned is not None for row in table.rows):
-        columns.append(
-            (
-                "tuning trials",
-                False,
-                lambda row: Field(row.tuned or ""),
-            )
-        )
+        columns.append(("tuning trials", True, lambda row: Field(row.tuned or "")))
     columns.append(("n", False, _n))
     rows = tuple(
         (*map(Field, row.labels), *(field(row) for _, _, field in columns)) for row in table.rows
     )
     count = len(table.headers)
     return Grid(
-        (*table.headers, *(header for header, _, _ in columns)),
+        (*coordinate_names(table.headers), *(header for header, _, _ in columns)),
         count,
-        (*(False,) * count, *(wide for _, wide, _ in columns)),
+        (*(False,) * count, *(further for _, further, _ in columns)),
         rows,
     )
 
 
 def _of(table: TableData, metric: str, place: int) -> list[Column]:
-    """The columns of one metric: all of them for the first, two for the others."""
-    digits, first = table.recipe.digits, place == 0
+    """The columns of one metric, of which the first one's come first."""
+    digits, further = table.recipe.digits, place > 0
 
     def value(row: TableRow) -> Field:
         result = row.measured[metric]
@@ -119,23 +113,23 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
             published_text(result), hint=result.printed.slip or "" if result.printed else ""
         )
 
-    columns: list[Column] = [(metric_label(metric), False, value)]
+    columns: list[Column] = [(metric_label(metric), further, value)]
     if table.recipe.kind != "search":
         columns.append(
             (
                 f"Δ {metric_name(metric)} [95 %]",
-                not first,
+                further,
                 lambda row: Field(delta(row, metric, digits)),
             )
         )
-    if first and table.has(metric, "p_corrected"):
+    if place == 0 and table.has(metric, "p_corrected"):
         columns += [
-            ("p (Holm)", False, lambda row: Field(p_text(row.measured[metric].p_corrected))),
+            ("p (Holm)", True, lambda row: Field(p_text(row.measured[metric].p_corrected))),
             ("d_z", True, lambda row: Field(_dz(row.measured[metric]))),
             ("P(better) [95 %]", True, lambda row: Field(improvement(row.measured[metric]))),
         ]
     if table.recipe.published_column(metric) is not None:
-        columns.append(("published†", False, printed))
+        columns.append(("published†", further, printed))
     return columns
 
 
@@ -146,17 +140,33 @@ def _n(row: TableRow) -> Field:
     return Field(text, hint="; ".join(row.gaps))
 
 
-def narrow(whole: Grid) -> tuple[list[str], list[list[Field]]]:
-    keep = [i for i, wide in enumerate(whole.wide) if not wide]
-    return [whole.headers[i] for i in keep], [[row[i] for i in keep] for row in whole.rows]
+def parts(whole: Grid) -> list[Grid]:
+    """The table, and the second one with its further columns where it has any.
+
+    Rows are the same in both, below the same labels.
+    """
+    first = [i for i, further in enumerate(whole.further) if not further]
+    second = [i for i, further in enumerate(whole.further) if further or i < whole.labels]
+    found = [chosen(whole, first)]
+    return [*found, chosen(whole, second)] if any(whole.further) else found
 
 
-def plain(table: AnyTable) -> str:
-    """For a terminal: aligned columns under one rule, notes below."""
-    layout = grid(table)
-    headers, rows = narrow(layout)
-    lines = [headers, *([field.text for field in row] for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(headers))]
+def chosen(whole: Grid, keep: list[int]) -> Grid:
+    """The columns at these places."""
+    return Grid(
+        tuple(whole.headers[i] for i in keep),
+        whole.labels,
+        (False,) * len(keep),
+        tuple(tuple(row[i] for i in keep) for row in whole.rows),
+    )
+
+
+def plain(table: AnyTable, shared: Footnotes | None = None) -> str:
+    """For a terminal: the columns that are read first, aligned under one rule; notes below."""
+    shared = shared or Footnotes()
+    layout = parts(grid(table))[0]
+    lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(layout.headers))]
 
     def joined(line: list[str]) -> str:
         padded = [
@@ -168,30 +178,59 @@ def plain(table: AnyTable) -> str:
     rule = "─" * len(joined(["x" * w for w in widths]))
     body = [joined(line) for line in lines]
     title = [table.title] if table.title else []
+    notes = [f"{mark}{' ' * bool(mark)}{note}" for mark, note in shared.own(table) if _fits(note)]
+    notes += [shared.reference(table)] if shared.numbers(table) else []
     width = max(len(rule), 80)
-    notes = [
-        textwrap.fill(f"{mark}{note}", width, initial_indent="  ", subsequent_indent="    ")
-        for mark, note in marked_notes(table, wide=False)
+    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *_filled(notes, width)]) + "\n"
+
+
+def plain_notes(shared: Footnotes) -> str:
+    """The notes of several tables, for the end of a terminal's report."""
+    notes = [f"{i}. {_marked(note)}" for i, note in enumerate(shared.shared, 1) if _fits(note)]
+    return "\n".join(["Notes", *_filled(notes, 100)]) + "\n" if notes else ""
+
+
+def _fits(note: str) -> bool:
+    """Not on columns that a terminal does not show."""
+    return not note.startswith(EFFECT_SIZES)
+
+
+def _filled(notes: list[str], width: int) -> list[str]:
+    return [
+        textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ") for note in notes
     ]
-    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *notes]) + "\n"
 
 
-def marked_notes(table: AnyTable, *, wide: bool = True) -> list[tuple[str, str]]:
-    """Notes with their marks: † for the published column, * for slips. wide: with those on wide
-    columns."""
-    marked = []
-    for note in table.notes:
-        if note.startswith(EFFECT_SIZES) and not wide:
-            continue
-        mark = "† " if note.startswith("Published:") else ""
-        mark = "* " if note.startswith("Published ") else mark
-        marked.append((mark, note))
-    return marked
+def _marked(note: str) -> str:
+    return f"{mark_of(note)} {note}".strip()
 
 
-def markdown(table: AnyTable) -> str:
-    layout = grid(table)
+def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
+    """A section: the table, the further columns in a second one, its own notes."""
+    shared = shared or Footnotes()
+    first, *second = [_pipes(part) for part in parts(grid(table))]
+    caption = [table.recipe.caption, ""] if table.recipe.caption else []
+    more = [line for part in second for line in (FURTHER, "", *part, "")]
+    notes = [f"- {_starred(f'{mark} {note}'.strip())}" for mark, note in shared.own(table)]
+    reference = ["", shared.reference(table)] if shared.numbers(table) else []
+    return "\n".join(
+        [f"### {table.title}", "", *caption, *first, "", *more, *notes, *reference, ""]
+    )
 
+
+FURTHER = "Further metrics and statistics:"
+
+
+def markdown_notes(shared: Footnotes) -> str:
+    notes = [f"{i}. {_starred(_marked(note))}" for i, note in enumerate(shared.shared, 1)]
+    return "\n".join(["## Notes", "", *notes, ""]) if notes else ""
+
+
+def _starred(text: str) -> str:
+    return f"\\{text}" if text.startswith("*") else text
+
+
+def _pipes(layout: Grid) -> list[str]:
     def line(texts: list[str]) -> str:
         return (
             "| " + " | ".join(" ".join(text.split()).replace("|", "\\|") for text in texts) + " |"
@@ -199,7 +238,4 @@ def markdown(table: AnyTable) -> str:
 
     rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
     body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in layout.rows]
-    caption = [table.recipe.caption, ""] if table.recipe.caption else []
-    notes = [f"- {mark.replace('*', chr(92) + '*')}{note}" for mark, note in marked_notes(table)]
-    head = [f"### {table.title}", "", *caption, line(list(layout.headers)), line(rule)]
-    return "\n".join([*head, *body, "", *notes, ""])
+    return [line(list(layout.headers)), line(rule), *body]

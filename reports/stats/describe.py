@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -36,6 +36,19 @@ def summary(values: Sequence[float]) -> Summary | None:
     if not len(x):
         return None
     return Summary(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else None, len(x))
+
+
+def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
+    """(s_p, groups used), the scatter within groups: s_p = √(Σ(nᵢ − 1) sᵢ² / Σ(nᵢ − 1)).
+
+    Values that are not finite are left out, and groups of fewer than two; None where none is left.
+    """
+    found = [each for values in groups if (each := summary(values)) and each.sd is not None]
+    freedom = sum(each.n - 1 for each in found)
+    if not freedom:
+        return None
+    squares = sum((each.n - 1) * (each.sd or 0.0) ** 2 for each in found)
+    return math.sqrt(squares / freedom), len(found)
 
 
 def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float] | None:

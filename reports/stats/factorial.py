@@ -55,7 +55,7 @@ class Fit:
     error: "replicates" (cells × seeds after their main effects) or "residual" (what the terms leave
         over) or "none". error_df: its degrees of freedom; sigma: its standard deviation.
     aliased: terms left out because earlier ones span them, with the terms they are mixed with.
-    n: values used; cells: cells with any.
+    n: values used; cells: cells with any. flat: no two cells differ by more than rounding.
     """
 
     effects: tuple[Effect, ...]
@@ -65,6 +65,7 @@ class Fit:
     aliased: dict[tuple[str, ...], tuple[tuple[str, ...], ...]]
     n: int
     cells: int
+    flat: bool
 
 
 def factorial(
@@ -124,6 +125,7 @@ def factorial(
         if sigma2 is None and len(y) > rank:
             sigma2, df, error = squares / (len(y) - rank), len(y) - rank, name
     between = _rss(y, blocks) - within
+    flat = between <= len(y) * (ROUNDING * np.abs(y).max()) ** 2
     beta = np.linalg.lstsq(everything, y, rcond=None)[0]
     inverse = np.linalg.inv(everything.T @ everything)
     effects, start = [], blocks.shape[1]
@@ -153,14 +155,15 @@ def factorial(
                 high,
                 float(np.ptp(fitted)),
                 tuple(places[top][list(factors).index(name)] for name in term),
-                squares / between if between > 0 else 0.0,
+                0.0 if flat else squares / between,
                 width,
                 f,
                 p,
             )
         )
     sigma = None if sigma2 is None else float(np.sqrt(sigma2))
-    return Fit(tuple(effects), error, df, sigma, aliased, len(y), len(set(places)))
+    cells_used = len(set(places))
+    return Fit(tuple(effects), error, df, sigma, aliased, len(y), cells_used, bool(flat))
 
 
 def _factors(

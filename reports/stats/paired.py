@@ -16,6 +16,7 @@ from scipy import stats as scipy_stats
 
 from reports.stats.describe import RESAMPLES, finite, t_interval
 
+LEVEL = 0.05  # of every verdict
 EXACT_PAIRS = 15  # 2^15 sign patterns are enumerated, more are sampled
 
 

@@ -16,8 +16,8 @@ from reports.frame import OTHER, Frame
 from reports.plugins import builder
 from reports.recipe import Recipe, Table
 from reports.tables.compared import compared
-from reports.tables.effects import effects
-from reports.tables.importance import importance
+from reports.tables.factors.effects import effects
+from reports.tables.factors.importance import importance
 from reports.tables.model import AnyTable
 from reports.tables.promoted import promoted
 from reports.tables.searched import searched

@@ -12,6 +12,7 @@ from reports.frame import Frame
 
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
 TRAIN = "train/"
+EMPTY = "nothing finished"
 CENTRE = "centre"  # a level that a one-factor study leaves to its centre and that no run tells
 
 
@@ -97,13 +98,18 @@ def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
 
 
 def protocol(frame: Frame) -> str:
-    """`test-selected` if any trial selected its epoch on test, else `validation-selected`."""
+    """`test-selected` if any trial selected its epoch on test, else `validation-selected`; where no
+    trial has finished nothing was selected: `nothing finished`."""
+    if not (frame.trials["status"] == "done").any():
+        return EMPTY
     protocols = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
     return "test-selected" if "paper" in protocols else "validation-selected"
 
 
 def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
     """On which classes was selected, and what metrics of those trained on are."""
+    if protocol(frame) == EMPTY:
+        return "Measured: nothing yet, no trial has finished."
     note = (
         "Measured: test-selected (epoch and settings picked on the test classes)."
         if protocol(frame) == "test-selected"

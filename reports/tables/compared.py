@@ -19,9 +19,7 @@ from reports.stats.describe import reality_check_interval, summary
 from reports.stats.effect_size import cliffs_delta, cohens_dz, probability_of_improvement
 from reports.stats.paired import (
     holm,
-    least_p,
     paired_difference,
-    pairs_needed,
     permutation_p,
     wilcoxon_p,
 )
@@ -35,13 +33,12 @@ from reports.tables.beside import (
 )
 from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
+from reports.tables.compared_notes import difference_notes, limit_notes
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
 from reports.tables.tuned import Tuning, tuning, tuning_notes
 
 ON, OFF = "✓", "–"
-LEVEL = 0.05
-EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
 
 
 def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
@@ -95,6 +92,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 cell == against.get(cell),
                 tuned.trials.get(cell),
                 tuned.text(cell),
+                against.get(cell),
             )
         )
     rows = _finished(rows, recipe, data)
@@ -127,6 +125,7 @@ def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, flo
         probability_of_improvement(
             *((theirs, mine) if lower_is_better(metric) else (mine, theirs))
         ),
+        zero=len(differences) > 0 and not any(differences),
     )
 
 
@@ -219,7 +218,8 @@ def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> l
             mine, other = of_row[metric].summary, comparisons[i]
             means = [row.measured[metric].summary for row in alike[i]]
             top = best_of((m.mean for m in means if m), default=None)
-            best = mine is not None and mine.mean == top and len(alike[i]) > 1
+            # Where all are alike none is best: a metric at its limit tells no row from another.
+            best = mine is not None and mine.mean == top and len({m.mean for m in means if m}) > 1
             corrected = other and replace(other, p=p[i], p_wilcoxon=p_wilcoxon[i])
             of_row[metric] = replace(of_row[metric], compared=corrected, best=best)
     return [replace(row, measured=of_row) for row, of_row in zip(rows, measured, strict=True)]
@@ -232,14 +232,7 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow], tuned: Tuning) -> 
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
             "as the reality check's code has it."
         )
-    pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
-    if pairs and max(pairs) > 1:
-        notes += _test_notes(max(pairs), sum(map(_is_compared, rows)))
-    elif pairs:
-        notes.append(
-            "Δ: difference to the baseline row; one seed gives no interval, no effect size and no "
-            "test."
-        )
+    notes += [*difference_notes(rows), *limit_notes(recipe.metrics, rows)]
     notes += tuning_notes(tuned, rows)
     if recipe.published is not None:
         table = papers.table(recipe.published.table)
@@ -259,10 +252,6 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow], tuned: Tuning) -> 
     return notes
 
 
-def _is_compared(row: TableRow) -> bool:
-    return any(measured.compared for measured in row.measured.values())
-
-
 def _data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Table) -> list[str]:
     factors = " and ".join(recipe.within)
     notes = [f"Differences are taken at the same {factors}."] if factors else []
@@ -276,25 +265,4 @@ def _data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Tab
     ]
     if alone:
         notes.append(f"No baseline on their data set: {', '.join(alone)}.")
-    return notes
-
-
-def _test_notes(pairs: int, comparisons: int) -> list[str]:
-    least, needed = least_p(pairs) or 1.0, pairs_needed(comparisons, LEVEL)
-    notes = [
-        "Δ: mean difference to the baseline row, paired by seed, with its 95 % paired-t "
-        "interval. p: two-sided sign-flip permutation test, Holm-corrected over "
-        f"{comparisons} comparison(s); {pairs} pairs cannot reach less than "
-        f"{least:.2g} before correction.",
-        f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
-        "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
-        "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
-        "of one side win.",
-    ]
-    if pairs < needed:
-        notes.append(
-            f"Too few seeds for a verdict: with {pairs} pairs and {comparisons} comparison(s) no "
-            f"corrected p can be below {min(1.0, least * comparisons):.2g}; {needed} seeds could "
-            f"reach {LEVEL}."
-        )
     return notes

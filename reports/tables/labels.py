@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 PERCENT = 100.0
@@ -92,6 +93,23 @@ def coordinate_name(path: str) -> str:
     return ".".join(path.split(".")[-2:])
 
 
+WORDS = re.compile(rf"\b({'|'.join(GREEK)})\b", re.IGNORECASE)
+
+
+def greek(text: str) -> str:
+    """Words that are names of Greek letters as these: `Fig. 4a (alpha = 1)` → `Fig. 4a (α = 1)`."""
+    return WORDS.sub(lambda found: GREEK[found[1].lower()], text)
+
+
+def coordinate_names(paths: Sequence[str]) -> list[str]:
+    """Each `coordinate_name`; where two would be alike, with what stands before: `method.α`."""
+    short = [coordinate_name(path) for path in paths]
+    return [
+        name if short.count(name) == 1 else greek(path)
+        for name, path in zip(short, paths, strict=True)
+    ]
+
+
 def number(value: float, digits: int) -> str:
     """Fixed digits; minus as a true minus sign, never `-0.00`."""
     text = f"{value:.{digits}f}"
@@ -144,3 +162,13 @@ def slug(text: str) -> str:
 def signed(value: float, metric: str, digits: int) -> str:
     text = number(value * scale(metric), digits)
     return text if text.startswith("−") else f"+{text}"
+
+
+def with_interval(
+    value: float, low: float | None, high: float | None, metric: str, digits: int
+) -> str:
+    """`+0.52 [+0.11, +0.93]`; without an interval where there is none."""
+    if low is None or high is None:
+        return signed(value, metric, digits)
+    ends = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"
+    return f"{signed(value, metric, digits)} [{ends}]"

@@ -29,11 +29,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Grid:
-    """Headers and fields. `wide` columns are left out of plain text and LaTeX."""
+    """Headers and fields. `further` columns stand in a second table, below the first."""
 
     headers: tuple[str, ...]
     labels: int
-    wide: tuple[bool, ...]
+    further: tuple[bool, ...]
     rows: tuple[tuple[Field, ...], ...]
 
 
@@ -43,6 +43,7 @@ class Comparison:
 
     difference, permutation and wilcoxon (two-sided p), and dz are paired by seed; delta (Cliff's)
     and improvement are over all pairs of runs. p and p_wilcoxon: Holm-corrected over the rows.
+    zero: the two are the same at every seed that both have.
     """
 
     difference: Difference | None
@@ -53,6 +54,7 @@ class Comparison:
     improvement: Improvement | None
     p: float | None = None
     p_wilcoxon: float | None = None
+    zero: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ class TableRow:
     """One row: the labels on its left, a Measured per metric, and the runs behind them.
 
     planned: seeds planned; gaps: what is missing and why, one line each. tuning: trials that went
-    into the tuning of it, where the sweep says so; tuned: the same as it is shown.
+    into the tuning of it, where the sweep says so; tuned: the same as it is shown. against: the
+    cell of its baseline row, itself for that one; None where it has none.
     """
 
     cell: str
@@ -94,6 +97,7 @@ class TableRow:
     baseline: bool = False
     tuning: int | None = None
     tuned: str | None = None
+    against: str | None = None
 
     @property
     def n(self) -> int:

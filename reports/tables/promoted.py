@@ -13,7 +13,15 @@ from reports.stats.describe import summary, t_interval
 from reports.stats.ranks import spearman
 from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes
-from reports.tables.labels import level, lower_is_better, metric_label, number, scale, slug
+from reports.tables.labels import (
+    coordinate_names,
+    level,
+    lower_is_better,
+    metric_label,
+    number,
+    scale,
+    slug,
+)
 from reports.tables.model import Field, Sheet
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
@@ -82,7 +90,7 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         (
             "rank",
             f"{source} cell",
-            *names,
+            *coordinate_names(names),
             f"{metric_label(by)}, {source}",
             *(f"{metric_label(m)}, {recipe.study}" for m in recipe.metrics),
             "n",

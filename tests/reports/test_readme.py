@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from reports.errors import ReportError
-from reports.readme import filled
+from reports.pages import markup
+from reports.pages.footnotes import footnotes
+from reports.readme import filled, section
+from reports.recipe import Table
+from reports.tables.build import build
+from tests.reports.made import frame
 
 ROOT = Path(__file__).parents[2]
 SPACES = ROOT / "search_spaces"
@@ -127,3 +132,29 @@ def test_the_readme_shows_what_the_search_spaces_do() -> None:
 
 def test_the_readme_is_short() -> None:
     assert (ROOT / "README.md").stat().st_size <= 9000
+
+
+NUMBERED_REPORT = REPORT.replace("- note\n\n", "- own\n\nNotes 1–2, 4.\n\n", 1).replace(
+    "## Figures", "## Notes\n\n1. first\n2. second\n3. third\n4. † fourth\n\n## Figures"
+)
+
+
+def test_notes_told_by_number_are_written_out_where_they_are_copied_to() -> None:
+    once = filled(README, NUMBERED_REPORT)
+    assert "| 1 | 2 |\n\n- own\n- first\n- second\n- † fourth\n<!-- end" in once
+    assert "third" not in once and "Notes 1" not in once
+    alone = filled(README, NUMBERED_REPORT.replace("- own\n\nNotes 1–2, 4.", "Note 3."))
+    assert "| 1 | 2 |\n\n- third\n<!-- end" in alone
+
+
+def test_a_report_s_own_numbers_are_read_back(tmp_path: Path) -> None:
+    """What `pages` writes is what is read here."""
+    levels = [{"variant": name} for name in ("plain", "ddml")]
+    made = frame("compare", levels, lambda at, seed: 0.5 + seed / 10)
+    tables = [build(made, Table(kind="compare", study="s", title=name)) for name in "ab"]
+    shared = footnotes(tables)
+    assert len(shared.shared) > 2
+    text = "\n".join([*(markup.markdown(t, shared) for t in tables), markup.markdown_notes(shared)])
+    copied = section(text, "b")
+    assert all(f"- {note}" in copied for note in shared.shared)
+    assert "Note" not in copied.replace("Notes", "Note").split("- ")[0]

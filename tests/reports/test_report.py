@@ -108,16 +108,18 @@ def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report)
     assert [row.baseline for row in table.rows] == [True] + [False] * 7
 
 
-def test_terminal_table(report: Report) -> None:
-    first = report.text.split("\n\n")[0]
+def test_terminal_starts_with_the_verdict_then_the_tables(report: Report) -> None:
+    verdict, first = report.text.split("\n\n")[:2]
+    assert verdict.startswith("Verdict  8 comparisons: ")
+    assert verdict.index("DDML (+NormSoftmax)") < verdict.index("agnostic + specific + split")
     assert "Components of DDML" in first and "published†" in first
     assert first.count("✓") == 12 and "baseline" in first
-    assert "validation-selected" in first and "test-selected" in first
+    assert report.text.count("Measured: validation-selected") == 1 and "test-selected" in first
     table = build(report.frame, report.frame.recipe.tables[0])
     m = table.rows[-1].measured["test/recall_at_1"].summary
     assert m is not None and m.sd is not None
     assert f"{100 * m.mean:.2f} ± {100 * m.sd:.2f}" in first
-    assert max(map(len, first.splitlines())) <= 120
+    assert max(map(len, first.splitlines())) <= 100
 
 
 def test_csv_is_unrounded_and_names_its_runs(report: Report) -> None:
@@ -135,16 +137,17 @@ def test_csv_is_unrounded_and_names_its_runs(report: Report) -> None:
 
 
 def test_latex_is_balanced_booktabs(report: Report) -> None:
-    text = report.paths["table_table4.tex"].read_text()
-    for rule in ("\\toprule", "\\midrule", "\\bottomrule", "\\checkmark"):
-        assert rule in text
-    assert text.count("{") == text.count("}")
-    body = text[text.index("\\midrule") : text.index("\\bottomrule")].strip().splitlines()[1:]
-    columns = re.search(r"begin\{tabular\}\{(\w+)\}", text)
-    assert columns and len(body) == 8
-    assert {line.count("&") + 1 for line in body} == {len(columns[1])}
+    for name in ("table_table4.tex", "table_table4_more.tex"):
+        text = report.paths[name].read_text()
+        for rule in ("\\toprule", "\\midrule", "\\bottomrule", "\\checkmark"):
+            assert rule in text
+        assert text.count("{") == text.count("}")
+        body = text[text.index("\\midrule") : text.index("\\bottomrule")].strip().splitlines()[1:]
+        columns = re.search(r"begin\{tabular\}\{@\{\}(\w+)@\{\}\}", text)
+        assert columns and len(body) == 8
+        assert {line.count("&") + 1 for line in body} == {len(columns[1])}
+        assert not set("✓±−Δ†“") & set(text)
     assert latex.latex_text("a_b & 5 %") == r"a\_b \& 5 \%"
-    assert not set("✓±−Δ†“") & set(text)
 
 
 def test_search_table_is_ranked_and_says_what_failed(report: Report) -> None:
@@ -288,7 +291,11 @@ def test_an_incomplete_sweep_gives_a_report(
     sweep.track()
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
     assert "missing" in report.text
-    assert "incomplete" in report.html.read_text()
+    page = report.html.read_text()
+    assert "incomplete" in page
+    assert ("Nothing has finished" in report.text) == (finished_trials == 0)
+    assert ('class="badge nothing-finished"' in page) == (finished_trials == 0)
+    assert ('class="badge validation-selected"' in page) == (finished_trials > 0)
 
 
 def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path: Path) -> None:
@@ -306,7 +313,8 @@ def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path
     assert "Studies not begun" in page and "tune, table4, grid" in page
     assert "missing" not in report.text and ">incomplete" not in page
     assert {name for name in names if name.endswith(".csv")} == {"table_tuned.csv"}
-    assert {name for name in names if name.endswith(".png")} == {"curves_tuned_val_map_at_r.png"}
+    pictures = {"curves_tuned_val_map_at_r.png", "forest.png"}
+    assert {name for name in names if name.endswith(".png")} == pictures
     assert not any(name.startswith("best_") for name in names)
 
 

@@ -48,7 +48,7 @@ def test_measured_beside_printed_and_what_it_is() -> None:
     assert "80.10" in lines[0] and "86.14" in lines[0]
     assert "40.10" in lines[1] and "44.50" in lines[1]
     assert "relative deviation ↓, training (%)" in text
-    assert "Training: the classes that were trained on" in text
+    assert "Training: the classes that were trained on" in " ".join(text.split())
 
 
 def test_a_metric_without_a_row_has_nothing_beside_it() -> None:

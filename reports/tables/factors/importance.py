@@ -11,7 +11,7 @@ from reports.stats.describe import summary
 from reports.stats.importance import LEAST, Importances, importances
 from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_seed, protocol_note
-from reports.tables.labels import level, metric_label, slug
+from reports.tables.labels import coordinate_names, level, metric_label, slug
 from reports.tables.model import Field, Sheet
 
 COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
@@ -47,9 +47,10 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             f"Importances: none, {len(values)} trials are finished and at least {LEAST} are needed."
         )
     else:
-        for path, share in shares.shares.items():
+        names = coordinate_names(list(shares.shares))
+        for name, (path, share) in zip(names, shares.shares.items(), strict=True):
             where = _searched(space[path])
-            rows.append((Field(path), Field(where), Field(f"{100 * share:.1f}")))
+            rows.append((Field(name), Field(where), Field(f"{100 * share:.1f}")))
             numbers.append(
                 (
                     path,

@@ -12,8 +12,9 @@ from reports.recipe import Table
 from reports.recipe import level_name as named
 from reports.stats.factorial import Effect, Fit, factorial
 from reports.stats.paired import holm
-from reports.tables import shapley
 from reports.tables.cells import by_seed, coordinates, fold_notes, gaps, protocol_note, race_notes
+from reports.tables.factors import shapley
+from reports.tables.factors.shapley import Cells, Levels, Term
 from reports.tables.labels import (
     coordinate_name,
     level,
@@ -21,11 +22,10 @@ from reports.tables.labels import (
     number,
     p_text,
     scale,
-    signed,
     slug,
+    with_interval,
 )
 from reports.tables.model import Field, Sheet
-from reports.tables.shapley import Cells, Levels, Term
 
 COLUMNS = (
     "metric",
@@ -119,11 +119,11 @@ def _block(
             _level_text(effect.term, levels),
             _size(effect, metric, digits),
             p_text(p[effect.term]),
-            f"{100 * effect.share:.1f}",
+            "–" if fit.flat else f"{100 * effect.share:.1f}",
         ]
         if with_shapley:
             value, ends = shapley.value_of(effect.term, whole)
-            row.append("" if value is None else _interval(value, ends, metric, digits))
+            row.append("" if value is None else with_interval(value, *ends, metric, digits))
         rows.append(tuple(map(Field, row)))
     numbers = []
     for e in fit.effects:
@@ -209,21 +209,16 @@ def _size(effect: Effect, metric: str, digits: int) -> str:
     if effect.estimate is None:
         best = ", ".join(effect.best)
         return f"range {number(effect.spread * scale(metric), digits)}, best at {best}"
-    return _interval(effect.estimate, (effect.low, effect.high), metric, digits)
-
-
-def _interval(
-    value: float, ends: tuple[float | None, float | None], metric: str, digits: int
-) -> str:
-    low, high = ends
-    if low is None or high is None:
-        return signed(value, metric, digits)
-    ends_text = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"
-    return f"{signed(value, metric, digits)} [{ends_text}]"
+    return with_interval(effect.estimate, effect.low, effect.high, metric, digits)
 
 
 def _notes(fit: Fit, shown: int, metric: str, digits: int) -> list[str]:
     notes = []
+    if fit.flat:
+        notes.append(
+            f"{metric_label(metric)}: no effect. Every cell has the same value at every seed, so "
+            "that there is no variation to share out."
+        )
     if any(e.estimate is not None for e in fit.effects):
         notes.append(
             "Effect: mean at the second level − mean at the first, over the other factors; of an "

@@ -1,0 +1,111 @@
+"""A forest plot: every difference of the report with its interval, on one axis a metric."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from reports.figures.drawn import Drawn, seeds_text, style
+from reports.tables.labels import is_share, metric_label, scale, signed
+from reports.tables.verdict import Verdict
+
+MOST = 200  # rows; a taller picture is no overview
+MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00")}
+OPEN = ("o", "#5f5f5f")
+ROW = 0.24  # inches
+WIDTH = 6.4
+
+
+def forest(verdicts: Sequence[Verdict]) -> Drawn | None:
+    """One line a comparison: the paired difference, 95 % interval, and what the verdict is.
+
+    A triangle up is better, one down worse, a dot is open. Metrics of different units have panels
+    of their own. None where no comparison has a difference.
+    """
+    known = [verdict for verdict in verdicts if verdict.difference is not None]
+    shown = known[:MOST]
+    if not shown:
+        return None
+    metrics = list(dict.fromkeys(verdict.metric for verdict in shown))
+    with style():
+        figure = _figure({m: [v for v in shown if v.metric == m] for m in metrics})
+    bars = "; lines: 95 % paired-t intervals, each of its comparison alone"
+    caption = (
+        f"Difference to the baseline row, {seeds_text([v.n for v in shown])}"
+        f"{bars if max(v.n for v in shown) > 1 else ''}. Triangle up: better, down: worse, both "
+        "after Holm's correction; dot: cannot tell."
+    )
+    if len(known) > MOST:
+        caption += f" The first {MOST} of {len(known)}."
+    title = "All differences at a glance"
+    return Drawn("forest", shown[0].study, title, caption, figure, (), ())
+
+
+def _figure(panels: dict[str, list[Verdict]]) -> Figure:
+    heights = [len(_lines(mine)) + 2.6 for mine in panels.values()]
+    figure = Figure(figsize=(WIDTH, ROW * sum(heights) + 0.2), layout="constrained")
+    places = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, (metric, mine) in zip(places, panels.items(), strict=True):
+        _panel(axes, metric, _lines(mine))
+    return figure
+
+
+def _lines(mine: Sequence[Verdict]) -> list[Verdict | str]:
+    """The comparisons below the titles of their tables."""
+    lines: list[Verdict | str] = []
+    last = None
+    for verdict in mine:
+        if verdict.key != last:
+            lines.append(f"{verdict.title} (against {verdict.baseline})")
+        lines.append(verdict)
+        last = verdict.key
+    return lines
+
+
+def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> None:
+    factor = scale(metric)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.grid(axis="x", color="#e4e4e4", linewidth=0.7)
+    axes.set_axisbelow(True)
+    places, names = [], []
+    for y, line in enumerate(lines):
+        if isinstance(line, str):
+            text = textwrap.shorten(line, 92, placeholder="…")
+            axes.annotate(
+                text,
+                (0, y),
+                xycoords=("figure fraction", "data"),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontweight="bold",
+                annotation_clip=False,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            ).set_in_layout(False)
+            continue
+        places.append(y)
+        names.append(textwrap.shorten(line.label, 40, placeholder="…"))
+        told = line.difference
+        assert told is not None
+        mark, colour = MARKS.get(line.call, OPEN)
+        if told.low is not None and told.high is not None:
+            axes.plot([told.low * factor, told.high * factor], [y, y], color=colour, linewidth=1.6)
+        axes.plot([told.mean * factor], [y], mark, color=colour, markersize=6)
+        axes.annotate(
+            signed(told.mean, metric, line.digits),
+            (1, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            color=colour,
+        )
+    axes.set_yticks(places, names)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(lines) - 0.4, -0.8)
+    axes.spines["left"].set_visible(False)
+    points = ", in points" if is_share(metric) else ""
+    axes.set_xlabel(f"Δ {metric_label(metric).removesuffix(' (%)')}{points}")

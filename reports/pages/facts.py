@@ -1,0 +1,108 @@
+"""What a report says of its sweep: data, dates, size, provenance, studies, how to run it again."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from reports.frame import Frame
+
+
+def objective(frame: Frame) -> str:
+    return str(frame.document.get("objective") or "val/map_at_r")
+
+
+def facts(frame: Frame) -> list[tuple[str, str]]:
+    """The header's facts: sweep, dates, data, size."""
+    document, params = frame.document, list(frame.trials["params"])
+    data = sorted({_data(p) for p in params if "data.name" in p})
+    first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
+    done = int((frame.trials["status"] == "done").sum())
+    seconds = float(frame.trials["seconds"].sum()) if "seconds" in frame.trials else 0.0
+    return [
+        ("Sweep", f"{document['name']} ({document['sweep_id']})"),
+        ("First started", first.strftime("%Y-%m-%d %H:%M UTC")),
+        ("Data set", ", ".join(data) or "unknown"),
+        ("Objective", objective(frame)),
+        ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
+        ("Training time", duration(seconds)),
+        *([("Studies not begun", ", ".join(frame.idle))] if frame.idle else []),
+    ]
+
+
+def _data(params: dict[str, Any]) -> str:
+    """A data set's name, the folder it was read from, and the size of the images."""
+    root = params.get("data.root")
+    place = f" {root}" if root not in (None, "", "None", "null") else ""
+    sides = params.get("data.image_size")
+    return f"{params['data.name']}{place}" + (f" at {sides} px" if sides else "")
+
+
+def provenance(frame: Frame) -> list[tuple[str, str]]:
+    """Commit, versions, device, data fingerprint: every value that any run has."""
+    tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
+
+    def values(name: str) -> str:
+        tagged = sorted({t[name] for t in tags if t.get(name)})
+        shown = ", ".join(tagged[:4])
+        return shown + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
+
+    versions = sorted({name for t in tags for name in t if name.startswith("ablate.version.")})
+    rows = [
+        ("Commit", values("ablate.git_commit")),
+        ("Uncommitted changes", values("ablate.git_dirty")),
+        ("Device", values("ablate.device")),
+        ("Threads", values("ablate.threads")),
+        ("Data fingerprint", values("ablate.data_fingerprint")),
+        (
+            "Versions",
+            ", ".join(f"{v.removeprefix('ablate.version.')} {values(v)}" for v in versions),
+        ),
+        ("Parent runs", ", ".join(parent.run_id for parent in frame.parents)),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def rerun(frame: Frame) -> str:
+    """The command of the sweep's provenance, or how to get at its spec."""
+    command = (frame.document.get("provenance") or {}).get("command")
+    spec = f"python -m ablate.run {frame.document['name']}.yaml"
+    return str(command or f"{spec}   # the resolved spec: sweep.json of the parent run")
+
+
+def studies(frame: Frame) -> list[dict[str, Any]]:
+    """Per study: design, what it was allowed and what it used."""
+    sections = []
+    for name in frame.study_order:
+        rows = frame.cells[frame.cells["study"] == name]
+        spec = (frame.document.get("studies") or {}).get(name) or {}
+        status = rows["status"].value_counts()
+        done, failed = int(status.get("done", 0)), int(status.get("failed", 0))
+        sampler = (
+            f"{spec.get('sampler', 'tpe')}, {spec['trials']} trials" if "trials" in spec else ""
+        )
+        sections.append(
+            {
+                "name": name,
+                "design": frame.design(name),
+                "sampler": sampler,
+                "cells": rows["cell"].nunique(),
+                "trials": len(rows),
+                "done": done,
+                "failed": failed,
+                "other": len(rows) - done - failed,
+                "epochs": int(rows["epochs"].sum()) if "epochs" in rows else 0,
+                "time": duration(float(rows["seconds"].sum()) if "seconds" in rows else 0.0),
+            }
+        )
+    return sections
+
+
+def duration(seconds: float) -> str:
+    """`1 h 05 min`, `3 min 20 s`, `4.2 s`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"

@@ -1,0 +1,115 @@
+"""The verdict in words: first the whole in a sentence, then a line a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from reports.figures.drawn import Drawn
+from reports.stats.paired import LEVEL
+from reports.tables.labels import metric_label, p_text, with_interval
+from reports.tables.verdict import Verdict
+
+MOST = 40  # lines on a terminal
+
+
+@dataclass(frozen=True)
+class Judged:
+    """headline: the report in a sentence; plot: the forest plot, with its SVG file."""
+
+    headline: str
+    verdicts: Sequence[Verdict]
+    plot: tuple[Drawn, Path] | None
+
+
+def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
+    """The comparisons by table and baseline row, in order."""
+    return [list(g) for _, g in groupby(found, key=lambda v: (v.key, v.baseline))]
+
+
+def heading(group: Sequence[Verdict]) -> str:
+    """`Recall@1, test (%), against NormSoftmax`."""
+    return f"{metric_label(group[0].metric)}, against {group[0].baseline}"
+
+
+def difference(verdict: Verdict) -> str:
+    """`−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair of runs."""
+    told = verdict.difference
+    if told is None:
+        return ""
+    return with_interval(told.mean, told.low, told.high, verdict.metric, verdict.digits)
+
+
+def evidence(verdict: Verdict) -> str:
+    """n, what p is or what would settle it, and the tuning."""
+    seeds = f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"
+    if verdict.call in ("better", "worse"):
+        why = f"p {p_text(verdict.p)}" if (verdict.p or 0) < 0.001 else f"p = {p_text(verdict.p)}"
+    elif verdict.call == "saturated":
+        why = "both at 100 %: the metric has no room left"
+    elif verdict.call == "no difference":
+        why = "exactly the same at every seed"
+    elif verdict.call == "no result":
+        why = "one of the two has not finished"
+    elif verdict.n == 0:
+        why = "no seed has both"
+    elif verdict.n == 1:
+        why = "one seed shows no scatter: 2 or more tell how many it takes"
+    elif not verdict.possible:
+        more = f"; about {verdict.needed:,} would settle it" if verdict.needed else ""
+        why = f"too few for any verdict{more}"
+    elif verdict.needed is None:
+        why = "no number of seeds up to 10,000 is likely to settle it"
+    else:
+        why = f"about {verdict.needed:,} seeds would settle it"
+    return f"{seeds}; {why}; {verdict.tuned}"
+
+
+def note(found: Sequence[Verdict]) -> str:
+    """How the verdicts were come by; empty without any."""
+    if not found:
+        return ""
+    return (
+        f"Better or worse: Holm-corrected permutation p ≤ {LEVEL}; intervals are of each "
+        "comparison alone. Seeds that would settle it: for a chance of 80 %, were the difference "
+        "and the seeds' scatter as measured here."
+    )
+
+
+def plain(headline: str, found: Sequence[Verdict]) -> str:
+    """For a terminal."""
+    lines, left = [f"Verdict  {headline}"], MOST
+    for group in groups(found):
+        if not left:
+            break
+        shown, names = group[:left], [verdict.label for verdict in group]
+        left -= len(shown)
+        width, room = max(map(len, names)), max(len(difference(v)) for v in group)
+        lines.append(f"  {group[0].title}: {heading(group)}")
+        lines += [
+            f"    {v.call:<13}  {v.label:<{width}}  {difference(v):<{room}}  {evidence(v)}"
+            for v in shown
+        ]
+    if len(found) > MOST:
+        lines.append(f"  and {len(found) - MOST} more in the report.")
+    return "\n".join(lines) + "\n"
+
+
+def markdown(judged: Judged) -> list[str]:
+    """The lines of the section."""
+    lines = ["## Verdict", "", f"**{judged.headline}**", ""]
+    for group in groups(judged.verdicts):
+        lines += [f"{group[0].title}: {heading(group)}", ""]
+        for v in group:
+            size = difference(v)
+            told = f"{v.label}: {size}; {evidence(v)}" if size else f"{v.label}: {evidence(v)}"
+            lines.append(f"- **{v.call}** · {told}")
+        lines.append("")
+    if told_how := note(judged.verdicts):
+        lines += [told_how, ""]
+    if judged.plot:
+        drawn, _ = judged.plot
+        lines += [f"![{drawn.title}]({drawn.key}.png)", "", f"{drawn.title}. {drawn.caption}", ""]
+    return lines

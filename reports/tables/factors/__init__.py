@@ -1,0 +1,1 @@
+"""What factors and parameters are worth: effects, Shapley attribution, importances."""

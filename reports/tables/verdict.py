@@ -1,0 +1,161 @@
+"""What each comparison of a report says: better, worse, or that it cannot be told.
+
+The rule is the tables' own: a difference is told where its two-sided sign-flip permutation p,
+Holm-corrected over the comparisons of its table, is at most 0.05. The interval beside it is
+of that comparison alone and may leave out zero where the verdict is open.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reports.frame import Frame
+from reports.stats.paired import LEVEL, Difference, pairs_needed
+from reports.stats.power import pairs_for_power
+from reports.tables.labels import is_share, lower_is_better
+from reports.tables.model import AnyTable, Measured, TableData, TableRow
+
+Call = Literal["better", "worse", "cannot tell", "no difference", "saturated", "no result"]
+CALLS: tuple[Call, ...] = (
+    "better",
+    "worse",
+    "cannot tell",
+    "no difference",
+    "saturated",
+    "no result",
+)
+ON = "✓"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One comparison: a row of a table beside its baseline row, by the table's first metric.
+
+    title, key: of the table; cell: of the row; label, baseline: the two rows as a reader knows
+    them. difference: paired, on the scale of the runs. n: seeds that have both rows. p: corrected.
+    needed: seeds at which the difference would be told with a chance of 80 %, were it and the
+    seeds' scatter as they were measured; None where it is told, or where no number follows.
+    possible: whether n seeds can give any verdict, whatever their values. tuned: what went into the
+    settings of the row, in words.
+    """
+
+    title: str
+    key: str
+    study: str
+    metric: str
+    digits: int
+    cell: str
+    label: str
+    baseline: str
+    call: Call
+    difference: Difference | None
+    n: int
+    p: float | None
+    needed: int | None
+    possible: bool
+    tuned: str
+
+
+def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
+    """One for each compared row; variants at their own best first, then components, in order."""
+    compared = [table for table in tables if isinstance(table, TableData)]
+    compared.sort(key=lambda table: table.recipe.kind != "compare")
+    return [
+        _verdict(table, row, rows[row.against])
+        for table in compared
+        for rows in [{each.cell: each for each in table.rows}]
+        for row in table.rows
+        if row.against in rows and not row.baseline
+    ]
+
+
+def headline(frame: Frame, found: Sequence[Verdict]) -> str:
+    """The report in one sentence: what has finished, and how the comparisons fell."""
+    done = int((frame.cells["status"] == "done").sum())
+    if not done:
+        return f"Nothing has finished: 0 of {len(frame.cells)} trials, so there is no verdict yet."
+    if not found:
+        return "No table sets cells beside a baseline, so there is no comparison to judge."
+    counts = Counter(verdict.call for verdict in found)
+    parts = [f"{counts[call]} {call}" for call in CALLS if call in CALLS[:3] or counts[call]]
+    plural = "" if len(found) == 1 else "s"
+    return f"{len(found)} comparison{plural}: {', '.join(parts)}."
+
+
+def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
+    metric = table.metrics[0]
+    mine, theirs = row.measured[metric], base.measured[metric]
+    told = mine.compared
+    tests = sum(
+        each.measured[metric].compared is not None
+        and each.measured[metric].compared.permutation is not None  # type: ignore[union-attr]
+        for each in table.rows
+    )
+    call = _call(metric, mine, theirs)
+    return Verdict(
+        table.title,
+        table.key,
+        table.recipe.study,
+        metric,
+        table.recipe.digits,
+        row.cell,
+        label(table, row),
+        label(table, base),
+        call,
+        mine.difference,
+        mine.difference.n if mine.difference else 0,
+        told.p if told else None,
+        _needed(mine, tests) if call == "cannot tell" else None,
+        mine.difference is not None and mine.difference.n >= pairs_needed(tests, LEVEL),
+        _tuned(row, base),
+    )
+
+
+def _call(metric: str, mine: Measured, theirs: Measured) -> Call:
+    difference, told = mine.difference, mine.compared
+    if mine.summary is None or theirs.summary is None:
+        return "no result"
+    if difference is None or told is None:
+        return "cannot tell"
+    if told.zero:
+        full = is_share(metric) and mine.summary.mean == theirs.summary.mean == 1.0
+        return "saturated" if full else "no difference"
+    if told.p is None or told.p > LEVEL:
+        return "cannot tell"
+    return "better" if (difference.mean > 0) != lower_is_better(metric) else "worse"
+
+
+def _needed(mine: Measured, tests: int) -> int | None:
+    """Seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number of tests,
+    and never fewer than the permutation test can tell anything from."""
+    told, difference = mine.compared, mine.difference
+    if told is None or difference is None or difference.n < 2:
+        return None
+    least = max(pairs_needed(tests, LEVEL), difference.n + 1)
+    if told.dz is None:  # alike at every seed: any number that the test can use
+        return least
+    by_power = pairs_for_power(told.dz, LEVEL / tests)
+    return None if by_power is None else max(by_power, least)
+
+
+def label(table: TableData, row: TableRow) -> str:
+    """A row in words: the components that are on, a variant, or its levels."""
+    if table.recipe.kind == "components":
+        on = [name for name, mark in zip(table.headers, row.labels, strict=True) if mark == ON]
+        return " + ".join(on) or "none"
+    if len(table.headers) == 1:
+        return row.labels[0]
+    named = zip(table.headers, row.labels, strict=True)
+    return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in named)
+
+
+def _tuned(row: TableRow, base: TableRow) -> str:
+    if row.tuned is None:
+        return "tuning not recorded"
+    if "published" in row.tuned:
+        return row.tuned
+    own = f"tuned with {row.tuned} trials" if row.tuning else "not tuned"
+    return own if row.tuning == base.tuning else f"{own}, the baseline with {base.tuned or '?'}"

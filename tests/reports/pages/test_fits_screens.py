@@ -1,0 +1,148 @@
+"""The page in a browser: nothing runs off at any width or on paper, and what is folded opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.needs import needed
+from tests.reports.pages import wide
+
+WIDTHS = (390, 820, 1440)
+A4 = 718  # CSS pixels between margins of 10 mm
+# What reaches beyond the window though it is in nothing that scrolls by itself.
+BEYOND = """() => Array.from(document.querySelectorAll("body *")).filter(e => {
+    const box = e.getBoundingClientRect();
+    return box.width > 0 && !e.parentElement.closest(".scroll, pre")
+        && box.right > document.documentElement.clientWidth + 1;
+}).map(e => e.outerHTML.slice(0, 120))"""
+SPILLED = """() => Array.from(document.querySelectorAll(".scroll")).filter(
+    e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute("aria-label"))"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return wide.page(tmp_path_factory.mktemp("page")).as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    program = needed("chromium", "chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+def opened(browser: Any, address: str, width: int, scheme: str = "light") -> Any:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.said = []
+    page.on("console", lambda message: page.said.append(message.text))
+    page.on("pageerror", lambda error: page.said.append(str(error)))
+    page.on("request", lambda request: page.said.append(f"asked for {request.url[:80]}"))
+    page.goto(address)
+    return page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_runs_off(browser: Any, address: str, width: int, scheme: str) -> None:
+    page = opened(browser, address, width, scheme)
+    wide_as = "document.documentElement.scrollWidth"
+    for _ in range(2):  # as it opens, then with all that is folded unfolded
+        assert page.evaluate(wide_as) <= width
+        assert page.evaluate(BEYOND) == []
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    asked = [
+        line for line in page.said if not line.startswith(("asked for file:", "asked for data:"))
+    ]
+    assert asked == []
+    page.close()
+
+
+def test_the_measure_finds_what_runs_off(browser: Any, address: str) -> None:
+    """So that the test above cannot pass by looking at nothing."""
+    page = opened(browser, address, 390)
+    page.evaluate("document.querySelector('.headline').style.width = '600px'")
+    assert any("headline" in found for found in page.evaluate(BEYOND))
+    page.close()
+
+
+def test_paper_has_every_column(browser: Any, address: str, tmp_path: Path) -> None:
+    page = opened(browser, address, A4)
+    page.emulate_media(media="print")
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.querySelectorAll('details.more:not([open])').length") == 0
+    assert page.evaluate("document.querySelectorAll('details.more').length") == 3
+    assert page.evaluate(BEYOND) == []
+    assert page.evaluate(SPILLED) == []
+    page.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert (tmp_path / "page.pdf").stat().st_size > 20_000
+    page.close()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_first_screen_has_the_verdict(browser: Any, address: str, width: int) -> None:
+    page = opened(browser, address, width)
+    for place in (".headline", ".verdicts li"):
+        box = page.locator(place).first.bounding_box()
+        assert box["y"] + box["height"] < 900
+    assert page.locator(".verdicts li").count() == 8
+    picture = page.locator("#verdict figure img").bounding_box()
+    assert picture["width"] <= width and (width < 1440 or picture["y"] < 600)
+    page.close()
+
+
+def test_tables_scroll_in_themselves_with_their_first_column_in_place(
+    browser: Any, address: str
+) -> None:
+    page = opened(browser, address, 390)
+    inside = page.locator("#table_rows .scroll").first
+    assert inside.evaluate("e => e.scrollWidth > e.clientWidth")
+    cell, other = inside.locator("tbody td").nth(0), inside.locator("tbody td").nth(1)
+    before, moved = cell.bounding_box()["x"], other.bounding_box()["x"]
+    inside.evaluate("e => { e.scrollLeft = 120; }")
+    assert cell.bounding_box()["x"] == before
+    assert other.bounding_box()["x"] == moved - 120
+    page.close()
+
+
+def test_further_metrics_open_on_a_click_and_columns_sort(browser: Any, address: str) -> None:
+    page = opened(browser, address, 1440)
+    more = page.locator("#table_rows details.more")
+    assert not more.locator("table").is_visible()
+    more.locator("summary").click()
+    assert more.locator("table").is_visible()
+    table = page.locator("#table_rows table").first
+
+    def column() -> list[float]:
+        texts = table.locator("tbody tr td:nth-child(2)").all_inner_texts()
+        return [float(text.split(" ")[0]) for text in texts]
+
+    head = table.locator("th").nth(1)
+    found = column()
+    head.locator("button").click()
+    assert column() == sorted(found) != found and head.get_attribute("aria-sort") == "ascending"
+    head.locator("button").click()
+    assert column() == sorted(found, reverse=True)
+    delta = table.locator("th").nth(2)
+    delta.locator("button").click()
+    shown = table.locator("tbody tr td:nth-child(3)").all_inner_texts()
+    values = [float(t.split(" ")[0].replace("−", "-")) for t in shown if t != "baseline"]
+    assert values == sorted(values) and shown[-1] == "baseline"
+    assert head.get_attribute("aria-sort") is None
+    page.close()
+
+
+def test_letters_in_figures_have_one_size(browser: Any, address: str) -> None:
+    page = opened(browser, address, 1440)
+    shown = page.evaluate(
+        "Array.from(document.querySelectorAll('.figures img')).map(e => e.width / e.naturalWidth)"
+    )
+    assert shown and all(abs(ratio - 1) < 0.1 for ratio in shown)
+    page.close()
