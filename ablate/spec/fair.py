@@ -30,7 +30,6 @@ from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
 from ablate.values.wording import listed
 from trainables.errors import ConfigError
-from trainables.trial import TrialConfig
 
 SEARCHED, RANKED = [100], [101, 102]  # seeds that judge no row
 ENDING = "_fair"
@@ -190,7 +189,9 @@ def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> 
 def _rows(
     data: Mapping[str, Any], name: str, study: Mapping[str, Any], fair: Fair
 ) -> Iterator[_Row]:
-    variants = study["variants"]
+    from trainables.trial import TrialConfig  # with torch: of specs that have `fair` alone
+
+    variants, default = study["variants"], TrialConfig()
     for number, (cell, variant) in enumerate(variants.items(), 1):
         place = f"studies.{name}.variants.{cell}"
         own = [
@@ -199,7 +200,6 @@ def _rows(
             Layer("fair.trial", fair.trial),
         ]
         merged = merge([Layer("trial", data.get("trial") or {}), *own])
-        default = TrialConfig()
         method = (merged.get("method") or {}).get("name", default.method.name)
         loss = (merged.get("loss") or {}).get("name", default.loss.name)
         space = dict(fair.space)
@@ -218,7 +218,7 @@ def _rows(
 
 def _baseline(row: _Row, rows: list[_Row]) -> _Row | None:
     """The plain row on the same loss and backbone, of a method that can be switched off."""
-    from trainables.methods.base import METHODS  # torch: nothing else here needs it
+    from trainables.methods.base import METHODS  # with torch, likewise
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:
         return None
