@@ -115,9 +115,10 @@ def _of_epochs(recipe: Recipe) -> None:
     observe (`observed/…`)."""
     if not recipe.curves:
         return
-    from trainables.evaluation.metrics import PER_EPOCH
+    from trainables.evaluation.tasks import TASKS
 
-    known = [str(MetricName(split, each)) for split in COMPARED for each in PER_EPOCH]
+    of_tasks = [each for task in TASKS.values() for each in task.per_epoch]
+    known = [str(MetricName(split, each)) for split in COMPARED for each in of_tasks]
     for i, curves in enumerate(recipe.curves):
         split, last = MetricName.parse(curves.metric)
         if split in COMPARED:

@@ -14,7 +14,7 @@ import jinja2
 from reports.figures.drawn import Drawn
 from reports.frame import Frame
 from reports.pages import markup
-from reports.tables.cells import protocol
+from reports.tables.cells import divided, protocol
 from reports.tables.labels import number, scale, slug
 from reports.tables.model import AnyTable, TableData
 from reports.uri import link, redacted
@@ -59,7 +59,8 @@ def page(
     return environment.get_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
-        protocol_text=PROTOCOLS[known] + (PUBLISHED if beside else ""),
+        protocol_text=PROTOCOLS[known].replace("classes", divided(frame))
+        + (PUBLISHED if beside else ""),
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],
