@@ -6,13 +6,15 @@ imports neither Ray nor MLflow nor Optuna.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import DataConfig, Trial
 from trainables.data.dataset import DATASETS
+from trainables.evaluation.tasks import TASKS, task_of
 from trainables.losses.base import LOSSES, Traits
 from trainables.methods.base import METHODS
 from trainables.methods.roles import trained_roles
@@ -29,19 +31,27 @@ class TrialConfig(Trial):
         default_factory=lambda: METHODS["plain"].Config(name="plain")
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def task_gives(cls, data: Any) -> Any:
+        """What a task's trials have where nothing else is said."""
+        task = TASKS.get(str(data.get("task"))) if isinstance(data, Mapping) else None
+        return data if task is None else _under(data, task.given)
+
     @model_validator(mode="after")
     def parts_fit(self) -> TrialConfig:
-        """Ask loss and method whether they can be part of this trial."""
-        least = LOSSES[self.loss.name].batch.per_class
+        """Ask task, loss and method whether they can be part of this trial."""
+        loss_class, method_class = LOSSES[self.loss.name], METHODS[self.method.name]
+        task_of(self).check(self, loss=loss_class.classifies, method=method_class.classifies)
+        least = loss_class.batch.per_class
         if self.training.per_class < least:
             raise ValueError(
                 f"training.per_class of at least {least} with loss {self.loss.name}, "
                 f"not {self.training.per_class}"
             )
-        method = METHODS[self.method.name]
-        traits = Traits(method.label_sets(self.method), method.own_scores(self.method))
-        LOSSES[self.loss.name].check(self, traits)
-        method.check(self)
+        traits = Traits(method_class.label_sets(self.method), method_class.own_scores(self.method))
+        loss_class.check(self, traits)
+        method_class.check(self)
         return self
 
     @model_validator(mode="after")
@@ -102,3 +112,12 @@ class TrialConfig(Trial):
                 f"not {list(held or ())}: nothing would train in the warm-up"
             )
         return self
+
+
+def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """`top` with what it lacks from `base`, at any depth of mappings."""
+    filled = {**base, **top}
+    for key in base.keys() & top.keys():
+        if isinstance(base[key], Mapping) and isinstance(top[key], Mapping):
+            filled[key] = _under(top[key], base[key])
+    return filled

@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ablate.cli.examine import Examination, Summary, examined, summary
 from ablate.values.remedies import nearest
 from ablate.values.terminal import say
 from trainables.config.sections import SplitConfig
 from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, data_config
-from trainables.data.examine import Examination, Summary, examined, summary
 from trainables.data.files.about import Count
 from trainables.data.files.places import data_folders
 from trainables.data.files.sheet import write_sheet

@@ -12,6 +12,7 @@ import yaml
 from ablate.designs.base import Probe
 from ablate.designs.parts import NEUTRAL_POINT, Around, Point
 from ablate.plan import inherited
+from ablate.plan.check_task import check_asked, check_shown
 from ablate.plan.identity import sweep_id
 from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Fingerprint, Plan
@@ -24,7 +25,7 @@ from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
-from trainables.evaluation.metrics import PER_EPOCH
+from trainables.evaluation.tasks import Task, task_of
 from trainables.trial import TrialConfig
 
 LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
@@ -49,6 +50,7 @@ def checked_plan(
     for name in loaded.order:
         checks.study(name)
     check_curves(loaded.spec.report.curves, plan.spec.studies, plan.layers, checks.locate)
+    check_shown(plan, checks.tasks)
     plan.sweep_id = sweep_id(plan.spec, plan.base, plan.top, plan.fingerprints)
     return plan
 
@@ -63,6 +65,7 @@ class Checks:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.spec, self.locate = plan, plan.spec, plan.loaded.source.locate
+        self.tasks: dict[str, Task] = {}
         self._weighed: list[BackboneConfig] = []
 
     def study(self, name: str) -> None:
@@ -141,6 +144,8 @@ class Checks:
     def _trial(self, layers: Stack, place: str) -> None:
         """That a trial of these layers can be, as far as can be told before it runs."""
         config = resolve(layers, self.locate)
+        task = self.tasks[place.partition(".")[2]] = task_of(config)
+        check_asked(self.plan, place, task)
         self._folds(config, place)
         self._objective(config, place)
         self._read(config, place)
@@ -276,11 +281,12 @@ class Checks:
             return
         place, metric = f"{study}.scheduler", MetricName.parse(self.spec.objective).metric
         locate = self.locate
-        if metric not in PER_EPOCH:
+        known = task_of(config).per_epoch
+        if metric not in known:
             raise ConfigError(
                 locate("objective"),
                 f"{self.spec.objective!r} with a scheduler",
-                f"a metric of every epoch: {', '.join(PER_EPOCH)}",
+                f"a metric of every epoch: {', '.join(known)}",
                 f"Change it, or drop {place}",
             )
         if config.selection.every != 1:

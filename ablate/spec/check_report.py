@@ -124,10 +124,11 @@ def _of_epochs(recipe: Recipe) -> None:
     trials say `selection.train_curve`, `train/loss`, what methods observe (`observed/…`)."""
     if not recipe.curves:
         return
-    from trainables.evaluation.metrics import PER_EPOCH
+    from trainables.evaluation.tasks import TASKS
 
     logs = (*COMPARED, "train")
-    known = [str(MetricName(split, each)) for split in logs for each in PER_EPOCH]
+    of_tasks = [each for task in TASKS.values() for each in task.per_epoch]
+    known = [str(MetricName(split, each)) for split in logs for each in of_tasks]
     for i, curves in enumerate(recipe.curves):
         split, last = MetricName.parse(curves.metric)
         if split in COMPARED:

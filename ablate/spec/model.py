@@ -35,6 +35,8 @@ _NAMES = (
     "nmi",
     "ami",
     "f1",
+    "top_1_accuracy",
+    "top_5_accuracy",
 )
 METRICS = tuple(f"{split}/{name}" for split in COMPARED for name in _NAMES)
 REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)

@@ -16,7 +16,7 @@ from reports.pages import markup, verdict
 from reports.pages.facts import facts, objective, provenance, rerun, studies
 from reports.pages.footnotes import Footnotes, footnotes, mark_of
 from reports.pages.verdict import Judged
-from reports.tables.cells import EMPTY, protocol
+from reports.tables.cells import EMPTY, divided, protocol
 from reports.tables.labels import number, scale, slug
 from reports.tables.model import AnyTable, TableData
 from reports.uri import link, redacted
@@ -68,7 +68,8 @@ def page(
     return environment.get_template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
-        protocol_text=PROTOCOLS[known] + (PUBLISHED if beside else ""),
+        protocol_text=PROTOCOLS[known].replace("classes", divided(frame))
+        + (PUBLISHED if beside else ""),
         unfinished=f"{len(lost)} of {len(frame.cells)} cells" if len(lost) else "",
         facts=facts(frame),
         sections=[(name, anchor) for name, anchor, there in sections if there],

@@ -38,7 +38,7 @@ def marked(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[
 def neutral_notes(cells: Collection[str]) -> list[str]:
     """One line for each row whose best is neutral."""
     return [
-        f"{cell}: best is neutral. No configuration tried was better on validation classes than "
+        f"{cell}: best is neutral. No configuration tried was better in validation than "
         f"the plain loss at the best rates of the baseline; {cell}{OTHER}: the best other one."
         for cell in cells
         if cell + OTHER in cells

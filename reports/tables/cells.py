@@ -106,20 +106,28 @@ def protocol(frame: Frame) -> str:
     return "test-selected" if "paper" in protocols else "validation-selected"
 
 
+def divided(frame: Frame) -> str:
+    """What is divided in training, validation and test: "images" in classification, whose parts
+    show the same classes, else "classes"."""
+    said = {params.get("data.split.by") for params in frame.trials["params"]}
+    return "images" if "images" in said else "classes"
+
+
 def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
     """On which classes was selected, and what metrics of those trained on are."""
     if protocol(frame) == EMPTY:
         return "Measured: nothing yet, no trial has finished."
+    what = divided(frame)
     note = (
-        "Measured: test-selected (epoch and settings picked on the test classes)."
+        f"Measured: test-selected (epoch and settings picked on the test {what})."
         if protocol(frame) == "test-selected"
-        else "Measured: validation-selected (epoch and settings picked on validation classes; test "
-        "classes are read once the trial is finished)."
+        else f"Measured: validation-selected (epoch and settings picked on validation {what}; test "
+        f"{what} are read once the trial is finished)."
     )
     if any(metric.startswith(TRAIN) for metric in metrics):
         note += (
-            " Training: the classes that were trained on, read once the trial is finished, without "
-            "augmentation; it tells how well they are fitted, and nothing of new classes."
+            f" Training: the {what} that were trained on, read once the trial is finished, without "
+            f"augmentation; it tells how well they are fitted, and nothing of new {what}."
         )
     return note
 

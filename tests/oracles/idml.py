@@ -63,6 +63,18 @@ def public_relative(s: Tensor, p: Tensor, u: Tensor, gamma: float) -> Tensor:
     return (norm(u / norm(u)) ** 2 + gamma) / gap**2
 
 
+def public_product(s: Tensor, w: Tensor, u: Tensor, gamma: float, tau: float) -> Tensor:
+    """The public code's in classification, to a class weight of no uncertainty: of products, not
+    cosines, with ReLU(u) and both norms squared."""
+    product, beta = s.new_zeros(()), s.new_zeros(())
+    for i in range(len(s)):
+        product = product + s[i] * w[i]
+    for i in range(len(u)):
+        beta = beta + (u[i] * u[i] if u[i].item() > 0 else u[i] * 0)
+    r = (beta + gamma) / norm(s - w) ** 2
+    return 1 - (1 - product) * torch.exp(-r / tau)
+
+
 def proxy_anchor(
     c: Pairwise, labels: list[set[int]], classes: int, alpha: float, delta: float
 ) -> Tensor:

@@ -27,6 +27,28 @@ def normsoftmax(x: Tensor, weights: Tensor, labels: list[set[int]], temperature:
     return total / len(x)
 
 
+def smoothed_softmax(
+    logits: list[list[Tensor]], labels: list[set[int]], smoothing: float
+) -> Tensor:
+    """−1/B Σ_i Σ_j t_ij log(e^{z_ij} / Σ_k e^{z_ik}), t_ij = (1 − ε) [j ∈ Y_i] / |Y_i| + ε/C."""
+    total = logits[0][0].new_zeros(())
+    for row, mine in zip(logits, labels, strict=True):
+        exps = [torch.exp(z) for z in row]
+        for j in range(len(row)):
+            target = smoothing / len(row)
+            if j in mine:
+                target = target + (1 - smoothing) / len(mine)
+            total = total - target * torch.log(exps[j] / sum(exps))
+    return total / len(labels)
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    total = a.new_zeros(())
+    for i in range(len(a)):
+        total = total + a[i] * b[i]
+    return total
+
+
 def proxy_anchor(
     x: Tensor, proxies: Tensor, labels: list[set[int]], alpha: float, margin: float
 ) -> Tensor:

@@ -18,6 +18,7 @@ from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.errors import ConfigError
 
 Interpolation = Literal["bilinear", "bicubic"]
+SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy", "top_5_accuracy"]
 
 
 def not_identity(default: Any, **constraints: Any) -> Any:
@@ -26,7 +27,7 @@ def not_identity(default: Any, **constraints: Any) -> Any:
 
 
 class SplitConfig(ComponentConfig):
-    """Class-disjoint splits.
+    """What trains, what selects and what is tested.
 
     protocol: "held_out" trains on the training classes less the validation classes, selects on
         validation, reads test once. "paper" trains on all training classes and selects on
@@ -37,6 +38,8 @@ class SplitConfig(ComponentConfig):
     folds, fold: instead of that share, the training classes are cut into so many blocks, of which
         this one, counted from 0, is held out. None: off.
     blocks: of the classes by name ("contiguous"), or of a permutation drawn with `seed` ("seeded").
+    by: "classes", none of which is in two parts; or "images", so that each part shows others of
+        every class, whose images `test` and `validation` then divide. The trial's task says it.
     """
 
     protocol: Literal["held_out", "paper"] = "held_out"
@@ -47,12 +50,25 @@ class SplitConfig(ComponentConfig):
     folds: int | None = Field(None, ge=2, le=100)
     fold: int | None = Field(None, ge=0)
     blocks: Literal["contiguous", "seeded"] | None = None
+    by: Literal["classes", "images"] | None = None
 
-    @field_validator("blocks", mode="before")
+    @field_validator("blocks", "by", mode="before")
     @classmethod
-    def contiguous_is_none(cls, value: Any) -> Any:
+    def first_is_none(cls, value: Any) -> Any:
         """So that the default, written out or not, is one trial."""
-        return None if value == "contiguous" else value
+        return None if value in ("contiguous", "classes") else value
+
+    @model_validator(mode="after")
+    def of_classes_alone(self) -> SplitConfig:
+        if self.by == "images" and (self.folds is not None or self.order == "sorted"):
+            key = "order" if self.folds is None else "folds"
+            raise ConfigError(
+                key,
+                f"{getattr(self, key)} where images are dealt, not classes",
+                "it with classes alone",
+                "Leave it out",
+            )
+        return self
 
     @model_validator(mode="after")
     def whole_folds(self) -> SplitConfig:
@@ -113,7 +129,8 @@ class AugmentConfig(ComponentConfig):
         return self
 
 
-EMBEDDED = ("typefaces", "emoji")  # data sets that come with the package and have no folder
+# Come with the package, and have no folder.
+EMBEDDED = ("typefaces", "emoji", "characters", "digits")
 
 
 class DataConfig(ComponentConfig):
@@ -230,7 +247,8 @@ class TrainingConfig(ComponentConfig):
 
 
 class SelectionConfig(ComponentConfig):
-    """Which epoch is kept: the best `metric` on the selection split, looked at every so often.
+    """Which epoch is kept: the best `metric` on the selection split, looked at every so often. In
+    classification it is an accuracy, top_1_accuracy unless said.
 
     keep: "last" keeps the last epoch whatever it is worth, and so shows what training to the end
         does, which choosing the best epoch hides. None: "best".
@@ -238,7 +256,7 @@ class SelectionConfig(ComponentConfig):
         curves of theirs; nothing is selected by them. None: they are not.
     """
 
-    metric: Literal["map_at_r", "r_precision", "recall_at_1"] = "map_at_r"
+    metric: SelectedBy = "map_at_r"
     every: int = Field(1, ge=1)
     keep: Literal["best", "last"] | None = None
     train_curve: bool | None = None
@@ -272,8 +290,12 @@ class EvaluationConfig(ComponentConfig):
 
 
 class Trial(ComponentConfig):
-    """One trial, resolved, with any loss and method: `TrialConfig` is one with those there are."""
+    """One trial, resolved, with any loss and method: `TrialConfig` is one with those there are.
 
+    task: see `trainables/evaluation/tasks.py`. None: retrieval.
+    """
+
+    task: Literal["retrieval", "classification"] | None = None
     data: DataConfig = DataConfig()
     backbone: BackboneConfig = BackboneConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
@@ -284,3 +306,9 @@ class Trial(ComponentConfig):
     training: TrainingConfig = TrainingConfig()
     selection: SelectionConfig = SelectionConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def retrieval_is_none(cls, value: Any) -> Any:
+        """So that the default, written out or not, is one trial."""
+        return None if value == "retrieval" else value

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,6 @@ class Model:
         self.network, self.config, self.classes = network, config, classes
         self._backbone, self._frame, self._device = backbone, frame, device
 
-    @torch.inference_mode()
     def embed(self, images: Any, batch_size: int = 128) -> Tensor:
         """Embeddings [N, E], float32, on the CPU.
 
@@ -91,6 +91,15 @@ class Model:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
                 sizes. They are cropped and resized as in the trial's evaluation.
         """
+        return self._each(self.network.embed, images, batch_size)
+
+    def logits(self, images: Any, batch_size: int = 128) -> Tensor:
+        """[N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of
+        classification. Arguments as of `embed`."""
+        return self._each(self.network.logits, images, batch_size)
+
+    @torch.inference_mode()
+    def _each(self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int) -> Tensor:
         data = self.config.data
         pictures = as_images(
             images,
@@ -109,7 +118,7 @@ class Model:
                 device=self._device,
             )
             inputs = self._backbone(made) if self.network.backbone is None else made
-            parts.append(self.network.embed(inputs).cpu())
+            parts.append(read(inputs).cpu())
         return torch.cat(parts)
 
     @torch.inference_mode()

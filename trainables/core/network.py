@@ -55,6 +55,10 @@ class Network(nn.Module):
         """[N, E] float32: what retrieval compares; call in evaluation mode."""
         return self.method.embed(self.features(inputs))
 
+    def logits(self, inputs: Tensor) -> Tensor:
+        """[N, C] float32, of the training classes; call in evaluation mode."""
+        return self.method.logits(self.features(inputs))
+
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
         return self.method.retrieval_score(query, reference, self.method.loss.retrieval)

@@ -32,8 +32,8 @@ from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
-from trainables.evaluation.metrics import EVALUATOR, METRICS, PER_EPOCH
-from trainables.evaluation.of_split import of_split
+from trainables.evaluation.metrics import EVALUATOR
+from trainables.evaluation.tasks import task_of
 from trainables.machine.devices import describe, resolve_device
 from trainables.machine.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
@@ -58,6 +58,7 @@ class Trainer:
         self, config: TrialConfig, seed: int, runtime: Runtime, *, resume: bool = True
     ) -> None:
         self.config, self.seed, self.runtime = config, seed, runtime
+        self.task = task_of(config)
         self.device = resolve_device(runtime.device)
         if runtime.threads is not None:
             torch.set_num_threads(runtime.threads)
@@ -182,7 +183,7 @@ class Trainer:
 
     # --- evaluation and selection --------------------------------------------------------------
 
-    def evaluate(self, split: str, metrics: tuple[str, ...] = METRICS) -> dict[str, float]:
+    def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Metrics of the network as it stands on one split, and what its method measures there.
 
         Raises:
@@ -194,15 +195,13 @@ class Trainer:
     @torch.inference_mode()
     def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         self.network.eval()
-        subset, score = self.splits[split], self.network.retrieval_score()
-        z = torch.cat([self.network.embed(block) for block in self.inputs.blocks(subset)])
-        restarts = self.config.evaluation.restarts
-        return of_split(z, subset, score=score, metrics=metrics, restarts=restarts)
+        subset, restarts = self.splits[split], self.config.evaluation.restarts
+        return self.task.read(self.network, self.inputs.blocks(subset), subset, metrics, restarts)
 
     def _select(self) -> dict[str, float]:
         selection = self.config.selection
         splits = (self.selection, "train") if selection.train_curve else (self.selection,)
-        scores = {split: self._metrics(split, PER_EPOCH) for split in splits}
+        scores = {split: self._metrics(split, self.task.per_epoch) for split in splits}
         value = scores[self.selection][selection.metric]
         if self.best is None or selection.keep == "last" or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
@@ -215,12 +214,12 @@ class Trainer:
         """Restore the selected epoch, evaluate the asked splits and export it.
 
         Args:
-            metrics: read of each split besides `METRICS`.
+            metrics: read of each split besides those of the task.
         """
         if self.best is None:
             raise RuntimeError("finish() before the first selected epoch; run epochs() first")
         self.network.load_state_dict(self.best["weights"])
-        wanted = tuple(dict.fromkeys((*METRICS, *metrics)))
+        wanted = tuple(dict.fromkeys((*self.task.metrics, *metrics)))
         evaluations = {split: self.evaluate(split, wanted) for split in evaluate}
         folder = self.runtime.trial_dir
         if folder is not None:

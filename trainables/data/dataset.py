@@ -28,7 +28,10 @@ from trainables.data.files.about import About
 from trainables.data.images import Images
 
 DATASETS: Registry[DataSource] = Registry(
-    "data", "trainables.data.embedded.reader", "trainables.data.sets"
+    "data",
+    "trainables.data.embedded.reader",
+    "trainables.data.embedded.digits",
+    "trainables.data.sets",
 )
 
 BOTH, QUERY, GALLERY = 0, 1, 2  # roles of an image where it is evaluated

@@ -1,8 +1,9 @@
-"""Class-disjoint training, validation and test splits.
+"""Training, validation and test splits, by classes or by images.
 
-Where a data set has a division of its own, that is taken, and validation classes are held out of
-its training classes. Only where it was made for classification do training and test show the same
-classes; validation classes are disjoint from those that train there too.
+By classes, no class is in two of them. Where a data set has a division of its own, that is taken,
+and validation classes are held out of its training classes. Only where it was made for
+classification do training and test show the same classes; validation classes are disjoint from
+those that train there too.
 
 Classes are taken in the order of their names, so that the order of files or folders cannot
 matter. "shuffled" permutes them by `streams.derive(seed, "data.split")`; "sorted" leaves them.
@@ -12,6 +13,8 @@ validation classes: changing the validation share leaves the test classes alone.
 With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)·n/k⌋ − 1, is held out: of
 the classes in the order of their names, or of a permutation by `streams.derive(seed,
 "data.folds")`. The blocks are disjoint, cover all training classes, and differ by at most one.
+
+By images, each part shows other images of every class: `by_images.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
+from trainables.data.by_images import Rows, deal
 from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
@@ -59,12 +63,16 @@ class Subset:
 
 @dataclass(frozen=True)
 class Splits:
-    """val is None under protocol "paper", which selects on test."""
+    """val is None under protocol "paper", which selects on test.
+
+    by_images: whether they show the same classes; one image of a class is then enough.
+    """
 
     train: Subset
     val: Subset | None
     test: Subset
     fingerprint: str
+    by_images: bool = False
 
     def __getitem__(self, name: str) -> Subset:
         part = {"train": self.train, "val": self.val, "test": self.test}.get(name)
@@ -88,6 +96,8 @@ class Splits:
         """
         for name in names:
             subset = self[name]
+            if self.by_images:
+                continue
             if subset.queries is not None:
                 queried, kept = subset.labels[: subset.queries], subset.labels[subset.queries :]
                 if not torch.isin(queried, kept).any():
@@ -124,6 +134,8 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     """Deal the classes of `dataset`; its official test classes win over `config.test`, and its
     validation images over `config.validation`."""
+    if config.by == "images":
+        return _by_images(dataset, deal(dataset, config), fingerprint)
     official = dataset.official
     if official is None:
         rest, test = _tested(sorted(dataset.classes), config)
@@ -151,6 +163,17 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     )
 
 
+def _by_images(dataset: Dataset, rows: Rows, fingerprint: str) -> Splits:
+    names = _names(dataset, rows.train)
+    return Splits(
+        train=_subset(dataset, names, rows.train),
+        val=None if rows.val is None else _subset(dataset, names, rows.val),
+        test=_subset(dataset, names, rows.test),
+        fingerprint=fingerprint,
+        by_images=True,
+    )
+
+
 def _check(dataset: Dataset, official: Official) -> None:
     """That only a data set that says so shows the same classes in training and test."""
     train, test = (set(_names(dataset, rows)) for rows in (official.train, official.test))
@@ -170,6 +193,8 @@ def class_counts(classes: int, config: SplitConfig) -> tuple[int, int, int]:
     Raises:
         ConfigError: too few classes for the splits.
     """
+    if config.by == "images":
+        return classes, 0 if config.protocol == "paper" else classes, classes
     rest, test = _tested([str(number) for number in range(classes)], config)
     train, val = _train_and_val(rest, config)
     return len(train), len(val), len(test)

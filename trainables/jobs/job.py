@@ -23,7 +23,8 @@ from trainables.core.trainer import Trainer
 from trainables.data.cache import of_run
 from trainables.data.dataset import fingerprint
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation.metrics import EVALUATOR, METRICS
+from trainables.evaluation.metrics import EVALUATOR
+from trainables.evaluation.tasks import task_of
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Fold, Job
 from trainables.machine.files import write_json
@@ -94,11 +95,9 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
         final |= {"evaluations": known | {"ensemble": results}, "evaluator": EVALUATOR}
     else:
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+        asked = dict.fromkeys((*task_of(config).metrics, *more))
         missing = {
-            split: tuple(
-                m for m in dict.fromkeys((*METRICS, *more)) if m not in known.get(split, ())
-            )
-            for split in wanted
+            split: tuple(m for m in asked if m not in known.get(split, ())) for split in wanted
         }
         if any(missing.values()) and folder is not None:
             trainer = Trainer(config, seed, runtime, resume=False)

@@ -24,7 +24,6 @@ from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
 from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation.metrics import PER_EPOCH
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
@@ -73,7 +72,7 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()
     begun = time.perf_counter()
-    trainer.evaluate(trainer.selection, PER_EPOCH)
+    trainer.evaluate(trainer.selection, trainer.task.per_epoch)
     _wait(trainer.device)
     evaluate = time.perf_counter() - begun
     return Pilot(

@@ -39,7 +39,7 @@ class Job(Crosses):
     seed: of all the trial's streams.
     runtime: where and how it runs; seconds and paths as `Runtime` says.
     evaluate: splits to be read at the end, "val", "test", "train" or "ensemble".
-    metrics: read of each of them besides `METRICS`.
+    metrics: read of each of them besides those of its task.
     mode: "train" runs or continues the trial. "evaluate" trains nothing: with the trial's export
         it reads what is asked for and was not read before. "ensemble" reads the embeddings of
         `members` side by side, as split "ensemble" of this trial.

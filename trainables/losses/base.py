@@ -140,6 +140,8 @@ class Loss(nn.Module):
     takes: "score", by `forward`; or "embeddings", by `of_embeddings`, for losses of other
         libraries. The latter cannot go with a method that has a score of its own or gives an
         item several labels; such a loss refuses those in `check`.
+    classifies: whether its references are one weight vector a class, so that `logits` tells an
+        image's class among those that trained.
     """
 
     Config: ClassVar[type[NamedConfig]]
@@ -148,6 +150,7 @@ class Loss(nn.Module):
     geometry: Geometry = Geometry()
     batch: BatchNeeds = BatchNeeds()
     takes: ClassVar[Literal["score", "embeddings"]] = "score"
+    classifies: ClassVar[bool] = False
 
     def __init__(self, config: ComponentConfig, *, classes: int, dim: int) -> None:
         super().__init__()
@@ -175,6 +178,12 @@ class Loss(nn.Module):
     ) -> Tensor:
         """Scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes embeddings."""
         raise NotImplementedError
+
+    def logits(self, score: Tensor) -> Tensor:
+        """score [..., B, C] of queries against the class weights, in the order of classes → as many
+        numbers in the order in which the loss takes classes to be likely, largest first. No margin,
+        which is of training."""
+        return score
 
     @property
     def retrieval(self) -> Geometry:

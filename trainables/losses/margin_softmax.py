@@ -37,6 +37,7 @@ class MarginSoftmax(Loss):
     """
 
     geometry = Geometry("cosine")
+    classifies = True
 
     def __init__(self, config: MarginConfig, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)

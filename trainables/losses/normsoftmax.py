@@ -6,12 +6,17 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
 from trainables.losses.proxies import Init, start
+
+
+def off_is_none(value: float | None) -> float | None:
+    """Label smoothing of 0, written out or not, is one trial."""
+    return value or None
 
 
 @LOSSES.register("normsoftmax")
@@ -22,7 +27,8 @@ class NormSoftmax(Loss):
         L = −1/B Σ_i Σ_j t_ij log softmax_j(s_ij / τ),   s_ij = cos(x_i, w_j)
 
     with t_i the one-hot label; for label sets, t_i spreads evenly over the set, in proportion
-    to the pair weights. One weight vector w per class, no bias.
+    to the pair weights. One weight vector w per class, no bias. With label smoothing ε
+    (`soft_cross_entropy`) t_i becomes (1 − ε) t_i + ε/C.
 
     Not part of the loss, and left out: the paper's layer normalisation of the embedding without
     affine weights, and its binarised embeddings.
@@ -32,17 +38,23 @@ class NormSoftmax(Loss):
 
     REVISION = 1
     geometry = Geometry("cosine")
+    classifies = True
 
     class Config(NamedConfig):
-        """temperature: τ; 0.05 is the paper's. init: `proxies.start`; the public code's."""
+        """temperature: τ; 0.05 is the paper's. init: `proxies.start`; the public code's.
+        label_smoothing: ε; None: 0."""
 
         name: Literal["normsoftmax"] = "normsoftmax"
         temperature: float = Field(0.05, gt=0, le=10)
         init: Init = "uniform"
+        label_smoothing: float | None = Field(None, ge=0, lt=1)
+
+        smoothing_off = field_validator("label_smoothing")(off_is_none)
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.temperature: float | Tensor = config.temperature
+        self.smoothing: float | Tensor | None = config.label_smoothing
         self.weights = start(classes, dim, config.init)
         self.register_buffer("labels", torch.arange(classes), persistent=False)
         self.labels: Tensor
@@ -58,13 +70,21 @@ class NormSoftmax(Loss):
     def forward(
         self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
     ) -> Tensor:
-        return soft_cross_entropy(score / self.temperature, pairs.pos)
+        return soft_cross_entropy(score / self.temperature, pairs.pos, self.smoothing)
 
 
-def soft_cross_entropy(logits: Tensor, weights: Tensor) -> Tensor:
-    """Cross-entropy of logits[..., B, C] to the targets weights[..., B, C] / Σ_C, meaned.
+def soft_cross_entropy(
+    logits: Tensor, weights: Tensor, smoothing: float | Tensor | None = None
+) -> Tensor:
+    """Cross-entropy of logits[..., B, C] to the targets t = weights[..., B, C] / Σ_C, meaned.
 
-    A query with no positive class counts as 0.
+    With label smoothing ε (Szegedy et al., "Rethinking the Inception architecture", CVPR 2016,
+    section 7) the targets are (1 − ε) t + ε/C. A query with no positive class counts as 0.
     """
-    targets = weights / weights.sum(-1, keepdim=True).clamp_min(1e-12)
+    total = weights.sum(-1, keepdim=True)
+    targets = weights / total.clamp_min(1e-12)
+    if smoothing is not None:
+        # In the logits' type: pair weights are float32, in which ε/C is no round number.
+        told = (total > 0).to(logits.dtype)
+        targets = (1 - smoothing) * targets.to(logits.dtype) + smoothing / weights.shape[-1] * told
     return -(targets * F.log_softmax(logits, dim=-1)).sum(-1).mean()

@@ -92,13 +92,14 @@ class Method(nn.Module):
     the head starts alike in all methods.
 
     NEUTRAL names the options with which the method equals the plain loss, MEASURES what `measure`
-    gives.
+    gives. classifies: whether `logits` of what it trained is a classifier's answer.
     """
 
     Config: ClassVar[type[NamedConfig]]
     REVISION: ClassVar[int]
     NEUTRAL: ClassVar[dict[str, object]]
     MEASURES: ClassVar[tuple[str, ...]] = ()
+    classifies: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -173,6 +174,17 @@ class Method(nn.Module):
         if self.plain_retrieval:
             return geometries.score(query, reference, geometry)
         return self.score(query, reference, geometry)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """[N, F] → [N, C]: what classification answers by, the largest of training classes; in
+        evaluation mode, of a loss that `classifies`. It compares what `embed` gives, as retrieval
+        does, with the class weights."""
+        references = self.loss.references()
+        assert references is not None
+        vectors = references.vectors
+        query = vectors if self.plain_retrieval else self.as_query(vectors)
+        score = self.retrieval_score(self.embed(features), query, self.loss.geometry)
+        return self.loss.logits(score)
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator

@@ -68,6 +68,7 @@ class DDML(Plain):
     """
 
     REVISION = 1
+    classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"alpha": 0.0, "beta": 0.0, "gamma": 0.0}
 
     class Config(NamedConfig):

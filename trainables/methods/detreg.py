@@ -76,6 +76,7 @@ class DetReg(Plain):
     """
 
     REVISION = 2
+    classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {
         "lambda1": 0.0,
         "input": "raw",

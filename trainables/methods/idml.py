@@ -53,8 +53,8 @@ class IDML(Mixing):
 
     The public code differs from the paper's equations; its retrieval is `uncertainty: unit,
     gamma: 4` on Proxy-Anchor with objective "separate" (and its uncertainty head never trains, see
-    `uncertainty`). Its classification takes ReLU(u), β²/(5α²) and products of vectors that are not
-    normalised, which is not built here: classification follows the paper, C_IN at τ = 1.
+    `uncertainty`). In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax, the public
+    code `uncertainty: relu, tau: 5, gamma: 0` on the loss softmax.
 
     Deviations: one λ per step. The uncertainty head learns at the rate of `auxiliary` and starts as
     a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
@@ -82,7 +82,9 @@ class IDML(Mixing):
         uncertainty: "vector", u as it is, β = ‖u_i + u_j‖, α un-squared: the paper's. "unit", the
             public code's reading: u of unit length, β² and α² in place of β and α, and α² to
             proxies whose length is left as it is; with proxies of no uncertainty β is then 1
-            whatever the image, and u gets no gradient.
+            whatever the image, and u gets no gradient. "relu", its reading in classification:
+            ReLU(u), β² and α² in place of β and α (so r/τ = β²/(5α²) at τ = 5), nothing normalised,
+            and the product ⟨s, w⟩ with class weights for C in Eq. 8; for losses of such products.
         proxy_uncertainty: u of the loss's references: "zero", or "learnable" from zero.
         squared: what a loss of squared distances gets: "squared", −D_IN², its own definition on the
             introspective distance; "plain", −D_IN, as Eq. 14 has for Proxy-NCA, whose own
@@ -98,7 +100,7 @@ class IDML(Mixing):
         gamma: float = Field(0.0, ge=0, le=1e3)
         metric: Literal["ism_sim", "ism_dis", "plain"] = "ism_sim"
         uncertainty_dim: int = Field(512, ge=1, le=8192)
-        uncertainty: Literal["vector", "unit"] = "vector"
+        uncertainty: Literal["vector", "unit", "relu"] = "vector"
         proxy_uncertainty: Literal["zero", "learnable"] = "zero"
         squared: Literal["squared", "plain"] = "squared"
         test_metric: Literal["semantic", "introspective"] = "semantic"
@@ -144,6 +146,18 @@ class IDML(Mixing):
                 )
             return
         kind = geometry.kind
+        products = loss.classifies and not geometry.normalize
+        if config.uncertainty == "relu" and not products:
+            raise ValueError(
+                "method.uncertainty relu with a loss of products with class weights (softmax), not "
+                f"with {name}: take uncertainty vector, or that loss"
+            )
+        if config.uncertainty == "relu":
+            if config.metric == "ism_dis":
+                raise ValueError(
+                    "method.metric ism_sim with uncertainty relu, not ism_dis: Eq. 20 is of cosines"
+                )
+            return
         if kind not in ("l2", "l2sq") and not is_cosine(geometry):
             raise ValueError(
                 f"a loss of cosines or Euclidean distances, not {name}, whose geometry is {kind}: "
@@ -167,7 +181,7 @@ class IDML(Mixing):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> State:
-        s, u = self.head(features), self.uncertainty(features)
+        s, u = self.head(features), self._uncertain(features)
         self._watch(u.detach(), labels)
         return State(s if self.options.metric == "plain" else self._joined(s, u))
 
@@ -175,7 +189,7 @@ class IDML(Mixing):
         s = super().embed(features)
         if self.options.test_metric == "semantic":
             return s
-        return self._joined(s, self.uncertainty(features))
+        return self._joined(s, self._uncertain(features))
 
     @property
     def plain_retrieval(self) -> bool:
@@ -199,7 +213,7 @@ class IDML(Mixing):
         (s_q, u_q), (s_r, u_r) = self._parts(query), self._parts(reference)
         plain = geometries.score(s_q, s_r, geometry)
         beta_squared = pair_uncertainty_squared(u_q, u_r)
-        if self.options.uncertainty == "unit":
+        if self.options.uncertainty != "vector":
             alpha_squared = geometries.squared_distance(s_q, s_r)
             relative = (beta_squared + self.gamma) / alpha_squared.clamp_min(CLOSEST**2)
         else:
@@ -226,7 +240,7 @@ class IDML(Mixing):
             mixed, _ = cutmix(inputs, partner, share, generator)
         else:
             mixed = mixup(inputs, partner, share)
-        one, both = (self.uncertainty(features(x)).norm(dim=-1) for x in (inputs, mixed))
+        one, both = (self._uncertain(features(x)).norm(dim=-1) for x in (inputs, mixed))
         gap = both - (one + one.roll(-1, 0)) / 2
         return dict(zip(self.MEASURES, (one, both, gap), strict=True))
 
@@ -238,6 +252,10 @@ class IDML(Mixing):
         if self.proxy_uncertainty is not None:
             groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))
         return groups
+
+    def _uncertain(self, features: Tensor) -> Tensor:
+        u: Tensor = self.uncertainty(features)
+        return F.relu(u) if self.options.uncertainty == "relu" else u
 
     def _joined(self, s: Tensor, u: Tensor) -> Tensor:
         if self.options.uncertainty == "unit":

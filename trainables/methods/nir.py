@@ -75,6 +75,7 @@ class NIR(Plain):
     """
 
     REVISION = 1
+    classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"weight": 0.0, "omega": 1.0}
 
     class Config(NamedConfig):

@@ -54,6 +54,7 @@ class PEL(Mixing):
     """
 
     REVISION = 2
+    classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {"samples": 0, "kl": 0.0, "mixing": "none"}
 
     class Config(MixingConfig):

@@ -24,6 +24,7 @@ class Plain(Method):
 
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {}
+    classifies = True
 
     class Config(NamedConfig):
         """No options: embedding and loss say all."""

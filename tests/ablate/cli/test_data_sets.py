@@ -184,7 +184,8 @@ def test_a_data_set_that_is_not_whole_starts_nothing(tmp_path: Path, capsys: Sai
 def test_an_unknown_name_is_told_with_those_there_are(tmp_path: Path, capsys: Said) -> None:
     assert main(["run", written(spec({"name": "cub"}), tmp_path), "--plan"]) == 2
     said = capsys.readouterr().err
-    assert "trial.data.name: found 'cub'; expected one of typefaces, emoji, cars196" in said
+    there = "typefaces, emoji, characters, digits, cars196"
+    assert f"trial.data.name: found 'cub'; expected one of {there}" in said
     assert main(["run", written(spec({"name": "sop", "boxes": True}), tmp_path), "--plan"]) == 2
     assert "It is an option of data cub200" in capsys.readouterr().err
 

@@ -20,10 +20,11 @@ def test_a_data_set_of_a_folder(name: str, usual: str, tmp_path: Path) -> None:
     datasets.check({"name": name, "root": str(root), "allow_partial": True}, tmp_path / "work")
 
 
-def test_an_embedded_data_set(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["typefaces", "characters", "digits"])
+def test_an_embedded_data_set(name: str, tmp_path: Path) -> None:
     """Without training on all of it, which other tests do."""
-    given = {"name": "typefaces"}
-    datasets.its_options_are_off("typefaces")
+    given = {"name": name}
+    datasets.its_options_are_off(name)
     datasets.fingerprint_is_of_content(given, tmp_path)
     datasets.loads_alike(given, tmp_path)
     datasets.divides(given, tmp_path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 import torch
@@ -77,6 +78,35 @@ class Embedded(DataSource):
         Raises:
             ConfigError: the file is damaged or not the one that the manifest names.
         """
+        entry, batch = cls.entry(), cls.batch(folder)
+        shape = {key.decode(): value.decode() for key, value in batch.schema.metadata.items()}
+        height, width, channels = (int(shape[key]) for key in ("height", "width", "channels"))
+        column = batch.column("class")
+        labels = column.indices.to_numpy().astype(np.int64)
+        classes: list[str] = column.dictionary.to_pylist()
+        size = height * width * channels
+        flat = np.frombuffer(
+            batch.column("image").buffers()[1], np.uint8, len(labels) * size
+        ).reshape(-1, size)
+        if content_sha256(flat, labels, classes) != entry["content_sha256"]:
+            raise ConfigError(
+                str(cls.FOLDER / f"{cls.NAME}.arrow"),
+                "other pixels than the manifest names",
+                "those of this version",
+                "The decoder does not fit the file; reinstall pyarrow and the package",
+            )
+        pixels = flat.reshape(-1, height, width, *([channels] if channels > 1 else []))
+        np.save(folder / "images.npy", pixels, allow_pickle=False)
+        np.save(folder / "labels.npy", labels, allow_pickle=False)
+        (folder / "classes.json").write_text(json.dumps(classes))
+
+    @classmethod
+    def batch(cls, folder: Path) -> Any:
+        """The Arrow file's one record batch, to be decoded into `folder`.
+
+        Raises:
+            ConfigError: the file is damaged.
+        """
         import pyarrow as pa  # only whoever decodes pays for it
 
         path, entry = cls.FOLDER / f"{cls.NAME}.arrow", cls.entry()
@@ -90,27 +120,7 @@ class Embedded(DataSource):
                 f"{entry['file_sha256'][:12]}…",
                 "The file is damaged; reinstall the package",
             )
-        batch = pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
-        shape = {key.decode(): value.decode() for key, value in batch.schema.metadata.items()}
-        height, width, channels = (int(shape[key]) for key in ("height", "width", "channels"))
-        column = batch.column("class")
-        labels = column.indices.to_numpy().astype(np.int64)
-        classes: list[str] = column.dictionary.to_pylist()
-        size = height * width * channels
-        flat = np.frombuffer(
-            batch.column("image").buffers()[1], np.uint8, len(labels) * size
-        ).reshape(-1, size)
-        if content_sha256(flat, labels, classes) != entry["content_sha256"]:
-            raise ConfigError(
-                str(path),
-                "other pixels than the manifest names",
-                "those of this version",
-                "The decoder does not fit the file; reinstall pyarrow and the package",
-            )
-        pixels = flat.reshape(-1, height, width, *([channels] if channels > 1 else []))
-        np.save(folder / "images.npy", pixels, allow_pickle=False)
-        np.save(folder / "labels.npy", labels, allow_pickle=False)
-        (folder / "classes.json").write_text(json.dumps(classes))
+        return pa.ipc.open_file(pa.py_buffer(raw)).get_batch(0)
 
 
 @DATASETS.register("typefaces")
@@ -125,3 +135,39 @@ class Emoji(Embedded):
     """1,526 emoji, 7,370 drawings, 64 × 64 RGB: many classes of 4 to 6, like SOP."""
 
     NAME: ClassVar[str] = "emoji"
+
+
+@DATASETS.register("characters")
+class Characters(Embedded):
+    """The glyphs of `typefaces` by what they show: 62 classes (A to Z, a to z, 0 to 9) of 86 to 117
+    across all typefaces, for classification."""
+
+    NAME: ClassVar[str] = "typefaces"
+
+    @classmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
+        """Of the file: the content that the manifest pins is of typefaces."""
+        pinned = f"characters {cls.REVISION} {cls.entry()['file_sha256']}"
+        return hashlib.sha256(pinned.encode()).hexdigest()
+
+    @classmethod
+    def entry(cls) -> Entry:
+        return {**super().entry(), "classes": 62}
+
+    @classmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        name = f"characters-{cls.entry()['file_sha256'][:16]}"
+        folder = published(Path(cache) / "embedded" / name, cls.decode_characters)
+        labels = np.load(folder / "labels.npy", allow_pickle=False)
+        classes = tuple(json.loads((folder / "classes.json").read_text()))
+        drawn = super().load(config, cache)
+        return replace(drawn, labels=torch.from_numpy(labels), classes=classes)
+
+    @classmethod
+    def decode_characters(cls, folder: Path) -> None:
+        """What character each image shows, classes in the order of their code points."""
+        column = cls.batch(folder).column("character")
+        classes, order = np.unique(column.dictionary.to_pylist(), return_inverse=True)
+        labels = order[column.indices.to_numpy()].astype(np.int64)
+        np.save(folder / "labels.npy", labels, allow_pickle=False)
+        (folder / "classes.json").write_text(json.dumps(classes.tolist()))

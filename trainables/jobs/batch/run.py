@@ -10,7 +10,7 @@ from trainables.jobs.batch.pool import Ended, Pool
 from trainables.jobs.batch.worker import Here, Told, settled
 from trainables.machine.texts import printable
 
-SHOWN = "map_at_r"  # of a trial that has ended; its result has all
+SHOWN = ("map_at_r", "top_1_accuracy")  # of a trial that has ended; its result has all
 LISTED = 5  # of failures and of trials that are left
 
 
@@ -71,9 +71,10 @@ class Progress:
             how = f"failed: {last['reason']}"
         else:
             values = (
-                f"{split}/{SHOWN} {metrics[SHOWN]:.4f}"
+                f"{split}/{shown} {metrics[shown]:.4f}"
                 for split, metrics in last["evaluations"].items()
-                if SHOWN in metrics
+                for shown in SHOWN
+                if shown in metrics
             )
             how = f"{', '.join(values)} ({last['seconds']:.1f} s)"
         say(f"{self.ended}/{self.count} {entry}: {how}")

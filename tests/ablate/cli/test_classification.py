@@ -1,0 +1,95 @@
+"""A sweep of classification through the command: tuned, compared and reported by accuracy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ablate.cli.main import main
+from ablate.ledger.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parents[3]
+ISM = {"name": "idml", "mixing": "feature_mixup", "originals": "replaced", "uncertainty_dim": 8}
+SPEC = {
+    "name": "told",
+    "seeds": 2,
+    "objective": "val/top_1_accuracy",
+    "trial": {
+        "task": "classification",
+        "data": {"name": "digits", "image_size": 16, "split": {"test": 0.5, "validation": 0.2}},
+        "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+        "embedding": {"dim": 16},
+        "loss": {"name": "normsoftmax"},
+        "optimizer": {"lr": 1e-2},
+        "training": {"epochs": 2, "batch_size": 64},
+    },
+    "studies": {
+        "tune": {
+            "design": "search",
+            "trials": 2,
+            "seeds": 1,
+            "space": {"optimizer.lr": {"low": 1e-3, "high": 1e-1, "log": True}},
+        },
+        "judged": {
+            "design": "compare",
+            "around": {"best_of": "tune"},
+            "evaluate": ["val", "test"],
+            "variants": {
+                "plain": {"trial": {"method": {"name": "plain"}}},
+                "ISM": {"trial": {"method": {**ISM, "tau": 1.0}}},
+            },
+        },
+    },
+    "report": {
+        "tables": [
+            {
+                "kind": "compare",
+                "study": "judged",
+                "metrics": ["val/top_1_accuracy", "test/top_1_accuracy", "test/top_5_accuracy"],
+            }
+        ],
+        "curves": [{"studies": ["judged"], "metric": "val/top_1_accuracy"}],
+    },
+}
+
+
+@pytest.mark.slow
+def test_a_sweep_from_its_file_to_its_report(tmp_path: Path) -> None:
+    (tmp_path / "told.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
+    done = subprocess.run(
+        [sys.executable, "-m", "ablate.run", "told.yaml", "--out", "runs"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
+        trials = ledger.rows("SELECT status FROM trials")
+    assert {row["status"] for row in trials} == {"done"} and len(trials) == 6 - 1  # one is shared
+    configs = (tmp_path / "runs" / "trials").glob("*/config.json")
+    assert {json.loads(path.read_text())["config"]["task"] for path in configs} == {
+        "classification"
+    }
+    (report,) = (tmp_path / "runs" / "reports").glob("told-*/report.md")
+    text = report.read_text()
+    assert "Top-1 accuracy" in text or "top-1 accuracy" in text
+    assert "MAP@R" not in text and "Recall@" not in text
+    assert "picked on validation images" in text and "validation classes" not in text
+
+
+def test_the_published_search_space_can_be_planned_and_is_fair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = ROOT / "search_spaces" / "classification.yaml"
+    assert main(["run", str(spec), "--plan", "--out", str(tmp_path / "runs")]) == 0
+    said = capsys.readouterr()
+    assert not said.err and "table2: compare" in said.out
+    assert "expected" not in said.out, "a warning of the plan"

@@ -1,0 +1,129 @@
+"""A trial of classification: what it reads, selects by, keeps, and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from tests.trainables import core_trials
+from trainables import load
+from trainables.core.identity import config_hash, identity_dump
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.evaluation.tasks import TASKS, task_of
+from trainables.jobs.job import run_job
+from trainables.trial import TrialConfig
+
+SMALL: dict[str, Any] = {
+    "task": "classification",
+    "data": {"name": "digits", "image_size": 16, "split": {"test": 0.6, "validation": 0.2}},
+    "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+    "embedding": {"dim": 16},
+    "loss": {"name": "normsoftmax"},
+    "optimizer": {"lr": 1e-2},
+    "training": {"epochs": 2, "batch_size": 64},
+}
+
+
+def config(**changes: Any) -> TrialConfig:
+    return TrialConfig.model_validate(core_trials.merged(SMALL, changes))
+
+
+def test_a_trial_learns_and_reads_accuracies(shared_cache: Path, tmp_path: Path) -> None:
+    trial = config(training={"epochs": 4})
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    reports = list(trainer.epochs())
+    read = {name for name in reports[0].metrics if name.startswith(("val/", "best/"))}
+    assert read == {"val/top_1_accuracy", "val/top_5_accuracy", "best/val/top_1_accuracy"}
+    final = trainer.finish(("val", "test"))
+    best = max(report.metrics["val/top_1_accuracy"] for report in reports)
+    assert final.evaluations["val"]["top_1_accuracy"] == best > 0.3
+    # By hand, of the selected weights and one image after the other.
+    splits, network = trainer.splits, trainer.network.eval()
+    (block,) = trainer.inputs.blocks(splits.test)
+    with torch.no_grad():
+        logits = torch.cat([network.logits(row[None]) for row in block])
+        z = torch.cat([network.embed(row[None]) for row in block])
+        w = torch.nn.functional.normalize(network.method.loss.weights, dim=1)
+    torch.testing.assert_close(logits, z @ w.T)
+    for k in (1, 5):
+        hits = sum(
+            int(label) in sorted(range(10), key=lambda c, row=row: -row[c])[:k]
+            for row, label in zip(logits.tolist(), splits.test.labels.tolist(), strict=True)
+        )
+        assert final.evaluations["test"][f"top_{k}_accuracy"] == pytest.approx(hits / len(z))
+
+
+def test_the_export_answers_likewise(shared_cache: Path, tmp_path: Path) -> None:
+    trainer = Trainer(config(), 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    list(trainer.epochs())
+    final = trainer.finish(("test",))
+    model = load(tmp_path / "best.safetensors", device="cpu")
+    test = trainer.splits.test
+    pixels = torch.stack([test.images[row].squeeze(-1) for row in test.index.tolist()])
+    told = model.logits(pixels).argmax(1)
+    assert model.classes == list("0123456789")
+    right = float((told == test.labels).double().mean())
+    assert right == pytest.approx(final.evaluations["test"]["top_1_accuracy"], abs=2 / len(test))
+
+
+def test_a_job_is_read_again_without_training(shared_cache: Path, tmp_path: Path) -> None:
+    job = core_trials.job(config(), shared_cache, tmp_path / "t", evaluate=("val",))
+    first = list(run_job(job))[-1]
+    assert set(first["evaluations"]) == {"val"}
+    again = core_trials.job(config(), shared_cache, tmp_path / "t")
+    (second,) = run_job(again)
+    assert second["evaluations"]["val"] == first["evaluations"]["val"]
+    assert set(second["evaluations"]["test"]) == {"top_1_accuracy", "top_5_accuracy"}
+
+
+def test_what_a_task_gives_and_what_is_said_wins() -> None:
+    made = config()
+    assert made.selection.metric == "top_1_accuracy" and made.training.per_class == 1
+    assert made.data.split.by == "images"
+    said = config(selection={"metric": "top_5_accuracy"}, training={"per_class": 2})
+    assert said.selection.metric == "top_5_accuracy" and said.training.per_class == 2
+    again = TrialConfig.model_validate(json.loads(made.model_dump_json()))
+    assert again == made and config_hash(again, "f") == config_hash(made, "f")
+
+
+def test_retrieval_written_out_is_the_same_trial() -> None:
+    spelt = TrialConfig(task="retrieval")
+    assert spelt == TrialConfig() and task_of(spelt) is TASKS["retrieval"]
+    dump = identity_dump(spelt)
+    assert "task" not in dump and "by" not in dump["data"]["split"]
+    other = {**SMALL, "task": "retrieval"}
+    assert config_hash(TrialConfig.model_validate(other), "f") != config_hash(config(), "f")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": {"name": "proxy_anchor"}}, "loss.name: found proxy_anchor with task"),
+        ({"loss": {"name": "triplet_l2"}}, "loss.name: found triplet_l2 with task"),
+        ({"method": {"name": "ddml"}}, "method.name: found ddml with task"),
+        ({"method": {"name": "pel", "mixing": "none"}}, "method.name: found pel with task"),
+        ({"selection": {"metric": "map_at_r"}}, "selection.metric: found map_at_r with task"),
+        ({"data": {"split": {"by": "classes"}}}, "data.split.by: found classes with task"),
+        ({"data": {"split": {"folds": 2, "fold": 0}}}, "folds: found 2 where images are dealt"),
+        ({"evaluation": {"restarts": 5}}, "evaluation.restarts: found 5 with task"),
+        ({"task": None, "data": {"split": {"by": "images"}}}, "images with task: retrieval"),
+        ({"task": None, "selection": {"metric": "top_1_accuracy"}}, "with task: retrieval"),
+        ({"task": "ranking"}, "'retrieval' or 'classification'"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        config(**changes)
+
+
+@pytest.mark.parametrize("loss", ["normsoftmax", "cosface", "arcface", "sphereface", "softmax"])
+def test_losses_that_tell_classes(loss: str, shared_cache: Path) -> None:
+    trainer = Trainer(config(loss={"name": loss}), 0, Runtime("cpu", 1, shared_cache))
+    for report in trainer.epochs():
+        assert 0 < report.metrics["val/top_1_accuracy"] <= 1

@@ -1,0 +1,169 @@
+"""Dealing images: every class in each part, no image in two, by content and seed alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainables.config.sections import DataConfig, SplitConfig
+from trainables.data.dataset import DATASETS, Dataset, Official, load_dataset
+from trainables.data.images import Images
+from trainables.data.splits import Splits, class_counts, split
+from trainables.errors import ConfigError
+
+
+def dataset(labels: list[int], official: Official | None = None) -> Dataset:
+    images = Images.same_size(torch.zeros(len(labels), 1, 1, dtype=torch.uint8))
+    classes = tuple(f"class {c:03d}" for c in range(max(labels) + 1))
+    return Dataset(images, torch.tensor(labels), classes, official)
+
+
+def parts(found: Splits) -> list[str]:
+    return ["train", "test"] if found.val is None else ["train", "val", "test"]
+
+
+def rows(found: Splits, part: str) -> list[int]:
+    return sorted(found[part].index.tolist())
+
+
+SIZES = st.lists(st.integers(3, 12), min_size=2, max_size=8)
+CONFIGS = st.builds(
+    SplitConfig,
+    by=st.just("images"),
+    protocol=st.sampled_from(["held_out", "paper"]),
+    test=st.floats(0.05, 0.95),
+    validation=st.floats(0.05, 0.95),
+    seed=st.integers(0, 5),
+)
+
+
+@settings(deadline=None)
+@given(SIZES, CONFIGS, st.randoms(use_true_random=False))
+def test_stratified_covering_disjoint(sizes: list[int], config: SplitConfig, r) -> None:
+    labels = [c for c, n in enumerate(sizes) for _ in range(n)]
+    r.shuffle(labels)
+    found = split(dataset(labels), config, "f")
+    assert sorted(row for part in parts(found) for row in rows(found, part)) == [
+        *range(len(labels))
+    ]
+    paper = config.protocol == "paper"
+    assert (found.val is None) == paper and found.selection == ("test" if paper else "val")
+    for part in parts(found):
+        subset = found[part]
+        assert subset.classes == found.train.classes and len(subset.classes) == len(sizes)
+        assert subset.labels.tolist() == [labels[row] for row in subset.index.tolist()]
+    for c, n in enumerate(sizes):
+        tested = int((found.test.labels == c).sum())
+        assert tested == min(max(1, round(config.test * n)), n - (1 if paper else 2))
+        if found.val is not None:
+            held = int((found.val.labels == c).sum())
+            assert held == min(max(1, round(config.validation * (n - tested))), n - tested - 1)
+    assert class_counts(len(sizes), config) == (
+        len(sizes),
+        0 if paper else len(sizes),
+        len(sizes),
+    )
+    found.require(parts(found))
+
+
+def test_the_share_of_validation_leaves_the_test_alone_and_seeds_deal_anew() -> None:
+    data = dataset([0, 1, 2] * 20)
+    made = [
+        split(data, SplitConfig(by="images", validation=share, seed=seed), "")
+        for share, seed in ((0.1, 0), (0.5, 0), (0.1, 1))
+    ]
+    assert rows(made[0], "test") == rows(made[1], "test") != rows(made[2], "test")
+    assert set(rows(made[0], "val")) < set(rows(made[1], "val"))
+    assert len(rows(made[0], "val")) == 3
+
+
+def official(*, val: bool, shared: bool = True) -> Official:
+    own = [torch.arange(start, 24, 4) for start in range(4)]
+    train = torch.cat([own[0], own[1]])
+    return Official(train, own[2], own[3] if val else None, shared)
+
+
+@pytest.mark.parametrize("val", [True, False])
+@pytest.mark.parametrize("protocol", ["held_out", "paper"])
+def test_a_division_of_its_own_wins(val: bool, protocol: str) -> None:
+    made = official(val=val)
+    config = SplitConfig(by="images", protocol=protocol, validation=0.25)
+    found = split(dataset([0, 0, 0, 0, 1, 1, 1, 1] * 3, made), config, "")
+    assert rows(found, "test") == made.test.tolist()
+    train = sorted(made.train.tolist())
+    if protocol == "paper":
+        own = [] if made.val is None else made.val.tolist()
+        assert rows(found, "train") == sorted([*train, *own])
+    elif made.val is not None:
+        assert rows(found, "val") == made.val.tolist() and rows(found, "train") == train
+    else:
+        assert sorted(rows(found, "train") + rows(found, "val")) == train
+        assert torch.bincount(found["val"].labels).tolist() == [
+            2,
+            2,
+        ]  # round(0.25 · 6), half to even
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (dataset([0, 1] * 12, official(val=False, shared=False)), "tests classes that do not tr"),
+        (dataset([0, 0, 0, 1, 1]), "2 image.s. of class class 001 to divide .1 classes so"),
+        (
+            dataset(
+                [0, 0, 1] + [0] * 21, Official(torch.arange(2), torch.arange(2, 4), None, True)
+            ),
+            "images of class class 001 to be told, none of which trains",
+        ),
+    ],
+)
+def test_what_cannot_be_dealt(data: Dataset, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        split(data, SplitConfig(by="images"), "")
+
+
+def test_two_images_are_enough_where_nothing_is_held_out() -> None:
+    found = split(dataset([0, 0, 1, 1]), SplitConfig(by="images", protocol="paper"), "")
+    assert len(found.train) == len(found.test) == 2
+
+
+@pytest.mark.parametrize("options", [{"folds": 2, "fold": 0}, {"order": "sorted"}])
+def test_what_is_of_classes_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="where images are dealt, not classes"):
+        SplitConfig.model_validate({"by": "images", **options})
+
+
+def test_classes_written_out_are_the_same_split() -> None:
+    assert SplitConfig.model_validate({"by": "classes"}) == SplitConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "images", "classes"), [("characters", 6163, 62), ("digits", 1797, 10)]
+)
+def test_sets_for_classification(tmp_path: Path, name: str, images: int, classes: int) -> None:
+    config = DataConfig(name=name)
+    found = load_dataset(config, tmp_path)
+    assert len(found.labels) == len(found.images) == images
+    assert list(found.classes) == sorted(found.classes) and len(found.classes) == classes
+    assert DATASETS[name].class_count(config, tmp_path) == classes
+    assert torch.bincount(found.labels).min() >= 86
+    whole = split(found, SplitConfig(by="images"), "")
+    assert {len(whole[part].classes) for part in parts(whole)} == {classes}
+
+
+def test_characters_are_what_the_glyphs_show(tmp_path: Path) -> None:
+    """A typeface has a character once; all of the glyphs of `l` are narrower than those of `W`."""
+    shown = load_dataset(DataConfig(name="characters"), tmp_path)
+    drawn = load_dataset(DataConfig(name="typefaces"), tmp_path)
+    both = torch.stack([drawn.labels, shown.labels], 1)
+    assert len(torch.unique(both, dim=0)) == len(both)
+    widths = {}
+    for name in "lW":
+        found = torch.nonzero(shown.labels == shown.classes.index(name)).squeeze(1)
+        ink = [(shown.images[row].squeeze() < 128).any(0).sum().item() for row in found.tolist()]
+        widths[name] = sum(ink) / len(ink)
+    assert widths["l"] < 0.75 * widths["W"]

@@ -1,0 +1,148 @@
+"""IDML where classes are told: both forms against loops, neutral and mixed; what it answers by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from tests.oracles import idml as oracle
+from tests.trainables.methods.idml_cases import (
+    GAMMA,
+    SETS,
+    TAU,
+    C,
+    U,
+    attached,
+    base,
+    compare,
+    metric,
+    slots,
+    x,
+)
+from trainables import streams
+from trainables.losses.base import Loss
+from trainables.methods.base import Batch
+from trainables.trial import TrialConfig
+
+PAPER = {"tau": 1.0, "gamma": 0.0}
+ONE = torch.tensor([0, 0, 1, 3, 3, 4])[:, None]
+
+
+def softmax() -> Loss:
+    loss = base("softmax").double()
+    with torch.no_grad():
+        loss.bias.copy_(torch.linspace(-0.5, 0.7, C))  # type: ignore[union-attr,operator]
+    return loss
+
+
+def heads(method: Any, features: Tensor) -> tuple[Tensor, Tensor]:
+    s = features @ method.head.weight.T + method.head.bias
+    return s, features @ method.uncertainty.weight.T + method.uncertainty.bias
+
+
+def paper(method: Any, features: Tensor) -> oracle.Pairwise:
+    """C_IN at τ = 1, γ = 0 (section 4.1)."""
+    (s, u), w = heads(method, features), method.loss.weights
+    nothing = torch.zeros(U, dtype=torch.float64)
+    return lambda i, j: oracle.similarity(s[i], w[j], u[i], nothing, 1.0, 0.0)
+
+
+def public(method: Any, features: Tensor, tau: float, gamma: float) -> oracle.Pairwise:
+    (s, u), loss = heads(method, features), method.loss
+    w, b = loss.weights, loss.bias
+    return lambda i, j: oracle.public_product(s[i], w[j], u[i], gamma, tau) + b[j]
+
+
+def test_the_papers_softmax_by_loops() -> None:
+    method, features = attached("idml", base("normsoftmax", temperature=0.3), **PAPER), x()
+    expected = oracle.softmax(paper(method, features), SETS, C, 0.3)
+    compare(method, metric(method, features, slots(SETS)), expected)
+
+
+@pytest.mark.parametrize(("tau", "gamma"), [(5.0, 0.0), (TAU, GAMMA)])
+def test_the_public_codes_softmax_by_loops(tau: float, gamma: float) -> None:
+    options = {"uncertainty": "relu", "tau": tau, "gamma": gamma}
+    method, features = attached("idml", softmax(), **options), x()
+    u = heads(method, features)[1]
+    assert (u > 0).any() and (u < 0).any()
+    expected = oracle.softmax(public(method, features, tau, gamma), SETS, C, 1.0)
+    compare(method, metric(method, features, slots(SETS)), expected)
+
+
+@pytest.mark.parametrize("form", ["paper", "public"])
+def test_mixed_images_alone_are_of_both_classes_by_their_share(form: str) -> None:
+    """λ L(m, l_i) + (1 − λ) L(m, l_j), the step of Mixup and CutMix."""
+    mixing = {"mixing": "mixup", "originals": "replaced"}
+    options = PAPER if form == "paper" else {"uncertainty": "relu", "tau": 5.0, "gamma": 0.0}
+    loss = base("normsoftmax", temperature=0.3) if form == "paper" else softmax()
+    method = attached("idml", loss, **mixing, **options)
+    batch = method.prepare(Batch(x(), ONE), streams.generator(0, "prepare"))
+    assert len(batch.inputs) == len(ONE)
+    mixed = batch.inputs
+    c = paper(method, mixed) if form == "paper" else public(method, mixed, 5.0, 0.0)
+    share, temperature = method.share.item(), 0.3 if form == "paper" else 1.0
+    assert 0 < share < 1
+    one, other = ([{label} for label in column] for column in batch.labels.T.tolist())
+    expected = share * oracle.softmax(c, one, C, temperature)
+    expected = expected + (1 - share) * oracle.softmax(c, other, C, temperature)
+    compare(method, metric(method, mixed, batch.labels), expected)
+
+
+@pytest.mark.parametrize("name", ["normsoftmax", "softmax"])
+def test_neutral_is_plain_softmax(name: str) -> None:
+    """By τ within 1e-6, by the plain metric bit for bit: loss, and what is answered."""
+    uncertainty = "vector" if name == "normsoftmax" else "relu"
+    plain = attached("plain", base(name))
+    wanted = metric(plain, 3 * x(), ONE)
+    for options in ({"tau": 1e12, "gamma": 0.0}, {"metric": "plain"}):
+        method = attached(
+            "idml", base(name), mixing="none", **{"uncertainty": uncertainty, **options}
+        )
+        found = metric(method, 3 * x(), ONE)
+        torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+        assert torch.equal(found, wanted) or "metric" not in options
+        assert torch.equal(method.logits(x()), plain.logits(x()))
+
+
+def test_without_uncertainty_the_public_form_is_plain() -> None:
+    """ReLU of negative uncertainties is none."""
+    method = attached("idml", softmax(), uncertainty="relu", tau=5.0, gamma=0.0)
+    plain = attached("plain", softmax())
+    with torch.no_grad():
+        method.uncertainty.weight.zero_()
+        method.uncertainty.bias.fill_(-1)
+    torch.testing.assert_close(metric(method, x(), ONE), metric(plain, x(), ONE))
+
+
+def test_answers_are_of_the_semantic_embedding_or_introspective() -> None:
+    features = x()
+    for test_metric in ("semantic", "introspective"):
+        method = attached(
+            "idml", base("normsoftmax", temperature=0.3), test_metric=test_metric, **PAPER
+        )
+        c = paper(method, features)
+        (s, _), w = heads(method, features), method.loss.weights
+        found = method.logits(features)
+        for i in range(len(features)):
+            for j in range(C):
+                wanted = oracle.cosine(s[i], w[j]) if test_metric == "semantic" else c(i, j)
+                assert found[i, j].item() == pytest.approx(wanted.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "method", "message"),
+    [
+        ("normsoftmax", {"uncertainty": "relu"}, "products with class weights .*not with norm"),
+        ("n_pair", {"uncertainty": "relu"}, "products with class weights .*not with n_pair"),
+        ("softmax", {"uncertainty": "relu", "metric": "ism_dis"}, "ism_sim with uncertainty relu"),
+        ("softmax", {}, "whose geometry is dot"),
+    ],
+)
+def test_each_form_has_its_losses(loss: str, method: dict[str, Any], message: str) -> None:
+    given = {"loss": {"name": loss}, "method": {"name": "idml", "mixing": "none", **method}}
+    with pytest.raises(ValidationError, match=message):
+        TrialConfig.model_validate(given)

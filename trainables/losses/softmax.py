@@ -1,0 +1,69 @@
+"""Softmax: cross-entropy over the logits of a linear classifier."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from trainables.config.registry import NamedConfig
+from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.normsoftmax import off_is_none, soft_cross_entropy
+from trainables.losses.proxies import Init, start
+
+
+@LOSSES.register("softmax")
+class Softmax(Loss):
+    """Softmax cross-entropy over products with class weights, as a network made for classification
+    ends:
+
+        L = −1/B Σ_i Σ_j t_ij log softmax_j(s_ij + b_j),   s_ij = ⟨x_i, w_j⟩
+
+    with t_i the one-hot label; for label sets, t_i spreads evenly over the set. One weight vector w
+    per class; nothing is normalised. With label smoothing ε (`soft_cross_entropy`) t_i becomes
+    (1 − ε) t_i + ε/C. A method's own score takes the place of the product; the bias is added to it.
+
+    Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
+    """
+
+    REVISION = 1
+    geometry = Geometry("dot", normalize=False)
+    classifies = True
+
+    class Config(NamedConfig):
+        """bias: whether there is b, from zero. init: of w, `proxies.start`; torch's own for a
+        linear layer. label_smoothing: ε; None: 0."""
+
+        name: Literal["softmax"] = "softmax"
+        bias: bool = True
+        init: Init = "uniform"
+        label_smoothing: float | None = Field(None, ge=0, lt=1)
+
+        smoothing_off = field_validator("label_smoothing")(off_is_none)
+
+    def __init__(self, config: Config, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.weights = start(classes, dim, config.init)
+        self.bias = nn.Parameter(torch.zeros(classes)) if config.bias else None
+        self.smoothing: float | Tensor | None = config.label_smoothing
+        self.register_buffer("labels", torch.arange(classes), persistent=False)
+        self.labels: Tensor
+
+    @property
+    def logit_scale(self) -> float:
+        """1."""
+        return 1.0
+
+    def references(self) -> References:
+        return References(self.weights, self.labels)
+
+    def logits(self, score: Tensor) -> Tensor:
+        """score [..., B, C] → score + b."""
+        return score if self.bias is None else score + self.bias
+
+    def forward(
+        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
+    ) -> Tensor:
+        return soft_cross_entropy(self.logits(score), pairs.pos, self.smoothing)
