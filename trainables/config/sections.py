@@ -8,7 +8,7 @@ files lie, block sizes) do not change numbers and are left out of the trial's id
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -127,8 +127,12 @@ class DataConfig(ComponentConfig):
         takes the central square of `image_size` (HypViT: 224 of 224). None: round(image_size ·
         256/224) of photographs, as in the papers; drawings are seen whole.
     stored_side: short side at which photographs are kept, from which training cuts its crops:
-        above that of evaluation it leaves small crops their detail, at the price of memory. None:
-        that of evaluation, whose pixels then are taken as they lie.
+        above that of evaluation it leaves small crops their detail, at the price of memory.
+        "original": that of the file, as the papers crop. None: that of evaluation, whose pixels
+        then are taken as they lie.
+    store: photographs are decoded once and kept as "pixels", or kept "encoded" and decoded ahead of
+        each batch, which takes less room and more time; "auto" takes pixels where they fit. The
+        numbers are the same to the bit.
     """
 
     name: str = "typefaces"
@@ -138,7 +142,8 @@ class DataConfig(ComponentConfig):
     split: SplitConfig = SplitConfig()
     augment: AugmentConfig = AugmentConfig()
     eval_resize: int | None = Field(None, ge=16, le=4096)
-    stored_side: int | None = Field(None, ge=16, le=4096)
+    stored_side: Annotated[int, Field(ge=16, le=4096)] | Literal["original"] | None = None
+    store: Literal["auto", "pixels", "encoded"] = not_identity("auto")
 
     @model_validator(mode="after")
     def crops_lie_inside(self) -> DataConfig:
@@ -156,24 +161,25 @@ class DataConfig(ComponentConfig):
     @model_validator(mode="after")
     def kept_large_enough(self) -> DataConfig:
         if self.drawings:
-            if self.stored_side is not None:
-                raise ConfigError(
-                    "stored_side",
-                    f"{self.stored_side} with data.name: {self.name}",
-                    "it with photographs: these drawings are kept as they are",
-                    "Leave it out",
-                )
+            for name, off in (("stored_side", None), ("store", "auto")):
+                if (given := getattr(self, name)) != off:
+                    raise ConfigError(
+                        name,
+                        f"{given} with data.name: {self.name}",
+                        "it with photographs: these drawings are kept as they are",
+                        "Leave it out",
+                    )
             return self
         trained = self.augment.resize or 0
         least = max(self.evaluated, trained)
-        if self.stored_side is not None and self.stored_side < least:
+        if isinstance(self.stored_side, int) and self.stored_side < least:
             raise ConfigError(
                 "stored_side",
                 str(self.stored_side),
                 f"at least {least}, to which images are resized from it",
                 "Raise it, or leave it out",
             )
-        if trained > self.kept:
+        if self.kept is not None and trained > self.kept:
             raise ConfigError(
                 "augment.resize",
                 f"{trained}, of photographs that are kept with a short side of {self.kept}",
@@ -193,9 +199,9 @@ class DataConfig(ComponentConfig):
         return self.eval_resize or round(self.image_size * 256 / 224)
 
     @property
-    def kept(self) -> int:
-        """Short side at which photographs are kept."""
-        return self.stored_side or self.evaluated
+    def kept(self) -> int | None:
+        """Short side at which photographs are kept; None: that of the file."""
+        return None if self.stored_side == "original" else self.stored_side or self.evaluated
 
     @property
     def resampled(self) -> bool:

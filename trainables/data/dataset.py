@@ -54,6 +54,7 @@ class Dataset:
     """All images of a data set, in an order that its content alone decides.
 
     labels: [N] int64 into `classes`.
+    fingerprint: that of `DataSource`, where loading it told.
     roles: [N] int8, `QUERY` or `GALLERY` where an image is only looked for or only found, as in
         In-Shop; None: each image is looked for among all the others of its split.
     """
@@ -63,6 +64,7 @@ class Dataset:
     classes: tuple[str, ...]
     official: Official | None = None
     roles: Tensor | None = None
+    fingerprint: str | None = None
 
 
 class DataSource(ABC):
@@ -93,8 +95,8 @@ class DataSource(ABC):
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Decoded images and labels; decodes into `cache` on the first call.
 
-        Photographs come with a short side of `config.kept` and the frame `config.image_size /
-        config.evaluated`.
+        Photographs come with a short side of `config.kept`, or that of the file, and the frame
+        `config.image_size / config.evaluated`.
         """
 
 

@@ -23,8 +23,8 @@ from trainables.data.files.archive import Archive
 from trainables.data.files.counts import differences
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.index import Index
-from trainables.data.files.pixels import Picture, ahead, picture_pixels
 from trainables.data.files.sheet import SIDE, chosen
+from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 

@@ -118,7 +118,7 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
         ConfigError: unreadable data, or too few classes for the splits.
     """
     dataset = load_dataset(config, cache)
-    return split(dataset, config.split, fingerprint(config, cache))
+    return split(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
 
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
