@@ -21,6 +21,7 @@ from ablate.spec.loaded import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.check_store import Store
 from ablate.tracking.store import client_uri
+from ablate.values.terminal import progress_shown
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import check_option, check_values
@@ -151,7 +152,7 @@ def prepare(
     if options.track:
         options.store.check()
     cache = default_cache()
-    with required(cache):
+    with required(cache), progress_shown():
         fingerprint = cast(Fingerprint, _load(options.fingerprint))
         plan = checked_plan(loaded, overrides, fingerprint, cache)
     if leaves:

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from trainables.config.images import DataConfig
 from trainables.config.registry import FromRegistry, NamedConfig
-from trainables.config.sections import DataConfig, Trial
+from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
 from trainables.evaluation.tasks import TASKS, task_of
 from trainables.losses.base import LOSSES, Traits

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ablate.cli.examine import Examination, Summary, examined, summary
 from ablate.values.remedies import nearest
-from ablate.values.terminal import say
-from trainables.config.sections import SplitConfig
+from ablate.values.terminal import progress_shown, say
+from trainables.config.images import SplitConfig
 from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, data_config
 from trainables.data.files.about import Count
@@ -84,7 +84,7 @@ def checked(name: str | None, root: str | None, sheet: str | None, *, allow_part
         )
     config, cache = data_config({"name": name, "root": root}), default_cache()
     begun = time.monotonic()
-    with required(cache):
+    with required(cache), progress_shown():
         found = examined(config, cache)
     seconds = time.monotonic() - begun
     path = user_path(sheet or f"{name}-sheet.png", "--sheet")

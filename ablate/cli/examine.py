@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Dataset, fingerprint, load_dataset
 from trainables.data.embedded.reader import Embedded
 from trainables.data.files.about import About, Count
@@ -23,8 +23,8 @@ from trainables.data.files.archive import Archive
 from trainables.data.files.counts import differences
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.index import Index
-from trainables.data.files.pixels import Picture, ahead, picture_pixels
 from trainables.data.files.sheet import SIDE, chosen
+from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 

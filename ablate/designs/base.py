@@ -198,7 +198,7 @@ class StudyBase(SpecPart):
 
     def baseline(self) -> Around | None:
         """What its neutral cell is centred on: a candidate beside its own cells, in which the
-        method equals the plain loss (`ablate/plan/neutral.py`). None: it has no such cell."""
+        method equals the plain loss (`ablate/plan/fair/neutral.py`). None: it has no such cell."""
         return None
 
     def beside(self, held: Set[str]) -> None:

@@ -18,10 +18,12 @@ from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.sweep.progression import Progression
 from ablate.sweep.uses import Use, of_batch, placed, uses
-from ablate.values.terminal import say
-from trainables.config.sections import DataConfig
+from ablate.values.terminal import progress_shown, say
+from trainables.config.images import DataConfig
 from trainables.data.cache import of_run, required
-from trainables.data.dataset import class_count, load_dataset
+from trainables.data.dataset import DATASETS, class_count, load_dataset
+from trainables.data.files.fileset import FileSet
+from trainables.data.files.store.choice import Choice
 from trainables.data.sampler import check_batch
 from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
@@ -102,6 +104,40 @@ def _fault(plan: Plan, use: Use, drawn: dict[str, Any], train: int) -> tuple[str
     return None
 
 
+def stores(plan: Plan, progression: Progression, cache: Path) -> list[str]:
+    """How the photographs of the trials that are left to do are kept, a line for each way.
+
+    Raises:
+        ConfigError: as `fingerprint`.
+    """
+    lines = dict[str, None]()
+    seen = set[str]()
+    for use in uses(plan, progression):
+        if use.data is None or use.data.images in seen:
+            continue
+        seen.add(use.data.images)
+        source = DATASETS[use.data.name]
+        if issubclass(source, FileSet):
+            lines[_kept(use.data, source.store(use.data, cache))] = None
+    return list(lines)
+
+
+def _kept(data: DataConfig, choice: Choice) -> str:
+    side = "of original size" if data.kept is None else f"of short side {data.kept}"
+    text = f"{data.name}: photographs {side}, kept as {choice.kind}"
+    text += ", which are there" if choice.there else ", made by the first run"
+    if choice.why:
+        text += f": {choice.why}"
+    elif choice.kind == "pixels" and choice.bytes:
+        text += f": about {choice.bytes / 1e9:.2g} GB"
+    for share, word in ((choice.smaller, "smaller"), (choice.larger, "larger")):
+        if share:
+            text += f"; {share:.0%} of them are made {word}"
+    if choice.smaller:
+        text += " before crops are cut (data.stored_side: original leaves them as they are)"
+    return text
+
+
 def check_data(plan: Plan, progression: Progression, cache: Path, run: str | None = None) -> None:
     """Read and divide the data of every trial that is left to do, as far as it is known.
 
@@ -141,7 +177,7 @@ def _check(
     warning.daemon = True
     warning.start()
     try:
-        with required(cache):
+        with required(cache), progress_shown():
             dataset = load_dataset(data, cache)
         divided: dict[str, Splits] = {}
         for data, use in alike:

@@ -11,7 +11,7 @@ import psutil
 from ablate.designs.base import ENSEMBLE
 from ablate.engine.before import as_it_is
 from ablate.engine.board import duration
-from ablate.engine.check_data import check_classes
+from ablate.engine.check_data import check_classes, stores
 from ablate.engine.check_weights import Absent, absent_weights
 from ablate.engine.estimate import Kind, Rate, Total, kind, known_rates, pilot_rates, side_by_side
 from ablate.engine.ray.resources import local_gpus
@@ -61,9 +61,10 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     progression = Progression(plan, facts, record=False)
     while progression.advance():
         pass
-    warnings, absent = advice.warnings(plan), list[Absent]()
+    warnings, absent, kept = advice.warnings(plan), list[Absent](), list[str]()
     if settings.reads_data:
         warnings += check_classes(plan, progression, settings.cache)
+        kept = stores(plan, progression, settings.cache)
         absent = absent_weights(plan, progression, settings.cache, settings.request.device)
     rates = known_rates(ledger)
     wanted = _kinds(plan, progression) if pilot else {}
@@ -74,6 +75,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     for name in plan.order:
         lines += account.study(name)
     lines += [f"warning: {text}" for text in warnings]
+    lines += [f"data: {text}" for text in kept]
     lines += [f"weights: {each}" for each in absent]
     lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
     parallel = at_once(settings)

@@ -12,6 +12,7 @@ import yaml
 from ablate.designs.base import Probe
 from ablate.designs.parts import NEUTRAL_POINT, Around, Point
 from ablate.plan import inherited
+from ablate.plan.check_objective import check_objective, check_read
 from ablate.plan.check_task import check_asked, check_shown
 from ablate.plan.identity import sweep_id
 from ablate.plan.overrides import Overrides
@@ -147,8 +148,8 @@ class Checks:
         task = self.tasks[place.partition(".")[2]] = task_of(config)
         check_asked(self.plan, place, task)
         self._folds(config, place)
-        self._objective(config, place)
-        self._read(config, place)
+        check_objective(self.plan, config, place)
+        check_read(self.plan, config, place)
         self._scheduler(config, place)
         try:
             self.plan.fingerprint(config)
@@ -237,41 +238,6 @@ class Checks:
                 f"fold {split.fold} of {split.folds}",
                 f"neither fold nor folds: {place}.folds, {folds}, sets them",
                 "Change it there",
-            )
-
-    def _objective(self, config: TrialConfig, place: str) -> None:
-        paper = config.data.split.protocol == "paper"
-        own = self.spec.studies[place.partition(".")[2]].objectives
-        asked = {f"{place}.objectives.{i}": each.metric for i, each in enumerate(own)}
-        for where, metric in asked.items() or [("objective", self.spec.objective)]:
-            if paper != (MetricName.parse(metric).split == "test"):
-                split, expected = (
-                    ("test", "a test metric under") if paper else ("val", "a val metric unless")
-                )
-                key = "objective" if where == "objective" else "metric"
-                default = key == "objective" and "objective" not in self.spec.model_fields_set
-                note = " (the default)" if default else ""
-                raise ConfigError(
-                    self.locate(where),
-                    f"{metric!r}{note} for {place}",
-                    f"{expected} data.split.protocol: paper",
-                    f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
-                )
-
-    def _read(self, config: TrialConfig, place: str) -> None:
-        """Without validation classes nothing is read of them."""
-        name = place.partition(".")[2]
-        if config.data.split.protocol == "paper" and "val" in self.plan.evaluate(name):
-            listed = "val" in self.spec.studies[name].evaluate
-            raise ConfigError(
-                self.locate(f"{place}.evaluate" if listed else "objective"),
-                "'val'" if listed else f"{self.spec.objective!r}, which is read of {place} too",
-                "test alone under data.split.protocol: paper, which trains on the validation "
-                "classes",
-                "Write `evaluate: [test]`, or change the protocol"
-                if listed
-                else f"Write `objective: {MetricName.parse(self.spec.objective).on('test')}`, "
-                "or change the protocol",
             )
 
     def _scheduler(self, config: TrialConfig, study: str) -> None:

@@ -18,9 +18,9 @@ from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_
 from ablate.plan import inherited
 from ablate.plan.cell import Cell
 from ablate.plan.fair import tuning
+from ablate.plan.fair.neutral import neutral_layer
 from ablate.plan.fair.tuning import Lineage
 from ablate.plan.identity import ELSEWHERE, study_key
-from ablate.plan.neutral import neutral_layer
 from ablate.plan.overrides import Overrides
 from ablate.plan.protocol import held_out
 from ablate.plan.resolve import resolve
@@ -30,7 +30,7 @@ from ablate.values.canonical import canonical_hash
 from ablate.values.layers import Layer, Stack
 from ablate.values.remedies import nearest
 from ablate.values.wording import listed
-from trainables.config.sections import EMBEDDED, DataConfig
+from trainables.config.images import EMBEDDED, DataConfig
 from trainables.core import identity
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName

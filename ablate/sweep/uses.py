@@ -20,8 +20,9 @@ from ablate.sweep.progression import Progression
 from ablate.values.canonical import canonical
 from ablate.values.layers import origin
 from ablate.values.paths import expand, has
+from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig
-from trainables.config.sections import DataConfig, TrainingConfig
+from trainables.config.sections import TrainingConfig
 from trainables.data.dataset import data_config
 from trainables.errors import ConfigError
 

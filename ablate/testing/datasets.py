@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from trainables.config.sections import DataConfig, SplitConfig
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.core.identity import identity_dump
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer

@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import Any
 
 from ablate.values.paths import expand, has
+from trainables.config.images import EMBEDDED, DataConfig
 from trainables.config.registry import NamedConfig
-from trainables.config.sections import EMBEDDED, DataConfig, Trial
+from trainables.config.sections import Trial
 
 # Loss and method, of which a trial's configuration holds one each, told by `name`.
 NAMED = frozenset(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from trainables.machine.progress import LOG as PROGRESS
 from trainables.machine.texts import printable
 
 
@@ -18,3 +22,21 @@ def tolerant() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+class _Said(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage(), error=True, flush=True)
+
+
+@contextmanager
+def progress_shown() -> Iterator[None]:
+    """Show how far long work is (`trainables.machine.progress`), on standard error."""
+    handler, level = _Said(), PROGRESS.level
+    PROGRESS.addHandler(handler)
+    PROGRESS.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        PROGRESS.removeHandler(handler)
+        PROGRESS.setLevel(level)

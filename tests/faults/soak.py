@@ -1,5 +1,8 @@
 """A sweep killed twenty times: `python -m tests.faults.soak [KILLS [SEED]]`, or `make soak`.
 
+Before it, the first pass over a folder of photographs is killed ten times, kept as pixels and
+encoded, and ends in the same bytes as one that was left in peace.
+
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
 it is compared with a sweep that was left in peace (`tests.faults.killed.assert_same`). Prints a
@@ -19,6 +22,7 @@ import time
 from pathlib import Path
 
 from tests.faults.killed import MORE, SPEC, Run, assert_same
+from tests.trainables.data.first_pass import begin, kept, kill_after, photographs
 
 
 def main(kills: int = 20, seed: int = 20) -> None:
@@ -44,6 +48,29 @@ def main(kills: int = 20, seed: int = 20) -> None:
     )
 
 
+def first_pass(kills: int = 10, seed: int = 20) -> None:
+    """Kill first passes at random instants of the time that a whole one takes."""
+    draw = random.Random(seed)
+    folder = Path(tempfile.mkdtemp(prefix="soak-first-pass-"))  # stays if something is wrong
+    root = photographs(folder / "photographs", 4000)
+    for store in ("pixels", "encoded"):
+        began = time.monotonic()
+        assert not kill_after(begin(root, folder / store / "whole", store), 3600)
+        whole, killed = time.monotonic() - began, 0
+        for _ in range(3 * kills):
+            if killed == kills:
+                break
+            if not kill_after(begin(root, folder / store / "killed", store), draw.random() * whole):
+                shutil.rmtree(folder / store / "killed")
+                continue
+            killed += 1
+        assert killed == kills, f"only {killed} first passes lived long enough"
+        assert not kill_after(begin(root, folder / store / "killed", store), 3600)
+        assert kept(folder / store / "killed") == kept(folder / store / "whole"), folder
+        print(f"first pass, {store}: killed {kills} times, the same bytes", flush=True)
+    shutil.rmtree(folder)
+
+
 def processor() -> str:
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.is_file() else []
@@ -52,4 +79,5 @@ def processor() -> str:
 
 
 if __name__ == "__main__":
+    first_pass()
     main(*map(int, sys.argv[1:]))

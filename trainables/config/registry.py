@@ -41,6 +41,11 @@ class ComponentConfig(Strict):
     )
 
 
+def not_identity(default: Any, **constraints: Any) -> Any:
+    """A field that cannot change a trial's numbers."""
+    return Field(default, json_schema_extra={"identity": False}, **constraints)
+
+
 class NamedConfig(ComponentConfig):
     """Of a component, which `name` tells from the others of its registry."""
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from trainables.backbones.backbone import Backbone
 from trainables.data.augment import eval_images, train_images
 from trainables.data.features import cached_features
+from trainables.data.files.store.reader import Reader
 from trainables.data.splits import Splits, Subset
 from trainables.trial import TrialConfig
 
@@ -27,6 +28,9 @@ class Inputs(Protocol):
     """width: F, of the pooled features behind these inputs."""
 
     width: int
+
+    def expect(self, batches: Tensor) -> None:
+        """These positions are asked for next, [steps, B] in order; only time depends on it."""
 
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         """Inputs of the training images at `positions` ([B], on the CPU), on the device."""
@@ -50,6 +54,9 @@ class Features:
         if splits.val is not None:
             self.held.append((splits.val.index, self._rows(splits.val.index)))
 
+    def expect(self, batches: Tensor) -> None:
+        """Nothing: they are there."""
+
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         # Whole rows: twice as quick on a CPU as by square brackets.
         return self.resident.index_select(0, positions.to(self.device, non_blocking=True))
@@ -67,7 +74,7 @@ class Features:
 
 
 class Pictures:
-    """Images, resident on the device where they fit, augmented there."""
+    """Images, resident on the device where they fit, else read ahead; augmented there."""
 
     def __init__(
         self, config: TrialConfig, splits: Splits, backbone: Backbone, device: torch.device
@@ -76,13 +83,17 @@ class Pictures:
         self.device = device
         self.width = backbone.features
         self.mean, self.std = backbone.mean, backbone.std
-        self.images = splits.train.images.to(device)
+        self.reader = Reader(splits.train.images.to(device), device)
         self.rows = splits.train.index
 
+    def expect(self, batches: Tensor) -> None:
+        self.reader.expect(self.rows[batches].unbind())
+
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
+        images, rows = self.reader.take(self.rows[positions])
         return train_images(
-            self.images,
-            self.rows[positions],
+            images,
+            rows,
             config=self.config.data.augment,
             size=self.config.data.image_size,
             mean=self.mean,
@@ -92,9 +103,12 @@ class Pictures:
         )
 
     def blocks(self, subset: Subset) -> Iterator[Tensor]:
-        for rows in torch.split(subset.index, IMAGE_BLOCK):
+        blocks = torch.split(subset.index, IMAGE_BLOCK)
+        self.reader.expect(blocks)
+        for block in blocks:
+            images, rows = self.reader.take(block)
             yield eval_images(
-                self.images,
+                images,
                 rows,
                 size=self.config.data.image_size,
                 mean=self.mean,

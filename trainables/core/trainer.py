@@ -114,8 +114,8 @@ class Trainer:
         batches = self.batches(self.epoch)
         phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
         self.enter(phase)
-        if self.trace is None:
-            self.trace = Trace(self.epoch + 1, self.steps)
+        self.trace = self.trace or Trace(self.epoch + 1, self.steps)
+        self.inputs.expect(batches[self.trace.length :])
         while self.trace.length < len(batches):
             self.step(batches[self.trace.length], phase)
             if self.trace.length % CHECK_EVERY == 0:

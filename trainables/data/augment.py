@@ -26,7 +26,7 @@ from trainables.data.images import Images
 from trainables.data.resample import of_resized, resampled, resized_sizes
 
 if TYPE_CHECKING:
-    from trainables.config.sections import AugmentConfig, Interpolation
+    from trainables.config.images import AugmentConfig, Interpolation
 
 ATTEMPTS = 10  # RandomResizedCrop's
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2

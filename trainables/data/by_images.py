@@ -19,7 +19,7 @@ from trainables.data.dataset import Dataset
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainables.config.sections import SplitConfig
+    from trainables.config.images import SplitConfig
 
 
 class Rows(NamedTuple):

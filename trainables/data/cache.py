@@ -4,6 +4,9 @@ Sixteen trials may start at once and any of them may be killed at any instant. S
 here is built in a temporary folder under a file lock, flushed to disk and renamed into place;
 a folder that carries its final name is complete.
 
+What takes long to build may go on where a killed process left it (`published(…, goes_on=True)`):
+its folder keeps the name `<name>.begun` until it is complete.
+
 Disks and copies lose bytes, so a folder carries digests of its blocks
 (`trainables/machine/digests.py`), and whoever opens it first reads all of it; what is damaged is
 made again. The processes of one run check it once between them: beside the folder, `<name>.checked`
@@ -19,7 +22,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,11 +37,14 @@ from trainables.machine.processes import host_name
 LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+JOURNAL = "begun.jsonl"  # in a folder that goes on: how far it is; never in a complete one
 RUNS = 32  # at most that a folder's note of checks names
 # A second write within a file system's tick of the first shows in no time stamp: what is younger
 # is checked, but the check is not relied upon.
 TICK_NS = 2 * 10**9
 
+# Makes the files; may return digests of blocks that it made while it wrote them (`seal`).
+Build = Callable[[Path], Mapping[str, list[str]] | None]
 State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
 _run = ""  # the run of this process; empty: none that other processes share
 _checked: dict[Path, tuple[str, State]] = {}
@@ -50,11 +56,15 @@ def of_run(name: str | None) -> None:
     _run = name or ""
 
 
-def published(folder: Path, build: Callable[[Path], None]) -> Path:
+def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     """Return `folder`, after calling `build(temporary folder)` if it is not there whole.
 
     A folder in which anything is not as it was published (a copied, truncated or altered cache,
     or one of a version without digests) is built again, with one line in the log.
+
+    Args:
+        goes_on: `build` is given the folder that an interrupted process left, with its `JOURNAL`,
+            and goes on from there. An error leaves nothing, as without.
 
     Raises:
         OSError: the disk is full or the cache cannot be written; the message says where.
@@ -77,26 +87,39 @@ def published(folder: Path, build: Callable[[Path], None]) -> Path:
             if fault is not None:
                 if folder.exists():
                     LOG.warning("%s: %s; it is made again", folder, fault)
-                _build(folder, build)
+                _build(folder, build, goes_on=goes_on)
         finally:
             lock.release()
     return folder
 
 
-def _build(folder: Path, build: Callable[[Path], None]) -> None:
+def begun(folder: Path) -> Path:
+    """Where a folder that goes on is built."""
+    return folder.with_name(f"{folder.name}.begun")
+
+
+def _build(folder: Path, build: Build, *, goes_on: bool) -> None:
     _clear(folder)
-    fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
+    if goes_on:
+        fresh = begun(folder)
+        fresh.mkdir(mode=0o700, exist_ok=True)
+    else:
+        fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
-        build(fresh)
-        seal(fresh)
+        known = build(fresh)
         for file in fresh.iterdir():
             _sync(file)
+        (fresh / JOURNAL).unlink(missing_ok=True)
+        seal(fresh, known or {})
+        _sync(fresh / MANIFEST)
         fresh.chmod(0o755)
         _sync(fresh)
         fresh.replace(folder)
         _sync(folder.parent)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
+    except BaseException as error:
+        # Whoever was interrupted, and not refused, may go on.
+        if not goes_on or isinstance(error, Exception):
+            shutil.rmtree(fresh, ignore_errors=True)
         raise
 
 

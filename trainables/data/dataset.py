@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from trainables.config.images import DataConfig
 from trainables.config.registry import Registry
-from trainables.config.sections import DataConfig
 from trainables.data.files.about import About
 from trainables.data.images import Images
 
@@ -57,6 +57,7 @@ class Dataset:
     """All images of a data set, in an order that its content alone decides.
 
     labels: [N] int64 into `classes`.
+    fingerprint: that of `DataSource`, where loading it told.
     roles: [N] int8, `QUERY` or `GALLERY` where an image is only looked for or only found, as in
         In-Shop; None: each image is looked for among all the others of its split.
     """
@@ -66,6 +67,7 @@ class Dataset:
     classes: tuple[str, ...]
     official: Official | None = None
     roles: Tensor | None = None
+    fingerprint: str | None = None
 
 
 class DataSource(ABC):
@@ -96,8 +98,8 @@ class DataSource(ABC):
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Decoded images and labels; decodes into `cache` on the first call.
 
-        Photographs come with a short side of `config.kept` and the frame `config.image_size /
-        config.evaluated`.
+        Photographs come with a short side of `config.kept`, or that of the file, and the frame
+        `config.image_size / config.evaluated`.
         """
 
 

@@ -29,12 +29,12 @@ MOST_RATIO = 32  # long side / short side
 
 def decoded(
     path: Path,
-    short: int,
+    short: int | None,
     *,
     content: bytes | None = None,
     box: tuple[float, float, float, float] | None = None,
 ) -> np.ndarray:
-    """[H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down.
+    """[H, W, 3] uint8 with min(H, W) = `short`; the long side is rounded down. None: as it lies.
 
     Args:
         content: the file's bytes, where they do not lie in a file; `path` then names them.
@@ -71,15 +71,20 @@ def decoded(
             "a whole image file",
             "Replace or remove the file",
         ) from error
-    return np.asarray(of_short_side(image, short))
+    return np.asarray(image if short is None else of_short_side(image, short))
 
 
 def of_short_side(image: Image.Image, short: int) -> Image.Image:
     """The image with a short side of `short`, smaller or larger; the long one is rounded down."""
-    width, height = image.size
-    scale = short / min(width, height)
-    size = (short, int(height * scale)) if width <= height else (int(width * scale), short)
+    size = short_size(image.size, short)
     return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
+
+
+def short_size(size: tuple[int, int], short: int) -> tuple[int, int]:
+    """Width and height of an image with a short side of `short`."""
+    width, height = size
+    scale = short / min(width, height)
+    return (short, int(height * scale)) if width <= height else (int(width * scale), short)
 
 
 def check_size(size: tuple[int, int], where: str) -> None:

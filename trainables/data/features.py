@@ -69,7 +69,7 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
         "revisions": [REVISION, backbones.REVISION, DATASETS[config.data.name].REVISION],
     }
     if config.data.resampled:  # only then, so that features of before are found
-        parts["evaluation"] = [config.data.evaluated, config.data.kept]
+        parts["evaluation"] = [config.data.evaluated, config.data.kept or "original"]
     for name in ("mean", "std", "channels", "pixel_max"):
         if (value := getattr(config.backbone, name)) is not None:
             parts[name] = value

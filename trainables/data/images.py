@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +38,7 @@ class Images:
     channels: int
     frame: float = 1.0
     resize: int | None = None
+    at_once: ClassVar[int] = 16  # images that a thread packs as one task
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -49,12 +51,16 @@ class Images:
     def to(self, device: torch.device | str, share: float = 0.3) -> Images:
         """Resident on `device` if all pixels take at most `share` of its free memory."""
         device = torch.device(device)
-        if device.type != "cuda" or self.flat.is_cuda:
+        if device.type != "cuda" or self.resident(device):
             return self
         free, _ = torch.cuda.mem_get_info(device)
         if self.flat.numel() > share * free:
             return self
         return replace(self, flat=self.flat.to(device))
+
+    def resident(self, device: torch.device) -> bool:
+        """Whether pixels are used where they lie."""
+        return self.flat.device.type == device.type
 
     def batch(self, index: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
         """Pixels that contain the images `index`, on `device`, and where each starts: [B].
@@ -62,18 +68,36 @@ class Images:
         Resident pixels are used where they are; otherwise the batch alone is moved.
         """
         device = torch.device(device)
-        offsets = self.offsets[index]
-        if self.flat.device.type == device.type:
-            return self.flat, offsets
-        sizes = self.heights[index] * self.widths[index] * self.channels
-        starts = torch.cumsum(sizes, 0) - sizes
-        packed = torch.cat(
-            [
-                self.flat[offset : offset + size]
-                for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
-            ]
-        )
+        if self.resident(device):
+            return self.flat, self.offsets[index]
+        starts, total = self.room(index)
+        packed = torch.empty(total, dtype=torch.uint8)
+        self.pack(index.tolist(), starts.tolist(), packed)
         return packed.to(device, non_blocking=True), starts
+
+    def room(self, index: Tensor) -> tuple[Tensor, int]:
+        """Where each of the images `index` starts if they are packed, and the bytes of all."""
+        sizes = self.heights[index] * self.widths[index] * self.channels
+        return torch.cumsum(sizes, 0) - sizes, int(sizes.sum())
+
+    def pack(self, rows: list[int], starts: list[int], packed: Tensor) -> None:
+        """Write the pixels of some images where they start in `packed`, [bytes] on the CPU."""
+        for row, start in zip(rows, starts, strict=True):
+            pixels = self[row].reshape(-1).numpy()
+            # By numpy: torch would divide each copy among its threads.
+            packed.numpy()[start : start + len(pixels)] = pixels
+
+    def packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
+        """The images `index` alone, in pixels that were packed, by `pack` or elsewhere."""
+        return Images(
+            flat,
+            starts,
+            self.heights[index],
+            self.widths[index],
+            self.channels,
+            self.frame,
+            self.resize,
+        )
 
     @staticmethod
     def same_size(pixels: Tensor, frame: float = 1.0) -> Images:

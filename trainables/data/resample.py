@@ -12,17 +12,20 @@ Bicubic values beyond the range of a pixel are cut off, as those of 8 bits are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from trainables.data.images import Images
+from trainables.machine.threads import side_by_side
 
 if TYPE_CHECKING:
-    from trainables.config.sections import Interpolation
+    from trainables.config.images import Interpolation
+
+T = TypeVar("T")
 
 
 def resampled(
@@ -41,12 +44,14 @@ def resampled(
         index: [B] rows. boxes: [B, 4] int64 (top, left, height, width). flip: [B] bool. All on
             the CPU.
     """
-    rows = []
-    for whole, box in zip(_each(images, index, device), boxes.tolist(), strict=True):
-        top, left, height, width = box
+
+    def one(task: tuple[Tensor, list[int]]) -> Tensor:
+        whole, (top, left, height, width) = task
         cut = whole[top : top + height, left : left + width]
-        rows.append(_resized(cut, size, size, interpolation))
-    return _batch(rows, flip)
+        return _resized(cut, size, size, interpolation)
+
+    tasks = zip(_each(images, index, device), boxes.tolist(), strict=True)
+    return _batch(_all(one, tasks, device), flip)
 
 
 def of_resized(
@@ -67,18 +72,20 @@ def of_resized(
         index, flip: as in `resampled`.
     """
     heights, widths = resized_sizes(images.heights[index], images.widths[index], short)
-    rows = []
-    for whole, box, height, width in zip(
+
+    def one(task: tuple[Tensor, list[int], int, int]) -> Tensor:
+        whole, (top, left, side, _), height, width = task
+        resized = _resized(whole, height, width, interpolation)
+        return resized[top : top + side, left : left + side]
+
+    tasks = zip(
         _each(images, index, device),
         boxes.tolist(),
         heights.tolist(),
         widths.tolist(),
         strict=True,
-    ):
-        top, left, side, _ = box
-        resized = _resized(whole, height, width, interpolation)
-        rows.append(resized[top : top + side, left : left + side])
-    return _batch(rows, flip)
+    )
+    return _batch(_all(one, tasks, device), flip)
 
 
 def resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, Tensor]:
@@ -95,6 +102,15 @@ def _each(images: Images, index: Tensor, device: torch.device | str) -> Iterator
     for start, height, width in zip(starts.tolist(), heights, widths, strict=True):
         end = start + height * width * images.channels
         yield flat[start:end].view(height, width, images.channels)
+
+
+def _all(
+    work: Callable[[T], Tensor], tasks: Iterable[T], device: torch.device | str
+) -> list[Tensor]:
+    """On the CPU several images at once; a GPU takes one after the other, and waits for none."""
+    if torch.device(device).type == "cpu":
+        return side_by_side(work, tasks)
+    return [work(task) for task in tasks]
 
 
 def _resized(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:

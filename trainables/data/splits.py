@@ -34,7 +34,7 @@ from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
-    from trainables.config.sections import DataConfig, SplitConfig
+    from trainables.config.images import DataConfig, SplitConfig
 
 SplitName = Literal["train", "val", "test"]
 
@@ -128,7 +128,7 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
         ConfigError: unreadable data, or too few classes for the splits.
     """
     dataset = load_dataset(config, cache)
-    return split(dataset, config.split, fingerprint(config, cache))
+    return split(dataset, config.split, dataset.fingerprint or fingerprint(config, cache))
 
 
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from ablate.designs.parts import Point
 from ablate.designs.study import Study
+from ablate.plan.fair.neutral import options
 from ablate.plan.fair.regime import chosen, of_row, of_study
 from ablate.plan.fair.tuning import Lineage, behind
 from ablate.plan.inherited import within
-from ablate.plan.neutral import options
 from ablate.plan.plan import Plan
 from ablate.values.wording import shown
 from trainables.trial import TrialConfig

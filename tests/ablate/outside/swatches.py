@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images
 

@@ -12,7 +12,7 @@ from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Plan
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.errors import ConfigError
 
 PAPER = "data.split.protocol"

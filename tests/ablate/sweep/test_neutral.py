@@ -10,7 +10,7 @@ import pytest
 
 from ablate.designs.parts import NEUTRAL_POINT
 from ablate.plan import advice
-from ablate.plan.neutral import is_neutral, options
+from ablate.plan.fair.neutral import is_neutral, options
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.samplers.space import Axis

@@ -8,7 +8,7 @@ from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms import functional as tv
 
 from tests.trainables.data.pictures import HALF, ragged
-from trainables.config.sections import AugmentConfig
+from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
     centre_boxes,
     crops,

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.config.sections import DataConfig, SplitConfig
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import DATASETS, Dataset, Official, load_dataset
 from trainables.data.images import Images
 from trainables.data.splits import Splits, class_counts, split

@@ -9,7 +9,7 @@ import torch
 
 from ablate.testing import datasets
 from tests.trainables.data import trees
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images
 

@@ -20,7 +20,7 @@ from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
 from trainables.backbones import backbone as backbones
 from trainables.backbones.weights import weights_identity
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.core.identity import config_hash, identity_dump
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer

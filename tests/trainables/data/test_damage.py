@@ -14,7 +14,7 @@ import pytest
 from tests.trainables import core_trials
 from tests.trainables.core_trials import comparable, job
 from tests.unprivileged import open_folder, unprivileged
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data import cache
 from trainables.data.cache import of_run, published
 from trainables.data.dataset import fingerprint

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.trainables.data import trees
-from trainables.config.sections import EMBEDDED, DataConfig
+from trainables.config.images import EMBEDDED, DataConfig
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.embedded import reader
 from trainables.data.embedded.reader import Emoji, Typefaces

@@ -15,7 +15,7 @@ import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 
 from tests.unprivileged import open_folder, unprivileged
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import decoded
 from trainables.data.splits import load_splits

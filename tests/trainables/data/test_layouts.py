@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.trainables.data import trees
-from trainables.config.sections import DataConfig, SplitConfig
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import (
     DATASETS,
     GALLERY,

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from tests.trainables.data import trees
-from trainables.config.sections import DataConfig, SplitConfig
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.splits import split
 from trainables.errors import ConfigError

@@ -13,7 +13,7 @@ from torchvision.transforms import InterpolationMode, RandomCrop, RandomResizedC
 from torchvision.transforms import functional as tv
 
 from tests.trainables.data.pictures import HALF, ragged
-from trainables.config.sections import AugmentConfig
+from trainables.config.images import AugmentConfig
 from trainables.data.augment import crops, eval_images, fixed_boxes, random_boxes, train_images
 from trainables.data.images import Images
 from trainables.data.resample import resampled

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.config.sections import SplitConfig
+from trainables.config.images import SplitConfig
 from trainables.data.dataset import Dataset, Official
 from trainables.data.images import Images
 from trainables.data.splits import Splits, split

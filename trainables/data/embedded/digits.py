@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images
 

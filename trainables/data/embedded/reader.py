@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypedDict
 import numpy as np
 import torch
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images, mapped

@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.cache import published
 from trainables.data.dataset import Dataset, DataSource, Official
 from trainables.data.files.about import Count

@@ -21,19 +21,21 @@ import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource
 from trainables.data.files.counts import absence, difference, differences
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, Index, Row
-from trainables.data.files.pixels import Picture, stored
 from trainables.data.files.places import root_of, unreadable
+from trainables.data.files.store.choice import Choice, chosen, stored
+from trainables.data.files.store.picture import Picture
 from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -175,17 +177,26 @@ class FileSet(DataSource):
                 "; ".join((lines if found.absent else []) + list(found.different)),
             )
         official = index.official(str(index.base))
-        key = cls.digest(index, Path(cache))[:16]
+        digest = cls.digest(index, Path(cache))
         images, labels, classes = stored(
-            Path(cache) / cls.NAME / key, index, lambda: cls.pictures(index), config
+            Path(cache) / cls.NAME / digest[:16], index, partial(cls.pictures, index), config
         )
         roles = torch.from_numpy(index.roles) if index.roles.any() else None
-        return Dataset(images, labels, classes, official, roles)
+        return Dataset(images, labels, classes, official, roles, digest)
 
     @classmethod
-    def pictures(cls, index: Index) -> Iterator[Picture]:
-        """What is to be decoded, in the order of the rows."""
-        for row, path in enumerate(index.paths):
+    def store(cls, config: DataConfig, cache: Path) -> Choice:
+        """How its images would be kept; decodes nothing."""
+        index = cls.index(config)
+        key = cls.digest(index, Path(cache))[:16]
+        folder, pictures = Path(cache) / cls.NAME / key, partial(cls.pictures, index)
+        return chosen(folder, index, pictures, config, look=True)
+
+    @classmethod
+    def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
+        """What is to be decoded, in the order of the rows, from one on."""
+        for row in range(first, len(index)):
+            path = index.paths[row]
             box = index.boxes[row] if index.boxes is not None else None
             yield Picture(index.base / path, None, box)
 

@@ -1,10 +1,14 @@
-"""SHA-256 of many files, each read once: known ones (same size and time) are not read again."""
+"""SHA-256 of many files, each read once: known ones (same size and time) are not read again.
+
+What was read is written down from time to time, so that a pass that was killed goes on.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +17,9 @@ from trainables.data.cache import explained
 from trainables.errors import ConfigError
 from trainables.machine.digests import sealed, unsealed
 from trainables.machine.processes import cores
+from trainables.machine.progress import Progress
 
+SECONDS = 5.0  # between two writings
 AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
 
 
@@ -49,14 +55,26 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
     def several(start: int) -> list[tuple[str, list[str]]]:
         return [one(name) for name in names[start : start + AT_ONCE]]
 
+    digests: dict[str, list[str]] = {}
+    fresh, last, progress = False, time.monotonic(), Progress(f"hashing {root}", len(names))
     with ThreadPoolExecutor(cores()) as pool:
-        found = pool.map(several, range(0, len(names), AT_ONCE))
-        digests = dict(pair for block in found for pair in block)
+        for block in pool.map(several, range(0, len(names), AT_ONCE)):
+            digests.update(block)
+            fresh = fresh or any(known.get(name) != found for name, found in block)
+            progress.at(len(digests))
+            if fresh and time.monotonic() - last >= SECONDS:
+                _write(index, known | digests)
+                fresh, last = False, time.monotonic()
     if digests != known:
-        with explained(cache):
-            cache.mkdir(parents=True, exist_ok=True)
-            handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
-            with os.fdopen(handle, "wb") as out:
-                out.write(sealed(digests))
-            Path(fresh).replace(index)
+        _write(index, digests)
     return {name: digest for name, (_, digest) in digests.items()}
+
+
+def _write(index: Path, digests: dict[str, list[str]]) -> None:
+    cache = index.parent
+    with explained(cache):
+        cache.mkdir(parents=True, exist_ok=True)
+        handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
+        with os.fdopen(handle, "wb") as out:
+            out.write(sealed(digests))
+        Path(fresh).replace(index)

@@ -16,7 +16,7 @@ import os
 import tomllib
 from pathlib import Path
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.files.about import About
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import field_validator
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing

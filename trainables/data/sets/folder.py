@@ -19,7 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import PARTS, Index, Row

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing, refused_in

@@ -16,18 +16,19 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from trainables.config.sections import DataConfig
+from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, ROLES, Index, Row
-from trainables.data.files.pixels import Picture
 from trainables.data.files.places import given_root
+from trainables.data.files.store.picture import Picture
 from trainables.errors import ConfigError
 
 COLUMNS = ("path", "label", "split", "role", "image")
@@ -87,11 +88,11 @@ class Manifest(FileSet):
         return digest.hexdigest()
 
     @classmethod
-    def pictures(cls, index: Index) -> Iterator[Picture]:
+    def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
         if not _holds_images(index.base):
-            yield from super().pictures(_beside(index))
+            yield from super().pictures(_beside(index), first)
             return
-        for row, content in enumerate(_contents(index.base)):
+        for row, content in enumerate(islice(_contents(index.base), first, None), first):
             yield Picture(index.base.parent / index.paths[row], content)
 
 

@@ -1,0 +1,164 @@
+"""Photographs kept as pixels and encoded give the same bits; how they are kept, and when."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from pydantic import ValidationError
+
+from tests.trainables.core_trials import comparable, job
+from tests.trainables.core_trials import config as trial_config
+from tests.trainables.data.first_pass import photographs
+from trainables.config.images import DataConfig
+from trainables.core.identity import config_hash
+from trainables.data.dataset import DATASETS, load_dataset
+from trainables.data.files.store import choice
+from trainables.data.files.store.encoded import EncodedImages
+from trainables.data.splits import load_splits
+from trainables.errors import ConfigError
+from trainables.jobs.job import run_job
+from trainables.trial import TrialConfig
+
+
+def config(root: Path, **given: Any) -> DataConfig:
+    return DataConfig(name="folder", root=str(root), **{"image_size": 64, **given})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Photographs, and what is awkward: upright by EXIF, transparent, grey, very long."""
+    root = photographs(tmp_path / "photographs", 12)
+    turned = Image.fromarray(np.arange(90 * 130 * 3, dtype=np.uint8).reshape(90, 130, 3))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned.save(root / "class 0" / "turned.jpg", exif=exif)
+    turned.convert("RGBA").save(root / "class 1" / "transparent.png")
+    turned.convert("L").resize((300, 20)).save(root / "class 2" / "long.jpg")
+    turned.resize((75, 75)).save(root / "class 3" / "square.png")
+    return root
+
+
+@pytest.mark.parametrize("side", [None, 100, "original"])
+def test_both_are_the_same_pixels(side: Any, root: Path, tmp_path: Path) -> None:
+    kept, encoded = (
+        load_dataset(config(root, store=store, stored_side=side), tmp_path / "cache")
+        for store in ("pixels", "encoded")
+    )
+    assert isinstance(encoded.images, EncodedImages)
+    assert encoded.images.flat.numel() < kept.images.flat.numel()
+    for name in ("heights", "widths"):
+        assert torch.equal(getattr(kept.images, name), getattr(encoded.images, name)), name
+    for name in ("frame", "resize", "channels"):
+        assert getattr(kept.images, name) == getattr(encoded.images, name), name
+    assert torch.equal(kept.labels, encoded.labels) and kept.classes == encoded.classes
+    for row in range(len(kept.images)):
+        assert torch.equal(kept.images[row], encoded.images[row])
+    rows = torch.tensor([3, 0, 15, 3])
+    for each in (kept, encoded):
+        flat, starts = each.images.batch(rows, "cpu")
+        for row, start in zip(rows.tolist(), starts.tolist(), strict=True):
+            wanted = kept.images[row]
+            part = flat[start : start + wanted.numel()]
+            assert torch.equal(part, wanted.reshape(-1))
+
+
+def test_original_is_the_file_as_it_lies(root: Path, tmp_path: Path) -> None:
+    data = load_dataset(config(root, store="pixels", stored_side="original"), tmp_path / "cache")
+    index = DATASETS["folder"].index(config(root))
+    for row, path in enumerate(index.paths):
+        if path.endswith(("turned.jpg", "transparent.png")):
+            continue
+        with Image.open(root / path) as opened:
+            assert np.array_equal(data.images[row].numpy(), np.asarray(opened.convert("RGB")))
+    assert data.images.resize == config(root).evaluated
+
+
+@pytest.mark.parametrize("mode", ["finetune", "frozen"])
+def test_a_trial_is_the_same_to_the_bit(mode: str, drawn: Path, tmp_path: Path) -> None:
+    def ends(store: str) -> tuple[dict[str, Any], bytes]:
+        data = {"store": store, "augment": {"interpolation": "bilinear"}}
+        if mode == "frozen":
+            data = {"store": store}
+        made = trial_config(drawn, data=data, backbone={"mode": mode}, training={"epochs": 2})
+        place = tmp_path / f"{mode}-{store}"
+        event = list(run_job(job(made, place / "cache", place / "trial")))[-1]
+        (export,) = (place / "trial").glob("*.safetensors")
+        return comparable(event), export.read_bytes()
+
+    kept, encoded = ends("pixels"), ends("encoded")
+    assert kept[0] == encoded[0]
+
+
+def test_the_store_is_no_part_of_a_trial(root: Path) -> None:
+    def hashed(store: str) -> str:
+        data = {"name": "folder", "root": str(root), "store": store}
+        return config_hash(TrialConfig.model_validate({"data": data}), "")
+
+    assert hashed("auto") == hashed("pixels") == hashed("encoded")
+    side = {"name": "folder", "root": str(root), "stored_side": "original"}
+    assert config_hash(TrialConfig.model_validate({"data": side}), "") != hashed("auto")
+
+
+def chosen(root: Path, cache: Path, **given: Any) -> choice.Choice:
+    return DATASETS["folder"].store(config(root, **given), cache)
+
+
+def test_auto_takes_pixels_where_they_fit(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    found = chosen(root, cache)
+    assert (found.kind, found.there, found.why) == ("pixels", False, "")
+    pixels = load_dataset(config(root, store="pixels"), tmp_path / "other").images.flat.numel()
+    assert found.bytes == pytest.approx(pixels, rel=0.02)  # the turned one is seen as it lies
+    shorts = []
+    for path in root.rglob("*.*"):
+        with Image.open(path) as opened:
+            shorts.append(min(opened.size))
+    assert found.smaller == sum(short > 73 for short in shorts) / 16
+    assert found.larger == sum(short < 73 for short in shorts) / 16 > 0
+    free = choice.shutil.disk_usage(tmp_path)
+    with monkeypatch.context() as patched:
+        full = free._replace(free=int(1.9 * pixels))
+        patched.setattr(choice.shutil, "disk_usage", lambda place: full)
+        found = chosen(root, cache)
+        assert found.kind == "encoded" and "free in the cache" in found.why
+    with monkeypatch.context() as patched:
+        memory = choice.psutil.virtual_memory()._replace(total=pixels // 2)
+        patched.setattr(choice.psutil, "virtual_memory", lambda: memory)
+        found = chosen(root, cache)
+        assert found.kind == "encoded" and "memory has" in found.why
+        load_dataset(config(root), cache)
+    # It stays, though there is room now: what is there is taken.
+    found = chosen(root, cache)
+    assert (found.kind, found.there) == ("encoded", True)
+    assert isinstance(load_dataset(config(root), cache).images, EncodedImages)
+    load_dataset(config(root, store="pixels"), cache)
+    assert chosen(root, cache).kind == "pixels"
+
+
+def test_a_damaged_image_ends_the_first_pass(root: Path, tmp_path: Path) -> None:
+    path = root / "class 0" / "00000.jpg"
+    path.write_bytes(path.read_bytes()[:-200])
+    for store in ("pixels", "encoded"):
+        with pytest.raises(ConfigError, match=r"00000.jpg: .*truncated"):
+            load_dataset(config(root, store=store), tmp_path / "cache")
+
+
+def test_a_fingerprint_is_told_once(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = DATASETS["folder"]
+    before = source.fingerprint(config(root), tmp_path / "cache")
+    monkeypatch.setattr(source, "fingerprint", lambda *_: pytest.fail("told again"))
+    assert load_splits(config(root), tmp_path / "cache").fingerprint == before
+
+
+def test_drawings_have_no_store() -> None:
+    with pytest.raises(ValidationError, match=r"store: found encoded with data.name: typefaces"):
+        DataConfig(store="encoded")

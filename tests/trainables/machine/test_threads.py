@@ -1,0 +1,67 @@
+"""Several small things at once give what they give one after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.trainables.data.pictures import ragged
+from trainables.data.resample import of_resized, resampled, resized_sizes
+from trainables.machine.threads import side_by_side
+
+
+@pytest.fixture(params=[2, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_each_thread_computes_on_one_core(threads: int) -> None:
+    meet = threading.Barrier(threads)
+
+    def look(_: int) -> tuple[str, int]:
+        meet.wait(60)  # in as many threads as torch has, or never
+        return threading.current_thread().name, torch.get_num_threads()
+
+    seen = side_by_side(look, range(threads))
+    assert len({name for name, _ in seen}) == threads
+    assert {number for _, number in seen} == {1}
+    assert torch.get_num_threads() == threads
+    fresh: list[int] = []
+    other = threading.Thread(target=lambda: fresh.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert fresh == [threads], "a thread of somebody else has another number"
+
+
+def test_an_error_is_raised(threads: int) -> None:
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda number: 1 / number, [1, 0, 2])
+
+
+@pytest.mark.parametrize("kind", ["bilinear", "bicubic"])
+def test_crops_are_the_same_to_the_bit(kind, threads: int) -> None:
+    images, index = ragged(), torch.arange(5)
+    flip = index % 2 == 0
+    boxes = torch.tensor(
+        [[1, 2, 9, 8], [0, 3, 17, 9], [5, 5, 50, 31], [0, 0, 9, 9], [3, 1, 30, 70]]
+    )
+    sizes = resized_sizes(images.heights[index], images.widths[index], 40)
+    squares = torch.stack([sizes[0] - 32, sizes[1] - 32, *(torch.full((5,), 32),) * 2], 1)
+    options = {"flip": flip, "device": "cpu", "interpolation": kind}
+
+    def made() -> list[torch.Tensor]:
+        return [
+            resampled(images, index, boxes, size=24, **options),
+            of_resized(images, index, squares, short=40, **options),
+        ]
+
+    several = made()
+    torch.set_num_threads(1)
+    for one, other in zip(made(), several, strict=True):
+        assert torch.equal(one, other)

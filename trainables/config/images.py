@@ -1,0 +1,217 @@
+"""What of a trial's configuration is said of its images: which, how divided, how augmented."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from trainables.config.registry import ComponentConfig, not_identity
+from trainables.errors import ConfigError
+
+Interpolation = Literal["bilinear", "bicubic"]
+
+
+class SplitConfig(ComponentConfig):
+    """What trains, what selects and what is tested.
+
+    protocol: "held_out" trains on the training classes less the validation classes, selects on
+        validation, reads test once. "paper" trains on all training classes and selects on
+        TEST, as the papers do; reports mark it "test-selected".
+    order: how classes are dealt to training/validation and test where the data set has no
+        official split: "shuffled" by `seed`, or "sorted" by name.
+    validation: share of the training classes held out.
+    folds, fold: instead of that share, the training classes are cut into so many blocks, of which
+        this one, counted from 0, is held out. None: off.
+    blocks: of the classes by name ("contiguous"), or of a permutation drawn with `seed` ("seeded").
+    by: "classes", none of which is in two parts; or "images", so that each part shows others of
+        every class, whose images `test` and `validation` then divide. The trial's task says it.
+    """
+
+    protocol: Literal["held_out", "paper"] = "held_out"
+    order: Literal["shuffled", "sorted"] = "shuffled"
+    test: float = Field(0.5, gt=0, lt=1)
+    validation: float = Field(0.3, gt=0, lt=1)
+    seed: int = Field(0, ge=0)
+    folds: int | None = Field(None, ge=2, le=100)
+    fold: int | None = Field(None, ge=0)
+    blocks: Literal["contiguous", "seeded"] | None = None
+    by: Literal["classes", "images"] | None = None
+
+    @field_validator("blocks", "by", mode="before")
+    @classmethod
+    def first_is_none(cls, value: Any) -> Any:
+        """So that the default, written out or not, is one trial."""
+        return None if value in ("contiguous", "classes") else value
+
+    @model_validator(mode="after")
+    def of_classes_alone(self) -> SplitConfig:
+        if self.by == "images" and (self.folds is not None or self.order == "sorted"):
+            key = "order" if self.folds is None else "folds"
+            raise ConfigError(
+                key,
+                f"{getattr(self, key)} where images are dealt, not classes",
+                "it with classes alone",
+                "Leave it out",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def whole_folds(self) -> SplitConfig:
+        if self.folds is None:
+            if self.fold is not None or self.blocks is not None:
+                key = "fold" if self.fold is not None else "blocks"
+                raise ValueError(f"{key} together with folds, not alone: say how many there are")
+            return self
+        if self.fold is None or self.fold >= self.folds:
+            raise ValueError(f"a fold from 0 to {self.folds - 1} with {self.folds} folds")
+        if self.protocol == "paper":
+            raise ValueError(
+                'folds with protocol "held_out": "paper" trains on all training classes'
+            )
+        return self
+
+
+class AugmentConfig(ComponentConfig):
+    """Training augmentation, on the device in batches; unused with cached features.
+
+    crop_scale: area share of RandomResizedCrop, torchvision's own being [0.08, 1]; [1, 1] turns
+        it off.
+    flip, grey: probability of a horizontal flip and of greyscale.
+    interpolation: of crops, antialiased. None: bilinear without antialiasing.
+    resize: in place of RandomResizedCrop, the short side is resized to so many pixels and a square
+        of `image_size` cut out anywhere, all places alike (RandomCrop); the resizing is bilinear
+        unless `interpolation` says else. None: off.
+    """
+
+    crop_scale: tuple[float, float] = (0.16, 1.0)
+    crop_ratio: tuple[float, float] = (0.75, 4 / 3)
+    flip: float = Field(0.5, ge=0, le=1)
+    grey: float = Field(0.0, ge=0, le=1)
+    interpolation: Interpolation | None = None
+    resize: int | None = Field(None, ge=16, le=4096)
+
+    @model_validator(mode="after")
+    def ordered(self) -> AugmentConfig:
+        low, high = self.crop_scale
+        if not 0 < low <= high <= 1:
+            raise ValueError(f"crop_scale with 0 < low <= high <= 1, not {low:g} and {high:g}")
+        low, high = self.crop_ratio
+        if not 0 < low <= high:
+            raise ValueError(f"crop_ratio with 0 < low <= high, not {low:g} and {high:g}")
+        return self
+
+    @model_validator(mode="after")
+    def one_kind_of_crop(self) -> AugmentConfig:
+        for name in ("crop_scale", "crop_ratio"):
+            low, high = getattr(self, name)
+            if self.resize is not None and (low, high) != type(self).model_fields[name].default:
+                raise ConfigError(
+                    name,
+                    f"[{low:g}, {high:g}] with data.augment.resize: {self.resize}",
+                    "one of them: crops of a fixed size have no scale and no ratio",
+                    "Leave one of them out",
+                )
+        return self
+
+
+# Come with the package, and have no folder.
+EMBEDDED = ("typefaces", "emoji", "characters", "digits")
+
+
+class DataConfig(ComponentConfig):
+    """Which images, at which size, split how. A data set with options of its own has a subclass.
+
+    name: of a data set of the registry (`trainables/data/dataset.py`).
+    root: the folder that it lies in; None: where its usual name is found (`$ABLATE_DATA`).
+    allow_partial: go on where images are missing, or are more or fewer than its makers say. What is
+        there is part of the data's fingerprint, so its trials are not those of the whole set.
+    eval_resize: evaluation resizes the short side to so many pixels, antialiased bilinear, and
+        takes the central square of `image_size` (HypViT: 224 of 224). None: round(image_size ·
+        256/224) of photographs, as in the papers; drawings are seen whole.
+    stored_side: short side at which photographs are kept, from which training cuts its crops:
+        above that of evaluation it leaves small crops their detail, at the price of memory.
+        "original": that of the file, as the papers crop. None: that of evaluation, whose pixels
+        then are taken as they lie.
+    store: photographs are decoded once and kept as "pixels", or kept "encoded" and decoded ahead of
+        each batch, which takes less room and more time; "auto" takes pixels where they fit. The
+        numbers are the same to the bit.
+    """
+
+    name: str = "typefaces"
+    root: str | None = not_identity(None)
+    allow_partial: bool | None = not_identity(None)
+    image_size: int = Field(64, ge=16, le=1024)
+    split: SplitConfig = SplitConfig()
+    augment: AugmentConfig = AugmentConfig()
+    eval_resize: int | None = Field(None, ge=16, le=4096)
+    stored_side: Annotated[int, Field(ge=16, le=4096)] | Literal["original"] | None = None
+    store: Literal["auto", "pixels", "encoded"] = not_identity("auto")
+
+    @model_validator(mode="after")
+    def crops_lie_inside(self) -> DataConfig:
+        sides = {"eval_resize": self.eval_resize, "augment.resize": self.augment.resize}
+        for name, side in sides.items():
+            if side is not None and side < self.image_size:
+                raise ConfigError(
+                    name,
+                    f"{side} with data.image_size: {self.image_size}",
+                    f"at least {self.image_size}, which is cut out of it",
+                    "Raise it, or lower image_size",
+                )
+        return self
+
+    @model_validator(mode="after")
+    def kept_large_enough(self) -> DataConfig:
+        if self.drawings:
+            for name, off in (("stored_side", None), ("store", "auto")):
+                if (given := getattr(self, name)) != off:
+                    raise ConfigError(
+                        name,
+                        f"{given} with data.name: {self.name}",
+                        "it with photographs: these drawings are kept as they are",
+                        "Leave it out",
+                    )
+            return self
+        trained = self.augment.resize or 0
+        least = max(self.evaluated, trained)
+        if isinstance(self.stored_side, int) and self.stored_side < least:
+            raise ConfigError(
+                "stored_side",
+                str(self.stored_side),
+                f"at least {least}, to which images are resized from it",
+                "Raise it, or leave it out",
+            )
+        if self.kept is not None and trained > self.kept:
+            raise ConfigError(
+                "augment.resize",
+                f"{trained}, of photographs that are kept with a short side of {self.kept}",
+                f"at most {self.kept}",
+                f"Lower it, or give data.stored_side: {trained}",
+            )
+        return self
+
+    @property
+    def drawings(self) -> bool:
+        """Whether its images are squares of one size, which evaluation sees whole."""
+        return self.name in EMBEDDED
+
+    @property
+    def evaluated(self) -> int:
+        """Short side to which evaluation brings photographs."""
+        return self.eval_resize or round(self.image_size * 256 / 224)
+
+    @property
+    def kept(self) -> int | None:
+        """Short side at which photographs are kept; None: that of the file."""
+        return None if self.stored_side == "original" else self.stored_side or self.evaluated
+
+    @property
+    def resampled(self) -> bool:
+        """Whether evaluation may find images at another size than it takes them at."""
+        return self.eval_resize is not None or self.stored_side is not None
+
+    @property
+    def images(self) -> str:
+        """What tells decoded images apart, however they are divided and augmented."""
+        return self.model_dump_json(exclude={"split", "augment"})

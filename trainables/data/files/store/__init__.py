@@ -1,0 +1,1 @@
+"""Images of files, kept in the cache: as pixels, or as the bytes of the files."""

@@ -1,0 +1,134 @@
+"""Batches of images that are read before they are asked for.
+
+Where pixels lie on the device, or are mapped and used on the CPU, there is nothing to do. Otherwise
+threads decode or copy the next batches, while the network trains on this one, into memory that for
+a GPU is pinned; and the next one is on its way there, on a stream of its own, before it is asked
+for. What is read does not depend on who reads ahead: without it, or in another order than was
+expected, batches are the same and come later.
+
+Shape legend: B batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.data.images import Images
+
+DEPTH = 2  # batches ahead: bounds memory
+
+
+@dataclass
+class Batch:
+    """rows: [B]. packed: room for their pixels. moved, arrived: where they are on the device, and
+    the event that says when."""
+
+    rows: Tensor
+    starts: Tensor
+    packed: Tensor
+    tasks: list[Future[None]]
+    moved: Tensor | None = None
+    arrived: Any = None
+
+    def read(self) -> bool:
+        return all(task.done() for task in self.tasks)
+
+
+@dataclass
+class Reader:
+    """Reads `images` for one trial, in as many threads as torch has."""
+
+    images: Images
+    device: torch.device
+    coming: deque[Tensor] = field(default_factory=deque)
+    begun: deque[Batch] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._pool: ThreadPoolExecutor | None = None
+        cuda = self.device.type == "cuda"
+        self._stream = torch.cuda.Stream(self.device) if cuda else None  # type: ignore[no-untyped-call]
+
+    def expect(self, batches: Iterable[Tensor]) -> None:
+        """These rows, [B] each, are asked for next, in this order; what was expected is not."""
+        self._forget()
+        if not self.images.resident(self.device):
+            self.coming.extend(batches)
+            self._fill()
+
+    def take(self, rows: Tensor) -> tuple[Images, Tensor]:
+        """Images on the device among which are those of `rows` ([B]), and where: [B].
+
+        Raises:
+            ConfigError: a file that cannot be decoded.
+        """
+        if self.images.resident(self.device):
+            return self.images, rows
+        if self.begun and torch.equal(self.begun[0].rows, rows):
+            batch = self.begun.popleft()
+        else:
+            self._forget()
+            batch = self._begin(rows)
+        self._fill()
+        for task in batch.tasks:
+            task.result()
+        flat = self._arrived(batch)
+        for following in self.begun:
+            if following.read():
+                self._move(following)
+        return self.images.packed(rows, flat, batch.starts), torch.arange(len(rows))
+
+    def _forget(self) -> None:
+        for batch in self.begun:
+            for task in batch.tasks:
+                task.cancel()
+        self.begun.clear()
+        self.coming.clear()
+
+    def _fill(self) -> None:
+        while self.coming and len(self.begun) < DEPTH:
+            self.begun.append(self._begin(self.coming.popleft()))
+
+    def _begin(self, rows: Tensor) -> Batch:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(torch.get_num_threads(), "reader")
+        starts, total = self.images.room(rows)
+        with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
+            packed = torch.empty(total, dtype=torch.uint8, pin_memory=self._stream is not None)
+        several = self.images.at_once
+        numbers, places = rows.tolist(), starts.tolist()
+        tasks = [
+            self._pool.submit(
+                self.images.pack, numbers[at : at + several], places[at : at + several], packed
+            )
+            for at in range(0, len(numbers), several)
+        ]
+        return Batch(rows, starts, packed, tasks)
+
+    def _move(self, batch: Batch) -> None:
+        """Begin to copy it to the device; the pinned memory is kept until it has arrived."""
+        if (
+            self._stream is None
+            or batch.moved is not None
+            or any(t.exception() for t in batch.tasks)
+        ):
+            return
+        with torch.cuda.stream(self._stream):
+            batch.moved = batch.packed.to(self.device, non_blocking=True)
+            batch.arrived = self._stream.record_event()
+
+    def _arrived(self, batch: Batch) -> Tensor:
+        """The pixels on the device, for whoever computes there next."""
+        self._move(batch)
+        if batch.moved is None:
+            return batch.packed
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(batch.arrived)
+        batch.moved.record_stream(current)
+        return batch.moved

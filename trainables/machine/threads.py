@@ -1,0 +1,43 @@
+"""Threads that compute side by side, each on one core.
+
+What is small (an image to be resized) gains nothing where all cores take part in it, and loses much
+where they are not free: they wait for each other at every step. So several are computed at once,
+each by one thread. The results are the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def side_by_side(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
+    """`work` on each, in as many threads as torch has, none of which divides its own further."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return [work(item) for item in items]
+    return list(_pool(threads).map(work, items))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """torch keeps a number of threads for each thread that computes, and one for those to come."""
+    ready = threading.Barrier(threads)
+
+    def alone() -> None:
+        torch.get_num_threads()  # takes the number for those to come, once; after that it is ours
+        torch.set_num_threads(1)
+        ready.wait()  # so that each task below has a thread of its own
+
+    pool = ThreadPoolExecutor(threads, "side by side", initializer=alone)
+    list(pool.map(lambda _: None, range(threads)))
+    torch.set_num_threads(threads)
+    return pool
