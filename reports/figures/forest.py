@@ -73,7 +73,7 @@ def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> None:
     places, names = [], []
     for y, line in enumerate(lines):
         if isinstance(line, str):
-            text = textwrap.shorten(line, 92, placeholder="…")
+            text = textwrap.shorten(line, 76, placeholder="…")
             axes.annotate(
                 text,
                 (0, y),

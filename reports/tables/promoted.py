@@ -63,6 +63,8 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         sides += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
         lost = "; ".join(gaps(mine))
         fields = [_field(metric, values, of, recipe.digits, lost) for metric, values, of in sides]
+        if not was:
+            fields[0] = Field("–", hint=f"no cell of {source}")
         planned, n = mine["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
         rank = str(coords.get(RANK, cell))

@@ -64,6 +64,9 @@ def made(
         for seed in range(2):
             lr = {"optimizer.lr": 10.0**-i}
             put("heads", f"{i:04d}", (i, seed), lr, spread(middle, seed))
+    if "neutral" in study:
+        for seed in range(seeds):
+            put("network", "neutral", (3, seed), {"neutral": "yes"}, spread(0.65, seed))
     for i, rank in RANKS.items():
         coords = {"rank": rank, "source": f"{i:04d}", "optimizer.lr": 10.0**-i}
         for seed in range(seeds):
@@ -139,6 +142,13 @@ def test_one_seed_has_no_interval_and_what_is_lost_is_named() -> None:
     assert table.rows[1][5].text == "0 of 1"
     told = " ".join(table.notes)
     assert "none with fewer than 3 cells" in told and "rank=2, seed 0: failed (not finite)" in told
+
+
+def test_a_neutral_cell_was_none_of_the_source() -> None:
+    table = sheet(build(made(neutral={"best_of": "baseline"}), RECIPE))
+    (row,) = (row for row in table.rows if row[0].text == "neutral")
+    assert [field.text for field in row[1:4]] == ["", "", "–"]
+    assert row[4].text.startswith("65.00 [")
 
 
 def test_agreement_is_from_worst_to_best_of_both() -> None:
