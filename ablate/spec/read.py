@@ -29,6 +29,7 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import check_text, check_values
 
 MAX_FILES = 100  # that one spec may extend, counting each time
+SHOWN = 20  # studies that a line names
 
 
 def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
@@ -152,9 +153,8 @@ def _located(fault: ConfigError, source: Source) -> ConfigError:
 
 
 def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:
-    return ConfigError(
-        place, f"the unknown study {name!r}", f"one of {listed(known)}", nearest(name, known)
-    )
+    some = listed(known[:SHOWN]) + (f" and {more} more" if (more := len(known) - SHOWN) > 0 else "")
+    return ConfigError(place, f"the unknown study {name!r}", f"one of {some}", nearest(name, known))
 
 
 def _order(spec: Spec, source: Source) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def embeds_and_starts_alike(method: Component, loss: Component) -> None:
     z = first.embed(x)
     assert torch.equal(z, first.embed(x)), "embed draws"
     assert torch.equal(z, second.embed(x)), "two of one seed differ"
-    score = first.retrieval_score(z, z, first.loss.geometry)
+    score = first.retrieval_score(z, z, first.loss.retrieval)
     assert score.shape == (5, 5)
     assert torch.equal(score.argmax(1), torch.arange(5)), "another image is nearer than itself"
 

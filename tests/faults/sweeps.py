@@ -73,6 +73,13 @@ class Sweep:
         """Epochs that were trained, those included that a kill took back."""
         return len(self.epochs_file.read_text().splitlines()) if self.epochs_file.exists() else 0
 
+    def wait_for_epochs(self, more: int) -> None:
+        """Until so many epochs more have been trained."""
+        end, enough = time.monotonic() + 120, self.trained_epochs() + more
+        while self.trained_epochs() < enough:
+            assert time.monotonic() < end, "no epoch was trained"
+            time.sleep(0.02)
+
     def rows(self) -> list[dict[str, Any]]:
         with Ledger(self.out / "ledger.sqlite") as ledger:
             sweep = ledger.rows("SELECT sweep_id FROM sweeps")[0]["sweep_id"]

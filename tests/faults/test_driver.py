@@ -194,7 +194,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(
 ) -> None:
     process = sweep.start(SYN_SLEEP="0.5")
     sweep.wait_for_starts(3, process)
-    time.sleep(0.8)
+    sweep.wait_for_epochs(2)  # of those under way, so that there is something to go on from
     began = time.monotonic()
     process.send_signal(number)
     text, _ = process.communicate(timeout=60)

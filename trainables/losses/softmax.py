@@ -52,6 +52,12 @@ class Softmax(Loss):
         self.labels: Tensor
 
     @property
+    def retrieval(self) -> Geometry:
+        """By the cosine: by the product, a long embedding would be nearer to all than they to
+        themselves."""
+        return Geometry("cosine")
+
+    @property
     def logit_scale(self) -> float:
         """1."""
         return 1.0
