@@ -5,7 +5,9 @@
 Between `<!-- report ddml -->` and `<!-- end report -->` stand the tables of the report whose title
 is named there, one title a line as `<!-- table: TITLE -->`; each line keeps its place, and
 what followed it is replaced. Notes that the report tells once and names by number are copied below
-the first table that has them; a note that stands under several of them is copied once.
+the first table that has them; a note that stands under several of them is copied once. Where
+`<!-- first columns alone -->` stands in the block, further metrics and notes are left out: for a
+page that names another one with all of them.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ HEAD = re.compile(r"^- (Sweep|First started|Data set|Commit|Device|Threads): (.*
 
 NOTES = re.compile(r"^## Notes\n+(.*?)(?=^##|\Z)", re.DOTALL | re.MULTILINE)
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
+SHORT = "<!-- first columns alone -->"
+FURTHER = "\n\nFurther metrics and statistics:"
+
 REFERENCE = re.compile(r"\n*^Notes? ([\d, –]+)\.$", re.MULTILINE)
 
 
@@ -73,11 +78,13 @@ def filled(readme: str, report: str) -> str:
         f"{head['Threads']} thread a trial."
     )
     notes_seen: set[str] = set()
-    tables = (
-        f"<!-- table: {title} -->\n**{title}**\n\n{_untold(section(report, title), notes_seen)}"
-        for title in re.findall(r"<!-- table: (.*?) -->", match.group(2))
-    )
-    text = "\n\n".join([source, *tables])
+    short = SHORT in match.group(2)
+    tables = []
+    for title in re.findall(r"<!-- table: (.*?) -->", match.group(2)):
+        whole = section(report, title)
+        shown = whole.partition(FURTHER)[0] if short else _untold(whole, notes_seen)
+        tables.append(f"<!-- table: {title} -->\n**{title}**\n\n{shown}")
+    text = "\n\n".join([source, *([SHORT] if short else []), *tables])
     return f"{readme[: match.start()]}{match.group(1)}{text}\n{readme[match.start(3) :]}"
 
 

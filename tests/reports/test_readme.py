@@ -76,6 +76,17 @@ def test_a_note_of_several_tables_is_told_once() -> None:
     assert "| c |\n\n- of its own\n<!-- end" in both
 
 
+def test_a_page_may_have_the_first_columns_alone() -> None:
+    report = REPORT.replace(
+        "| 1 | 2 |\n", "| 1 | 2 |\n\nFurther metrics and statistics:\n\n| d |\n"
+    )
+    short = README.replace("<!-- table", "<!-- first columns alone -->\n<!-- table")
+    once = filled(short, report)
+    assert "| 1 | 2 |" in once and "| d |" not in once and "- note" not in once
+    assert "| d |" in filled(README, report)
+    assert filled(once, report) == once
+
+
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(ReportError, match="One, Two"):
         filled(README.replace("table: One", "table: Three"), REPORT)
