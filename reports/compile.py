@@ -18,6 +18,8 @@ from reports.frame import Frame, load
 from reports.pages import csv_table, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
 from reports.pages.footnotes import footnotes
+from reports.pages.sources import KEY as SOURCES
+from reports.pages.sources import source_sheet
 from reports.pages.verdict import Judged
 from reports.plugins import builder
 from reports.recipe import Figure
@@ -86,7 +88,8 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     recipe = frame.recipe.begun({*frame.cells["study"]})
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
-    made = _distinct(build_all(frame, recipe))
+    sources = source_sheet(frame, recipe)
+    made = _distinct([*build_all(frame, recipe), *([sources] if sources else [])])
     shared, found = footnotes(made), verdicts(made)
     told, plot = headline(frame, found), forest.forest(found)
     texts: dict[str, str] = {}
@@ -131,7 +134,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     plain = "\n".join(
         [
             verdict.plain(told, found),
-            *(markup.plain(table, shared) for table in made),
+            *(markup.plain(table, shared) for table in made if table.key != SOURCES),
             markup.plain_notes(shared),
         ]
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from reports.plugins import kinds
+from reports.sources import SourceBlock
 
 
 def level_name(value: Any) -> Any:
@@ -246,7 +247,8 @@ CurvesT = TypeVar("CurvesT", Curves, FactorCurves, Figure)
 
 
 class Recipe(RecipePart):
-    """The whole `report:` section. `best`: studies whose best configuration is written as YAML."""
+    """The whole `report:` section. `best`: studies whose best configuration is written as YAML.
+    `sources`: where settings come from; in a file the name of the one that says it."""
 
     tables: tuple[Table, ...] = ()
     heatmaps: tuple[Heatmap, ...] = ()
@@ -254,6 +256,7 @@ class Recipe(RecipePart):
     factor_curves: tuple[FactorCurves, ...] = ()
     figures: tuple[Figure, ...] = ()
     best: tuple[str, ...] = ()
+    sources: tuple[SourceBlock, ...] = ()
 
     def studies(self) -> dict[str, str]:
         """Every study named, with the place that names it: `{study: "report.tables.0.study"}`."""
@@ -293,4 +296,5 @@ class Recipe(RecipePart):
             ),
             figures=tuple(kept(part) for part in self.figures if {*part.studies} & {*studies}),
             best=tuple(name for name in self.best if name in studies),
+            sources=self.sources,
         )

@@ -33,6 +33,9 @@ def json_schema() -> dict[str, Any]:
     schema["properties"]["extends"] = {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
     }
+    sources = schema["$defs"]["Recipe"]["properties"]["sources"]
+    sources["anyOf"] = [{"type": "string"}, {"type": "array", "items": sources.pop("items")}]
+    del sources["type"]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "ablate sweep"
     return schema

@@ -85,8 +85,30 @@ def _extended(
         inner, inner_lines = _extended(path.parent / base, (*trail, where), count)
         data, lines = _spec_overlay(data, inner), lines | inner_lines
     own = {key: value for key, value in document.data.items() if key != "extends"}
+    own = _with_sources(own, path)
     own_lines = {key: (document.name, line) for key, line in document.lines.items()}
     return _spec_overlay(data, own), lines | own_lines
+
+
+def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
+    """With `report.sources`, the name of a file beside the spec at `path`, as what stands in it.
+
+    Raises:
+        ConfigError: no such file, or one that holds no `sources`.
+    """
+    report = data.get("report")
+    name = report.get("sources") if isinstance(report, dict) else None
+    if not isinstance(report, dict) or not isinstance(name, str):
+        return data
+    document = load(path.parent / name)
+    if not isinstance(document.data, dict) or not isinstance(document.data.get("sources"), list):
+        raise ConfigError(
+            document.name,
+            "no list `sources`",
+            "blocks of settings with their sources",
+            "See search_spaces/papers/ddml.sources.yaml",
+        )
+    return {**data, "report": {**report, "sources": document.data["sources"]}}
 
 
 def _bases(document: Document) -> list[str]:

@@ -29,6 +29,7 @@ from ablate.spec.fair import ENDING as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load
 from ablate.values.paths import leaves
+from reports.sources import SourceBlock
 from tests.ablate.synthetic import fingerprint
 from trainables.methods.roles import trained_roles
 from trainables.trial import TrialConfig
@@ -56,16 +57,9 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Block(Strict):
-    studies: tuple[str, ...]
-    rows: tuple[str, ...] = ("*",)
-    fields: tuple[tuple[str, Any, str], ...] = ()
-    varied: tuple[tuple[str, tuple[Any, ...], str], ...] = ()
-
-
 class Sources(Strict):
     paper: str
-    sources: tuple[Block, ...]
+    sources: tuple[SourceBlock, ...]
 
 
 @dataclass(frozen=True)
@@ -112,7 +106,7 @@ def faults(sources: Sources, found: list[Row]) -> Iterator[str]:
             yield f"{row.place}: {name} is {row.values[name]!r}, of which no source is named"
 
 
-def _faults_of_block(place: str, block: Block, found: list[Row]) -> Iterator[str]:
+def _faults_of_block(place: str, block: SourceBlock, found: list[Row]) -> Iterator[str]:
     studies = _matching(block.studies, {row.study for row in found})
     there = [row for row in found if row.study in studies]
     cells = _matching(block.rows, {row.cell for row in there})

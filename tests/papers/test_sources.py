@@ -11,8 +11,9 @@ from ablate.designs.compare import OTHER
 from ablate.plan import advice
 from ablate.spec.fair import ENDING as FAIR
 from reports.published.papers import table
+from reports.sources import SourceBlock
 from tests.papers import sources
-from tests.papers.sources import ENDING, FOLDER, Block, Row, Sources
+from tests.papers.sources import ENDING, FOLDER, Row, Sources
 
 SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
 each_paper = pytest.mark.parametrize("spec", SPECS, ids=[path.stem for path in SPECS])
@@ -91,7 +92,7 @@ def row(cell: str = "a", **values: Any) -> Row:
 
 def said(block: dict[str, Any], *found: Row) -> list[str]:
     given = {"studies": ("*",), **block}
-    made = Sources(paper="x", sources=(Block.model_validate(given),))
+    made = Sources(paper="x", sources=(SourceBlock.model_validate(given),))
     return list(sources.faults(made, list(found)))
 
 
