@@ -95,6 +95,8 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     texts: dict[str, str] = {}
     for table in made:
         texts[f"{table.key}.csv"] = csv_table.to_csv(table)
+        if table.key == SOURCES:
+            continue  # hundreds of lines of words: no table of an article
         texts[f"{table.key}.tex"] = latex.latex(table, shared)
         if (more := latex.further(table, shared)) is not None:
             texts[f"{table.key}_more.tex"] = more

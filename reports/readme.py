@@ -65,6 +65,11 @@ def filled(readme: str, report: str) -> str:
         ReportError: no block for this sweep, or a title that the report does not have.
     """
     head = dict(HEAD.findall(report))
+    if lacking := {"Sweep", "First started", "Data set", "Commit", "Device", "Threads"} - {*head}:
+        raise ReportError(
+            f"found a report without {', '.join(sorted(lacking))}; expected one of a sweep that "
+            "ran from a commit, so that its numbers can be had again"
+        )
     name = head["Sweep"].split(" ")[0]
     block = re.compile(
         rf"(<!-- report {re.escape(name)} -->\n)(.*?)(<!-- end report -->)", re.DOTALL

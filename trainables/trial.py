@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from trainables.config.images import DataConfig
 from trainables.config.registry import FromRegistry, NamedConfig
@@ -119,6 +119,8 @@ def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """`top` with what it lacks from `base`, at any depth of mappings."""
     filled = {**base, **top}
     for key in base.keys() & top.keys():
+        if isinstance(top[key], BaseModel):  # what was said of it, as a mapping would say it
+            top = {**top, key: top[key].model_dump(exclude_unset=True)}
         if isinstance(base[key], Mapping) and isinstance(top[key], Mapping):
             filled[key] = _under(top[key], base[key])
     return filled

@@ -88,7 +88,6 @@ class StudyBase(SpecPart):
 
     Attributes:
         fixed: it lists its cells at once.
-        own_seeds: its budget depends on its seeds, so that `--seeds` leaves them.
         tuned: its rows are what other studies have tuned, so that a plan states their budgets.
         tables: the kinds of tables that show it. heatmap: whether figures over two of its paths do.
     """
@@ -105,7 +104,6 @@ class StudyBase(SpecPart):
     design: str
 
     fixed: ClassVar[bool] = True
-    own_seeds: ClassVar[bool] = False
     tuned: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
     heatmap: ClassVar[bool] = False
@@ -124,6 +122,8 @@ class StudyBase(SpecPart):
     def raced_whole(self) -> StudyBase:
         if self.race is not None and self.folds is not None:
             raise ValueError("a race or folds, not both: a race compares cells seed by seed")
+        if self.race is not None and self.objectives:
+            raise ValueError("a race or objectives, not both: it compares by the sweep's objective")
         if ENSEMBLE in self.evaluate and not self.fixed:
             raise ValueError(
                 "evaluate: [ensemble] in a design that lists its cells, not in a search: it reads "
@@ -159,9 +159,22 @@ class StudyBase(SpecPart):
         """How its cells are proposed; None: it lists them."""
         return None
 
+    @property
+    def keeps_seeds(self) -> bool:
+        """Whether `--seeds` leaves its seeds: its budget, or who judges whom, depends on them."""
+        return False
+
+    def may_be_neutral(self, point: Point) -> bool:
+        """Whether a cell stands for the best of another study as it is, a neutral one included."""
+        return False
+
     def left_out(self) -> Iterator[Point]:
         """Combinations of its factors that are no cells, for a rule of the study says so."""
         return iter(())
+
+    def compared_by(self, objective: str) -> list[str]:
+        """The metrics of its own objectives, or the sweep's."""
+        return [each.metric for each in self.objectives] or [objective]
 
     def halting(self) -> SchedulerBase | None:
         """The scheduler that ends cells early."""

@@ -78,13 +78,9 @@ class Compare(StudyBase):
     def some(self) -> Compare:
         if not self.variants and not self.cross:
             raise ValueError("at least one of variants and cross")
-        if VARIANT in self.cross:
-            raise ConfigError(
-                f"cross.{VARIANT}",
-                "a factor of that name",
-                "another name",
-                "List them under `variants`",
-            )
+        for name, remedy in ((VARIANT, "List them under `variants`"), (NEUTRAL, "Rename it")):
+            if name in self.cross:
+                raise ConfigError(f"cross.{name}", "a factor of that name", "another name", remedy)
         self._check_exclude()
         total = math.prod(len(levels) for levels in self.factors().values())
         if total > (MAX_COMBINATIONS if self.exclude else MAX_CELLS):
@@ -157,6 +153,9 @@ class Compare(StudyBase):
 
     def _may_be(self, point: Point) -> bool:
         return any(map(self._takes_method, self.needs(point.arm)))
+
+    def may_be_neutral(self, point: Point) -> bool:
+        return LEFT_OUT not in point.arm and self._may_be(point)
 
     def _takes_method(self, around: Around) -> bool:
         """Whether the options of a method are taken from where a neutral cell may be the best."""

@@ -53,6 +53,8 @@ class Promote(StudyBase):
     centred on it go on with what it has.
 
     best: how many cells. share: that share of the cells of `of`, rounded up. One of the two.
+    seeds: named one by one they are its own, and `--seeds` leaves them: finalists are ranked on
+        seeds that neither chose them nor judge them.
     neutral: as in a search: one candidate more, at the best rates of a baseline that was promoted
         likewise.
     by, take: as in `around`. take's default: the paths that `of` varies or has itself taken. The
@@ -89,6 +91,10 @@ class Promote(StudyBase):
         self._source = cells
 
     @property
+    def keeps_seeds(self) -> bool:
+        return isinstance(self.seeds, tuple)
+
+    @property
     def count(self) -> int:
         """How many cells are promoted."""
         if self.best is not None:
@@ -109,6 +115,9 @@ class Promote(StudyBase):
 
     def source(self, arm: Arm = ()) -> Around | None:
         return None if arm == NEUTRAL_POINT.arm else self._ranked(arm)
+
+    def may_be_neutral(self, point: Point) -> bool:
+        return True
 
     def _ranked(self, arm: Arm) -> Around:
         rank = int(dict(arm).get(RANK, 1))

@@ -48,7 +48,6 @@ class Search(StudyBase):
     space: dict[str, Axis] = Field(min_length=1)
 
     fixed: ClassVar[bool] = False
-    own_seeds: ClassVar[bool] = True
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")
 
     @field_validator("round", mode="before")
@@ -96,6 +95,10 @@ class Search(StudyBase):
                 f"Take scheduler {others}, or a number",
             )
         return self
+
+    @property
+    def keeps_seeds(self) -> bool:
+        return True
 
     @property
     def asynchronous(self) -> bool:

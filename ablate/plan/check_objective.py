@@ -40,13 +40,9 @@ def check_read(plan: Plan, config: TrialConfig, place: str) -> None:
     """Without validation classes nothing is read of them."""
     name = place.partition(".")[2]
     if config.data.split.protocol == "paper" and "val" in plan.evaluate(name):
-        listed = "val" in plan.spec.studies[name].evaluate
         raise ConfigError(
-            plan.loaded.source.locate(f"{place}.evaluate" if listed else "objective"),
-            "'val'" if listed else f"{plan.spec.objective!r}, which is read of {place} too",
+            plan.loaded.source.locate(f"{place}.evaluate"),
+            "'val'",
             "test alone under data.split.protocol: paper, which trains on the validation classes",
-            "Write `evaluate: [test]`, or change the protocol"
-            if listed
-            else f"Write `objective: {MetricName.parse(plan.spec.objective).on('test')}`, "
-            "or change the protocol",
+            "Write `evaluate: [test]`, or change the protocol",
         )

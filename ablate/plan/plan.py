@@ -18,7 +18,7 @@ from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_
 from ablate.plan import inherited
 from ablate.plan.cell import Cell
 from ablate.plan.fair import tuning
-from ablate.plan.fair.neutral import neutral_layer
+from ablate.plan.fair.neutral import neutral_layer, takes_neutral
 from ablate.plan.fair.tuning import Lineage
 from ablate.plan.identity import ELSEWHERE, study_key
 from ablate.plan.overrides import Overrides
@@ -107,9 +107,18 @@ class Plan:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
         above = self._in(name, self.spec.studies[name].above(point, fold))
         centre = self._centre(name, taken)
-        if point is not None and point.arm == NEUTRAL_POINT.arm:
-            above.append(neutral_layer(name, centre.merged))
+        if point is not None and self._may_be_neutral(name, point, taken):
+            merged = centre.over(above).merged
+            if point.arm == NEUTRAL_POINT.arm or takes_neutral(merged, taken):
+                above.append(neutral_layer(name, merged))
         return centre.over([*above, self.top])
+
+    def _may_be_neutral(self, name: str, point: Point, taken: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether a cell is the neutral one, or stands for the best of those among which that one
+        may have won: the options that its study gives its method are then none of its own."""
+        return point.arm == NEUTRAL_POINT.arm or bool(
+            taken and self.spec.studies[name].may_be_neutral(point)
+        )
 
     def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
         """The layers that the cells of a study share; those asked for last are kept."""
@@ -161,7 +170,7 @@ class Plan:
 
     def seeds(self, name: str) -> list[int]:
         study = self.spec.studies[name]
-        if self.overrides.seeds is not None and not study.own_seeds:
+        if self.overrides.seeds is not None and not study.keeps_seeds:
             return seed_list(self.overrides.seeds)
         return seed_list(self.spec.seeds if study.seeds is None else study.seeds)
 

@@ -14,7 +14,7 @@ from ablate.values.layers import Stack
 from reports.recipe import Curves
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
-from trainables.evaluation.metrics import PER_EPOCH
+from trainables.evaluation.tasks import TASKS
 
 LOOKED_AT = 500  # combinations of a study
 
@@ -30,9 +30,10 @@ def check_curves(
     Raises:
         ConfigError: its path is the place in the spec.
     """
+    each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
     for i, drawn in enumerate(curves):
         split, last = MetricName.parse(drawn.metric)
-        if split != "train" or last not in PER_EPOCH:
+        if split != "train" or last not in each_epoch:
             continue
         for name in drawn.studies:
             for point in studies[name].representatives():

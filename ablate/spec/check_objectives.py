@@ -57,7 +57,8 @@ def check_compared(place: str, metric: str) -> None:
 def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
     """Metrics by which a study's cells may be compared: its objectives, and what is read."""
     own = [objective.metric for objective in study.objectives]
-    splits = {MetricName.parse(metric).split for metric in own or [objective]} | {*study.evaluate}
+    splits = {MetricName.parse(metric).split for metric in study.compared_by(objective)}
+    splits |= {*study.evaluate}
     return [*own, *(m for m in metrics if MetricName.parse(m).split in splits and m not in own)]
 
 

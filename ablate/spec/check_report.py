@@ -176,11 +176,15 @@ def _measures() -> set[str]:
 def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:
     """A split is read only where the study says so, or where the objective is."""
     split = MetricName.parse(metric).split
-    if split not in (*study.evaluate, MetricName.parse(objective).split):
+    read = (
+        *study.evaluate,
+        *(MetricName.parse(each).split for each in study.compared_by(objective)),
+    )
+    if split not in read:
         splits = listed(dict.fromkeys((*COMPARED, split)))
         raise ConfigError(
             place,
             f"{metric!r}, which {name} does not read",
-            f"one of its splits: {listed(study.evaluate)}",
+            f"one of its splits: {listed(dict.fromkeys(read))}",
             f"Add `evaluate: [{splits}]` to studies.{name}",
         )

@@ -2,7 +2,8 @@
 
 A paper's table has settings as printed, the best epoch on test. Its twin asks what is left of the
 differences when no row has more than another: a search for each row, its finalists on fresh seeds,
-the method switched off at its baseline's best among them, and the best of those compared. Written
+among them the row's own recipe with its method switched off, at the best rates of its baseline, and
+the best of those compared. Written
 out, that is twice as many studies as rows; `fair` writes them.
 
     fair:
@@ -13,7 +14,7 @@ out, that is twice as many studies as rows; `fair` writes them.
         - {methods: [detreg], space: {method.lambda1: {low: 0.01, high: 0.5, log: true}}}
 
 makes `table1_cub_fair`, of `table1_cub_fair_tune_1`, `table1_cub_fair_best_1` and so on, and a
-table beside each table of `table1_cub`.
+table beside each `compare` table of `table1_cub`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from ablate.designs.parts import Seeds, SpecPart
+from ablate.designs.parts import Seeds, SpecPart, check_seeds, seed_list
 from ablate.samplers.space import Axis
 from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
@@ -51,8 +52,9 @@ class Fair(SpecPart):
 
     of: comparisons of `variants` that are not centred on others.
     trials: proposals of each row's search. finalists: how many of them are ranked on two fresh
-        seeds. seeds: of the comparison.
-    metric: that selects, on held-out classes.
+        seeds, fewer than `trials`. seeds: of the comparison, none of those that searched or ranked
+        (100 to 102).
+    metric: that selects, on held-out classes, by its name alone.
     trial: over all rows.
     space: axes that all rows have. also: those that some have besides.
     """
@@ -65,6 +67,30 @@ class Fair(SpecPart):
     trial: dict[str, Any] = Field(default_factory=lambda: {"data.split.protocol": "held_out"})
     space: dict[str, Axis] = Field(default_factory=dict)
     also: tuple[Also, ...] = ()
+
+    @field_validator("seeds")
+    @classmethod
+    def fresh(cls, value: Seeds) -> Seeds:
+        check_seeds(value)
+        if spent := {*SEARCHED, *RANKED} & {*seed_list(value)}:
+            raise ValueError(f"seeds other than {listed(sorted(spent))}, which search and rank")
+        return value
+
+    @field_validator("metric")
+    @classmethod
+    def plain(cls, value: str) -> str:
+        if "/" in value:
+            raise ValueError(f"{value.rpartition('/')[2]!r}: its split is val in every twin")
+        return value
+
+    @model_validator(mode="after")
+    def ranks_some(self) -> Fair:
+        if self.finalists >= self.trials:
+            raise ValueError(
+                f"fewer finalists than trials ({self.finalists} of {self.trials}): a row that has "
+                "no neutral cell ranks one more"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -178,7 +204,7 @@ def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> 
         "design": "compare",
         "seeds": fair.seeds,
         "objectives": [metric],
-        "evaluate": ["val", "test"],
+        "evaluate": list(dict.fromkeys(["val", "test", *study.get("evaluate", [])])),
         "variants": {
             row.cell: {"around": {"best_of": row.best(twin)}, "trial": row.trial} for row in rows
         },

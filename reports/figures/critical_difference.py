@@ -25,7 +25,7 @@ from reports.stats.describe import summary
 from reports.stats.nemenyi import Ranking, ranking
 from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_seed, gaps, protocol, run_ids
-from reports.tables.labels import level, lower_is_better, metric_label, p_text, slug
+from reports.tables.labels import level, lower_is_better, metric_label, p_equals, slug
 
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
@@ -40,7 +40,9 @@ def critical_difference(frame: Frame, recipe: Figure) -> Drawn:
     study = recipe.studies[0]
     cells = frame.study(study)
     cells = cells[~cells["cell"].str.endswith(OTHER)]
-    cells = cells[[level(c.get(options.factor)) not in options.without for c in cells["coords"]]]
+    cells = cells[
+        [level(named(c.get(options.factor))) not in options.without for c in cells["coords"]]
+    ]
     levels, blocks = blocks_of(cells, options.factor, recipe.metric)
     whole = {key: values for key, values in blocks.items() if len(values) == len(levels)}
     rows = [[values[name] for name in levels] for values in whole.values()]
@@ -99,7 +101,7 @@ def _caption(
             f"{what}: mean rank over {found.blocks} blocks, means over seeds; 1 is the best. A bar "
             f"joins what Nemenyi's test does not tell apart at {found.level:g} (critical "
             f"difference {found.critical:.2f}). Friedman's test, Iman and Davenport's form: "
-            f"p = {p_text(found.p)}."
+            f"{p_equals(found.p)}."
         )
     if options.without:
         parts.append(f"Left out: {', '.join(options.without)}.")

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from reports.figures.drawn import Drawn, seeds_text, style
 from reports.tables.labels import is_share, metric_label, scale, signed
-from reports.tables.verdict import Verdict
+from reports.tables.verdict import Verdict, groups
 
 MOST = 200  # rows; a taller picture is no overview
 MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00")}
@@ -54,14 +54,10 @@ def _figure(panels: dict[str, list[Verdict]]) -> Figure:
 
 
 def _lines(mine: Sequence[Verdict]) -> list[Verdict | str]:
-    """The comparisons below the titles of their tables."""
+    """The comparisons below the titles of their tables and the names of their baselines."""
     lines: list[Verdict | str] = []
-    last = None
-    for verdict in mine:
-        if verdict.key != last:
-            lines.append(f"{verdict.title} (against {verdict.baseline})")
-        lines.append(verdict)
-        last = verdict.key
+    for group in groups(mine):
+        lines += [f"{group[0].title} (against {group[0].baseline})", *group]
     return lines
 
 

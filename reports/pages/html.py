@@ -19,6 +19,7 @@ from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
 from reports.tables.labels import number, scale, slug
 from reports.tables.model import AnyTable, TableData
+from reports.tables.verdict import groups
 from reports.uri import link, redacted
 
 PROTOCOLS = {
@@ -100,7 +101,7 @@ def _verdict(judged: Judged) -> dict[str, Any]:
     seen: list[dict[str, Any]] = []
     folded: list[dict[str, Any]] = []
     lines = 0
-    for group in verdict.groups(judged.verdicts):
+    for group in groups(judged.verdicts):
         lines += len(group)
         (seen if lines <= SHOWN or not seen else folded).append(
             {

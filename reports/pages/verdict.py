@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 
 from reports.figures.drawn import Drawn
 from reports.stats.paired import LEVEL
-from reports.tables.labels import metric_label, p_text, with_interval
-from reports.tables.verdict import Verdict
+from reports.tables.labels import metric_label, p_equals, with_interval
+from reports.tables.verdict import Verdict, groups
 
 MOST = 40  # lines on a terminal
 
@@ -22,11 +21,6 @@ class Judged:
     headline: str
     verdicts: Sequence[Verdict]
     plot: tuple[Drawn, Path] | None
-
-
-def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
-    """The comparisons by table and baseline row, in order."""
-    return [list(g) for _, g in groupby(found, key=lambda v: (v.key, v.baseline))]
 
 
 def heading(group: Sequence[Verdict]) -> str:
@@ -46,7 +40,7 @@ def evidence(verdict: Verdict) -> str:
     """n, what p is or what would settle it, and the tuning."""
     seeds = f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"
     if verdict.call in ("better", "worse"):
-        why = f"p {p_text(verdict.p)}" if (verdict.p or 0) < 0.001 else f"p = {p_text(verdict.p)}"
+        why = p_equals(verdict.p or 0.0)
     elif verdict.call == "saturated":
         why = "both at 100 %: the metric has no room left"
     elif verdict.call == "no difference":

@@ -28,10 +28,11 @@ def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
             trials["run_id"], trials["tags"], trials["params"], strict=True
         )
     }
-    prints = {
-        cell: by_run.get(run) for cell, run in zip(cells["cell"], cells["run_id"], strict=True)
-    }
-    return {cell: str(data) for cell, data in prints.items() if data}
+    found: dict[str, str] = {}
+    for cell, run in zip(cells["cell"], cells["run_id"], strict=True):
+        if data := by_run.get(run):  # any of its seeds tells
+            found.setdefault(cell, str(data))
+    return found
 
 
 def baselines(
@@ -48,26 +49,31 @@ def baselines(
         baseline: the cell that the recipe names.
         within: factors in which a cell agrees with its baseline, as with the data set.
     """
-    if several := len(set(data.values())) > 1:
-        coords = {cell: coords[cell] for cell in data}
-    elif not within:
+    several = len(set(data.values())) > 1
+    if not several and not within:
         return dict.fromkeys(coords, baseline)
     groups: dict[tuple[str, ...], list[str]] = {}
     for cell, own in coords.items():
+        if several and cell not in data:
+            continue  # no run of it tells where it belongs, and it has no number
         alike = (level(own.get(name)) for name in within)
         groups.setdefault((data[cell] if several else "", *alike), []).append(cell)
     names = {name for own in coords.values() for name in own}
-    kept = {
-        name
-        for name in names
-        if any(
-            len({level(coords[cell].get(name)) for cell in group}) > 1 for group in groups.values()
-        )
-    }
+    kept = {name for name in names if _tells(name, coords, [*groups.values()])}
     found: dict[str, str] = {}
     wanted = {name: level(coords[baseline].get(name)) for name in kept}
+    if not kept and not any(baseline in group for group in groups.values()):
+        return {}
     for group in groups.values():
         first = [baseline] if baseline in group else group
         same = [c for c in first if {n: level(coords[c].get(n)) for n in kept} == wanted]
         found |= dict.fromkeys(group, same[0]) if same else {}
     return found
+
+
+def _tells(
+    name: str, coords: Mapping[str, Mapping[str, Any]], groups: Sequence[Sequence[str]]
+) -> bool:
+    """Whether a factor is more than a name of the groups: it varies in one, or two share it."""
+    levels = [{level(coords[cell].get(name)) for cell in group} for group in groups]
+    return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)

@@ -256,13 +256,11 @@ def _data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Tab
     factors = " and ".join(recipe.within)
     notes = [f"Differences are taken at the same {factors}."] if factors else []
     count = len(set(data.values()))
-    if count < 2:
-        return notes
-    alone = [cell for cell in data if cell not in against]
-    notes += [
-        f"Rows are on {count} data sets: differences are taken, and the best is marked, within "
-        "each of them."
-    ]
-    if alone:
-        notes.append(f"No baseline on their data set: {', '.join(alone)}.")
+    if count > 1:
+        notes.append(
+            f"Rows are on {count} data sets: differences are taken, and the best is marked, within "
+            "each of them."
+        )
+    if alone := [cell for cell in data if cell not in against]:
+        notes.append(f"No baseline to compare with: {', '.join(alone)}.")
     return notes

@@ -28,6 +28,12 @@ ONE_SEED = (
 )
 
 
+def tested(rows: Sequence[TableRow], metric: str) -> int:
+    """Comparisons of a metric that have a test: those that Holm corrects over."""
+    told = [row.measured[metric].compared for row in rows]
+    return sum(each is not None and each.permutation is not None for each in told)
+
+
 def difference_notes(rows: Sequence[TableRow]) -> list[str]:
     """Of Δ, its tests and what their number of seeds allows; none without a difference."""
     pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
@@ -36,7 +42,7 @@ def difference_notes(rows: Sequence[TableRow]) -> list[str]:
     if max(pairs) < 2:
         return [ONE_SEED]
     most = max(pairs)
-    comparisons = sum(any(m.compared for m in row.measured.values()) for row in rows)
+    comparisons = max(tested(rows, metric) for metric in rows[0].measured)
     least, needed = least_p(most) or 1.0, pairs_needed(comparisons, LEVEL)
     if most >= needed:
         return [

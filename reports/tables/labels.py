@@ -125,6 +125,11 @@ def p_text(p: float | None) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
+def p_equals(p: float) -> str:
+    """In a sentence: `p = 0.012`, `p < 0.001`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def level(value: Any) -> str:
     """A coordinate's value, short: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):

@@ -15,6 +15,7 @@ from typing import Literal
 from reports.frame import Frame
 from reports.stats.paired import LEVEL, Difference, pairs_needed
 from reports.stats.power import pairs_for_power
+from reports.tables.compared_notes import tested
 from reports.tables.labels import is_share, lower_is_better
 from reports.tables.model import AnyTable, Measured, TableData, TableRow
 
@@ -72,11 +73,20 @@ def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
     ]
 
 
+def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
+    """The comparisons by table and baseline row, in the order in which each begins."""
+    made: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in found:
+        made.setdefault((verdict.key, verdict.baseline), []).append(verdict)
+    return [*made.values()]
+
+
 def headline(frame: Frame, found: Sequence[Verdict]) -> str:
     """The report in one sentence: what has finished, and how the comparisons fell."""
     done = int((frame.cells["status"] == "done").sum())
     if not done:
-        return f"Nothing has finished: 0 of {len(frame.cells)} trials, so there is no verdict yet."
+        trials = frame.cells["trial_id"].nunique()
+        return f"Nothing has finished: 0 of {trials} trials, so there is no verdict yet."
     if not found:
         return "No table sets cells beside a baseline, so there is no comparison to judge."
     counts = Counter(verdict.call for verdict in found)
@@ -89,11 +99,7 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
     metric = table.metrics[0]
     mine, theirs = row.measured[metric], base.measured[metric]
     told = mine.compared
-    tests = sum(
-        each.measured[metric].compared is not None
-        and each.measured[metric].compared.permutation is not None  # type: ignore[union-attr]
-        for each in table.rows
-    )
+    tests = tested(table.rows, metric)
     call = _call(metric, mine, theirs)
     return Verdict(
         table.title,

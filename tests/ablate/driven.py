@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,30 @@ def drain(made: Dispatch, at_once: int = 1, choose: Choose = min) -> list[str]:
         while len(made.running) < at_once and (job := made.next_job()) is not None:
             order.append(f"{job.trial_id} {job.mode}")
         if made.running:
-            trial_id = choose(sorted(made.running))
-            attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
-            made.record(trial_id, attempt.events(60.0))
-            attempt.close()
+            finish(made, choose(sorted(made.running)))
     return order
+
+
+def run(plan: Plan, folder: Path, **more: Any) -> Dispatch:
+    """A whole sweep; more: of `drain`."""
+    made = dispatch(plan, folder)
+    drain(made, **more)
+    return made
+
+
+def stopped_often(plan: Plan, folder: Path, seed: int) -> tuple[Dispatch, int]:
+    """The sweep, stopped and begun again until it is done, and how many trials it trained. Each
+    time a few trials are started, and some of them end."""
+    draw, trained = random.Random(seed), 0
+    while not (made := dispatch(plan, folder)).exhausted:
+        for _ in range(draw.randint(1, 3)):
+            made.next_job()
+        order = list(made.running)
+        for trial_id in order[: draw.randint(0, len(order))]:
+            finish(made, trial_id)
+        trained += made.trained
+        made.interrupt("stopped by the test")
+    return made, trained
 
 
 def table(made: Dispatch) -> list[dict[str, Any]]:
@@ -58,8 +78,6 @@ def epochs_trained(made: Any) -> dict[str, int]:
 
 
 def finish(made: Any, trial_id: str) -> None:
-    from trainables.jobs.attempt import Attempt
-
     attempt = Attempt(made.running[trial_id], made.settings.runner, clean=True)
     made.record(trial_id, attempt.events(60.0))
     attempt.close()

@@ -66,7 +66,8 @@ class Trainer:
             keep_freed_memory()
         self.splits = load_splits(config.data, runtime.cache_dir)
         self.selection = self.splits.selection
-        self.splits.require((self.selection,))
+        looked_at = ("train",) if config.selection.train_curve else ()
+        self.splits.require((self.selection, *looked_at))
         self.hash = config_hash(config, self.splits.fingerprint)
         parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device)
         self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer

@@ -72,7 +72,9 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()
     begun = time.perf_counter()
-    trainer.evaluate(trainer.selection, trainer.task.per_epoch)
+    looked_at = ("train",) if trainer.config.selection.train_curve else ()
+    for split in (trainer.selection, *looked_at):
+        trainer.evaluate(split, trainer.task.per_epoch)
     _wait(trainer.device)
     evaluate = time.perf_counter() - begun
     return Pilot(

@@ -56,7 +56,9 @@ class IDML(Mixing):
     `uncertainty`). In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax, the public
     code `uncertainty: relu, tau: 5, gamma: 0` on the loss softmax.
 
-    Deviations: one λ per step. The uncertainty head learns at the rate of `auxiliary` and starts as
+    Deviations: one λ per step. On NormSoftmax the sum below includes the image's own class and
+    scores are divided by the loss's temperature; Eq. 9 has the other classes alone, and no
+    temperature. The uncertainty head learns at the rate of `auxiliary` and starts as
     a head of init "kaiming" does times `uncertainty_gain`: pooled features are long, and at a gain
     of 1 so is u (about 110 on EfficientNet-Lite0 of 128 px, where α ≤ 2), e^{−r/τ} is about 0
     for every pair, and training does not leave that place.
@@ -138,13 +140,6 @@ class IDML(Mixing):
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
         loss, geometry = LOSSES[name], configured_geometry(trial.loss, trial.embedding.dim)
-        if config.metric == "plain":
-            if config.test_metric == "introspective":
-                raise ValueError(
-                    "method.test_metric semantic with metric plain, not introspective: the "
-                    "uncertainty is not trained"
-                )
-            return
         kind = geometry.kind
         products = loss.classifies and not geometry.normalize
         if config.uncertainty == "relu" and not products:
@@ -152,6 +147,13 @@ class IDML(Mixing):
                 "method.uncertainty relu with a loss of products with class weights (softmax), not "
                 f"with {name}: take uncertainty vector, or that loss"
             )
+        if config.metric == "plain":
+            if config.test_metric == "introspective":
+                raise ValueError(
+                    "method.test_metric semantic with metric plain, not introspective: the "
+                    "uncertainty is not trained"
+                )
+            return
         if config.uncertainty == "relu":
             if config.metric == "ism_dis":
                 raise ValueError(

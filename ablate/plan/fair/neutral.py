@@ -7,13 +7,13 @@ it is the floor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from ablate.designs.parts import NEUTRAL
-from ablate.values.layers import Layer
+from ablate.values.layers import Layer, merge
 from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
 
@@ -60,8 +60,21 @@ def is_neutral(config: Mapping[str, Any]) -> bool:
     return bool(wanted) and _within(wanted, method)
 
 
+def takes_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether what a cell of these layers takes from one of its centres, by path, is neutral for
+    its method. Layers that name no method are not told here."""
+    part = merged.get("method") or {}
+    method = part.get("name") if isinstance(part, Mapping) else None
+    wanted = options(method) if isinstance(method, str) and method in METHODS else {}
+    return bool(wanted) and any(
+        _within(wanted, merge([Layer("taken", values)]).get("method") or {}) for values in taken
+    )
+
+
 def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
     return all(
-        _within(value, whole[key]) if isinstance(value, Mapping) else whole[key] == value
+        isinstance(whole.get(key), Mapping) and _within(value, whole[key])
+        if isinstance(value, Mapping)
+        else key in whole and whole[key] == value
         for key, value in part.items()
     )

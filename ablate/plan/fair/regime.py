@@ -18,6 +18,7 @@ from ablate.plan.plan import Plan
 from ablate.values.paths import leaves
 from trainables.config.network import BackboneConfig
 from trainables.config.sections import SelectionConfig, TrainingConfig
+from trainables.core.identity import identity_dump
 from trainables.data.dataset import data_config
 
 Studies = Mapping[str, Study]
@@ -25,20 +26,22 @@ Regime = dict[str, Any]  # by path
 
 
 def regime(merged: Mapping[str, Any]) -> Regime:
-    """Of a trial's merged layers. Not the split, whose folds are parts of one estimate, nor where
-    on this machine the images lie."""
+    """Of a trial's merged layers. Not the split, whose folds are parts of one estimate, nor what
+    of the data changes no number: where they lie and how they are kept."""
     backbone = BackboneConfig.model_validate(merged.get("backbone", {}))
     data = data_config(merged.get("data", {}))
     training = TrainingConfig.model_validate(merged.get("training", {}))
     selection = SelectionConfig.model_validate(merged.get("selection", {}))
     return {
+        "task": merged.get("task") or "retrieval",
         "backbone.name": backbone.name,
         "backbone.mode": backbone.mode,
         "training.epochs": training.epochs,
         "selection.keep": selection.keep or "best",
         **{
             f"data.{path}": value
-            for path, value in leaves(data.model_dump(exclude={"split", "root"})).items()
+            for path, value in leaves(identity_dump(data)).items()
+            if not within(path, "split")
         },
     }
 

@@ -115,9 +115,9 @@ def _differences(plan: Plan, name: str, point: Point, who: str, taken: dict[str,
     here, there = of_row(plan, name, point), of_study(plan, who)
     return _few(
         [
-            f"{path} {shown(there[0][path])} there, {shown(value)} here"
+            f"{path} {shown(there[0].get(path))} there, {shown(value)} here"
             for path, value in here.items()
-            if path not in taken and all(regime[path] != value for regime in there)
+            if path not in taken and all(regime.get(path) != value for regime in there)
         ]
     )
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,22 +10,15 @@ import yaml
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
+from tests.ablate.command import ROOT, ablate_run
+from tests.trainables.core.digits_case import SMALL
 
-ROOT = Path(__file__).resolve().parents[3]
 ISM = {"name": "idml", "mixing": "feature_mixup", "originals": "replaced", "uncertainty_dim": 8}
 SPEC = {
     "name": "told",
     "seeds": 2,
     "objective": "val/top_1_accuracy",
-    "trial": {
-        "task": "classification",
-        "data": {"name": "digits", "image_size": 16, "split": {"test": 0.5, "validation": 0.2}},
-        "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
-        "embedding": {"dim": 16},
-        "loss": {"name": "normsoftmax"},
-        "optimizer": {"lr": 1e-2},
-        "training": {"epochs": 2, "batch_size": 64},
-    },
+    "trial": SMALL,
     "studies": {
         "tune": {
             "design": "search",
@@ -62,14 +52,7 @@ SPEC = {
 @pytest.mark.slow
 def test_a_sweep_from_its_file_to_its_report(tmp_path: Path) -> None:
     (tmp_path / "told.yaml").write_text(yaml.safe_dump(SPEC, sort_keys=False))
-    done = subprocess.run(
-        [sys.executable, "-m", "ablate.run", "told.yaml", "--out", "runs"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(tmp_path / "cache")},
-    )
+    done = ablate_run(tmp_path, "told.yaml", "--out", "runs")
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         trials = ledger.rows("SELECT status FROM trials")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +13,7 @@ from PIL import Image
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
-
-ROOT = Path(__file__).resolve().parents[3]
+from tests.ablate.command import ROOT, ablate_run
 
 
 def folder(root: Path, classes: int) -> Path:
@@ -75,20 +71,8 @@ def test_the_readmes_experiment_runs(birds: Path, tmp_path: Path) -> None:
     spec["studies"]["tune"]["trials"] = 2
     spec["studies"]["terms"]["components"].popitem()
     (tmp_path / "my.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "ablate.run",
-            "my.yaml",
-            *(() if few else ("--study", "tune", "--no-report")),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(tmp_path / "cache")},
-    )
+    options = () if few else ("--study", "tune", "--no-report")
+    done = ablate_run(tmp_path, "my.yaml", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         rows = ledger.rows("SELECT status FROM trials")

@@ -19,7 +19,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
 from ablate.values.canonical import without_unused
 from tests.ablate import specs, synthetic
-from tests.ablate.driven import dispatch, drain, table
+from tests.ablate.driven import dispatch, drain, run, stopped_often, table
 from trainables.errors import ConfigError
 
 RATES = [1e-4, 1e-3, 1e-2, 3e-3, 3e-4]  # score −(log10 lr + 3)² / 10: ranked 1, (3, 4), (0, 2)
@@ -44,12 +44,6 @@ def cells_of(made: Dispatch, study: str) -> list[Any]:
 
 def rates_of(made: Dispatch, study: str) -> list[float]:
     return [cell.config["optimizer"]["lr"] for cell in cells_of(made, study)]
-
-
-def run(made_plan: Plan, folder: Path, **more: Any) -> Dispatch:
-    made = dispatch(made_plan, folder)
-    drain(made, **more)
-    return made
 
 
 # --------------------------------------------------------------------------- order
@@ -207,7 +201,7 @@ def test_images_of_32_then_64_plan() -> None:
 
 
 def test_stopped_anywhere_it_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
-    from tests.ablate.driven import epochs_trained, finish
+    from tests.ablate.driven import epochs_trained
 
     low = {"design": "search", "trials": 6, "round": 3, "startup": 3, "space": specs.SPACE}
     studies = {
@@ -217,15 +211,7 @@ def test_stopped_anywhere_it_goes_on_and_repeats_nothing(tmp_path: Path) -> None
     }
     made_plan = plan(studies)
     once = run(made_plan, tmp_path / "once")
-    draw, trained = random.Random(0), 0
-    while not (made := dispatch(made_plan, tmp_path / "again")).exhausted:
-        for _ in range(draw.randint(1, 3)):
-            made.next_job()
-        order = list(made.running)
-        for trial_id in order[: draw.randint(0, len(order))]:
-            finish(made, trial_id)
-        trained += made.trained
-        made.interrupt("stopped by the test")
+    made, trained = stopped_often(made_plan, tmp_path / "again", seed=0)
     assert table(made) == table(once) and trained == once.trained == 6 + 6 + 1
     assert epochs_trained(made) == epochs_trained(once)
 

@@ -12,7 +12,7 @@ import pytest
 from ablate.ledger.ledger import Ledger
 from ablate.plan.plan import Plan
 from tests.ablate import specs
-from tests.ablate.driven import dispatch, drain, epochs_trained, finish, table
+from tests.ablate.driven import dispatch, drain, epochs_trained, finish, stopped_often, table
 from trainables.errors import ConfigError
 
 SPACE = specs.SPACE
@@ -50,14 +50,7 @@ def test_halving_stopped_anywhere_goes_on_as_if_nothing_had_happened(tmp_path: P
     plan = scheduled(18, scheduler={"name": "successive_halving"})
     once = dispatch(plan, tmp_path / "once")
     drain(once)
-    draw = random.Random(0)
-    while not (made := dispatch(plan, tmp_path / "again")).exhausted:
-        for _ in range(draw.randint(1, 3)):
-            made.next_job()
-        order = list(made.running)
-        for trial_id in order[: draw.randint(0, len(order))]:
-            finish(made, trial_id)
-        made.interrupt("stopped by the test")
+    made, _ = stopped_often(plan, tmp_path / "again", seed=0)
     assert table(made) == table(once)
     assert epochs_trained(made) == epochs_trained(once)
 

@@ -16,7 +16,7 @@ from ablate.samplers import branches
 from ablate.samplers.space import Axis
 from ablate.sweep.dispatch import Dispatch
 from tests.ablate import specs, synthetic
-from tests.ablate.driven import dispatch, drain, finish, table
+from tests.ablate.driven import run, stopped_often, table
 from trainables.errors import ConfigError
 from trainables.methods.base import METHODS
 
@@ -49,12 +49,6 @@ def plan(space: dict[str, Any] = AWAY, rest: dict[str, Any] | None = None, **mor
     b = search("ddml", RATE | space, **NEUTRAL, **more)
     studies = {"a": search("plain"), "b": b, "rows": rows(), **(rest or {})}
     return specs.plan({"name": "neutral", "trial": {"training.epochs": 2}, "studies": studies})
-
-
-def run(made_plan: Plan, folder: Path, **more: Any) -> Dispatch:
-    made = dispatch(made_plan, folder)
-    drain(made, **more)
-    return made
 
 
 def cells(made: Dispatch, study: str) -> dict[str, Any]:
@@ -271,14 +265,7 @@ def test_it_goes_on_the_same_however_often_it_is_stopped(sampler: str, tmp_path:
     small = {"population": 4} if sampler in ("cmaes", "nsga2") else {}
     made_plan = plan(WHOLE, sampler=sampler, **small)
     once = run(made_plan, tmp_path / "once")
-    draw = random.Random(1)
-    while not (made := dispatch(made_plan, tmp_path / "again")).exhausted:
-        for _ in range(draw.randint(1, 3)):
-            made.next_job()
-        order = list(made.running)
-        for trial_id in order[: draw.randint(0, len(order))]:
-            finish(made, trial_id)
-        made.interrupt("stopped by the test")
+    made, _ = stopped_often(made_plan, tmp_path / "again", seed=1)
     assert table(made) == table(once)
 
 

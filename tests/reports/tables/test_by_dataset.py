@@ -76,7 +76,7 @@ def test_a_variant_alone_on_its_data_set_is_compared_with_nothing() -> None:
     assert differences(found) == {"a birds": None, "b birds": 0.0, "c cars": None}
     assert [row.cell for row in found.rows if row.baseline] == ["a birds"]
     text = markup.markdown(found)
-    assert "No baseline on their data set: c cars." in text and "over 1 comparison(s)" in text
+    assert "No baseline to compare with: c cars." in text and "over 1 comparison(s)" in text
 
 
 def test_one_data_set_is_as_ever() -> None:

@@ -11,6 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from tests.trainables import core_trials
+from tests.trainables.core.digits_case import SMALL
 from trainables import load
 from trainables.core.identity import config_hash, identity_dump
 from trainables.core.runtime import Runtime
@@ -18,16 +19,6 @@ from trainables.core.trainer import Trainer
 from trainables.evaluation.tasks import TASKS, task_of
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
-
-SMALL: dict[str, Any] = {
-    "task": "classification",
-    "data": {"name": "digits", "image_size": 16, "split": {"test": 0.6, "validation": 0.2}},
-    "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
-    "embedding": {"dim": 16},
-    "loss": {"name": "normsoftmax"},
-    "optimizer": {"lr": 1e-2},
-    "training": {"epochs": 2, "batch_size": 64},
-}
 
 
 def config(**changes: Any) -> TrialConfig:

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tests.trainables.methods.method_on import method_on
 from trainables import streams
-from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
-from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.base import Progress, Term
 
 B, FEATURES, D, C = 6, 7, 4, 5
 LABELS = [0, 0, 1, 3, 3, 2]
@@ -51,14 +51,7 @@ def loss_of(name: str) -> Loss:
 
 def built(method: str = "ddml", loss: str = "normsoftmax", **options: Any) -> Any:
     base = loss_of(loss)
-    with streams.seeded(0, "init", "method"):
-        return METHODS[method](
-            METHODS[method].Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=base,
-            classes=C,
-        ).double()
+    return method_on(method, base, features=FEATURES, dim=D, classes=C, **options)
 
 
 def step(method: Any) -> tuple[Any, dict[str, Term]]:

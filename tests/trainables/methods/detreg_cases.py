@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from tests.oracles import detreg as oracle
+from tests.trainables.methods.method_on import method_on
 from trainables import streams
-from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.base import Progress, Term
 from trainables.methods.detreg import DetRegState
 
 B, FEATURES, D, C = 7, 6, 5, 5
@@ -46,14 +46,7 @@ def built(loss: str = "normsoftmax", method: str = "detreg", **options: Any) -> 
             base = LOSSES[loss](LOSSES[loss].Config(), classes=C, dim=D)
     if method == "detreg":
         options = {"flow": FLOW, "activation": "tanh"} | options
-    with streams.seeded(0, "init", "method"):
-        made = METHODS[method](
-            METHODS[method].Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=base,
-            classes=C,
-        ).double()
+    made = method_on(method, base, features=FEATURES, dim=D, classes=C, **options)
     for flow in (getattr(made, "flow1", None), getattr(made, "flow2", None)):
         if flow is not None and flow.scale is not None:
             with torch.no_grad():

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from tests.oracles import dvml as oracle
+from tests.trainables.methods.method_on import method_on
 from trainables import streams
-from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.base import Progress, Term
 from trainables.methods.dvml import DVML, DVMLState
 
 B, FEATURES, D, C, T, H = 6, 7, 4, 5, 3, 5
@@ -44,14 +44,7 @@ def built(method: str = "dvml", loss: str = "normsoftmax", **options: Any) -> An
     if method == "dvml":
         options = {"samples": T, "hidden": H, **options}
     base = loss_of(loss)
-    with streams.seeded(0, "init", "method"):
-        return METHODS[method](
-            METHODS[method].Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=base,
-            classes=C,
-        ).double()
+    return method_on(method, base, features=FEATURES, dim=D, classes=C, **options)
 
 
 def inputs() -> Tensor:

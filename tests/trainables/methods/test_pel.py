@@ -10,12 +10,12 @@ from torch import Tensor
 
 from tests.oracles import ddml as gaussian
 from tests.oracles import idml as oracle
+from tests.trainables.methods.method_on import method_on
 from trainables import streams
-from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import METHODS, Progress, Term
+from trainables.methods.base import Progress, Term
 from trainables.methods.pel import PEL
 
 B, FEATURES, D, C, K = 5, 7, 4, 5, 3
@@ -43,14 +43,7 @@ def base(name: str, **options: Any) -> Loss:
 def attached(method: str, loss: Loss, **options: Any) -> Any:
     if method == "pel":
         options = {"samples": K, **options}
-    with streams.seeded(0, "init", "method"):
-        return METHODS[method](
-            METHODS[method].Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=loss,
-            classes=C,
-        ).double()
+    return method_on(method, loss, features=FEATURES, dim=D, classes=C, **options)
 
 
 def step(method: Any) -> tuple[Any, dict[str, Term]]:

@@ -19,7 +19,8 @@ from trainables.machine.digests import sealed, unsealed
 from trainables.machine.processes import cores
 from trainables.machine.progress import Progress
 
-SECONDS = 5.0  # between two writings
+SECONDS = 5.0  # between two writings, and at least so many times as long as one takes:
+SPARED = 20
 AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
 
 
@@ -56,15 +57,17 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
         return [one(name) for name in names[start : start + AT_ONCE]]
 
     digests: dict[str, list[str]] = {}
+    pause = SECONDS
     fresh, last, progress = False, time.monotonic(), Progress(f"hashing {root}", len(names))
     with ThreadPoolExecutor(cores()) as pool:
         for block in pool.map(several, range(0, len(names), AT_ONCE)):
             digests.update(block)
             fresh = fresh or any(known.get(name) != found for name, found in block)
             progress.at(len(digests))
-            if fresh and time.monotonic() - last >= SECONDS:
+            if fresh and (begun := time.monotonic()) - last >= pause:
                 _write(index, known | digests)
                 fresh, last = False, time.monotonic()
+                pause = max(SECONDS, SPARED * (last - begun))  # of a large set the index is large
     if digests != known:
         _write(index, digests)
     return {name: digest for name, (_, digest) in digests.items()}

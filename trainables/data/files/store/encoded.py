@@ -61,9 +61,7 @@ class EncodedImages(Images):
 
 
 def folder_of_encoded(folder: Path) -> Path:
-    """Args:
-    folder: named after the content of the data.
-    """
+    """Where files' bytes are kept, beside `folder`, which the content of the data names."""
     return folder.with_name(f"{folder.name}-encoded")
 
 

@@ -31,9 +31,7 @@ Stored = tuple[Images, Tensor, tuple[str, ...]]
 
 
 def folder_of_pixels(folder: Path, short: int | None) -> Path:
-    """Args:
-    folder: named after the content of the data.
-    """
+    """Where pixels of that side are kept, beside `folder`, which the data's content names."""
     return folder.with_name(f"{folder.name}-{short or 'original'}")
 
 

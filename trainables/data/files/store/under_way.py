@@ -41,6 +41,7 @@ class UnderWay:
         self.blocks: list[str] = []
         self.size = 0
         self._partial = hashlib.sha256()
+        self._torn = False  # in the midst of a row, of which the journal must not tell
         end = self._restored()
         for file, size in ((self.path, self.size), (self.journal, end)):
             file.touch()
@@ -52,6 +53,7 @@ class UnderWay:
 
     def add(self, content: bytes | memoryview, numbers: list[int]) -> None:
         """A row: its bytes and the numbers that its table holds."""
+        self._torn = True
         left = memoryview(content).cast("B")
         while left:
             part = left[: digests.BLOCK - self.size % digests.BLOCK]
@@ -64,6 +66,7 @@ class UnderWay:
                 self.blocks.append(self._partial.hexdigest())
                 self._partial = hashlib.sha256()
         self.rows.append(numbers)
+        self._torn = False
         if time.monotonic() - self._last >= SECONDS:
             self.note()
 
@@ -98,9 +101,10 @@ class UnderWay:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Note what is there, also where the work was interrupted in order."""
+        """Note what is there, also where Ctrl-C came between two rows. In the midst of one, the
+        journal stays as it was: what came since is made again."""
         try:
-            if error is None or not isinstance(error, Exception):
+            if not self._torn and not isinstance(error, Exception):
                 self.note()
         finally:
             self._data.close()

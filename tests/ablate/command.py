@@ -1,0 +1,22 @@
+"""The command as a user runs it: in a process of its own, in a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ablate_run(folder: Path, spec: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """`python -m ablate.run SPEC …` in `folder`, which holds its cache too."""
+    return subprocess.run(
+        [sys.executable, "-m", "ablate.run", spec, *options],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(folder / "cache")},
+    )
