@@ -22,6 +22,7 @@ from trainables.backbones.weights import weights_identity
 from trainables.data.augment import eval_images
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
+from trainables.data.files.store.reader import Reader
 from trainables.machine.processes import cores
 
 if TYPE_CHECKING:
@@ -87,10 +88,12 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
     begun = last_word = time.monotonic()
     with _all_threads(), torch.no_grad(), (folder / "features.npy").open("wb") as out:
         np.lib.format.write_array_header_1_0(out, header)
-        for first in range(0, total, BATCH):
-            rows = torch.arange(first, min(first + BATCH, total))
+        reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
+        reader.expect(blocks)
+        for rows in blocks:
+            there, at = reader.take(rows)
             batch = eval_images(
-                images, rows, size=size, mean=backbone.mean, std=backbone.std, device=device
+                there, at, size=size, mean=backbone.mean, std=backbone.std, device=device
             )
             # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
             out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,6 +114,37 @@ def test_a_torn_line_costs_only_itself(
     assert contents(tmp_path / "set") == whole
 
 
+def test_a_stop_in_the_midst_of_a_row_is_not_noted(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the bytes and their digest: the journal tells of what stood before."""
+
+    class Torn:
+        def __init__(self, digest: Any) -> None:
+            self._digest = digest
+
+        def update(self, part: bytes) -> None:
+            raise KeyboardInterrupt
+
+        def hexdigest(self) -> str:
+            return str(self._digest.hexdigest())
+
+    def stopped(fresh: Path) -> None:
+        with UnderWay(fresh, "a.bin") as out:
+            for number, row in enumerate(ROWS[:10]):
+                out.add(row, [out.size, number])
+            out.note()
+            out._partial = Torn(out._partial)
+            out.add(ROWS[10], [out.size, 10])
+
+    with pytest.raises(KeyboardInterrupt):
+        published(tmp_path / "set", stopped, goes_on=True)
+    with UnderWay(begun(tmp_path / "set"), "a.bin") as out:
+        assert len(out.rows) == 10
+    published(tmp_path / "set", lambda f: filled(f, ROWS), goes_on=True)
+    assert contents(tmp_path / "set") == whole
+
+
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     def broken(fresh: Path) -> None:
         filled(fresh, ROWS, 5)
@@ -175,6 +207,7 @@ def test_hashes_are_written_down_on_the_way(
     root = photographs(tmp_path / "photographs", 30, classes=1)
     names = [file.relative_to(root).as_posix() for file in sorted(root.rglob("*.jpg"))]
     monkeypatch.setattr(hashes, "SECONDS", 0.0)
+    monkeypatch.setattr(hashes, "SPARED", 0)
     monkeypatch.setattr(hashes, "AT_ONCE", 5)
     (root / names[20]).chmod(0)
     (root / names[20]).rename(tmp_path / "away")

@@ -16,7 +16,7 @@ from trainables.data.files.index import Box
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
 
-IN_FLIGHT = 16  # images a core: bounds memory while the threads stay busy
+IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
 T = TypeVar("T")
 
 

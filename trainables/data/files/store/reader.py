@@ -22,7 +22,7 @@ from torch import Tensor
 
 from trainables.data.images import Images
 
-DEPTH = 2  # batches ahead: bounds memory
+DEPTH = 2  # batches ahead, besides the one in use: bounds memory
 
 
 @dataclass
