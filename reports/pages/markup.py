@@ -6,6 +6,7 @@ published, n. Further metrics and statistics stand in a second table below; CSV 
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable
 
@@ -218,6 +219,7 @@ def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
     )
 
 
+MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
 FURTHER = "Further metrics and statistics:"
 
 
@@ -232,10 +234,14 @@ def _starred(text: str) -> str:
 
 def _pipes(layout: Grid) -> list[str]:
     def line(texts: list[str]) -> str:
-        return (
-            "| " + " | ".join(" ".join(text.split()).replace("|", "\\|") for text in texts) + " |"
-        )
+        return "| " + " | ".join(" ".join(text.split()) for text in texts) + " |"
 
     rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
-    body = [line([f"**{f.text}**" if f.best else f.text for f in row]) for row in layout.rows]
-    return [line(list(layout.headers)), line(rule), *body]
+    texts = [[(escaped(f.text), f.best) for f in row] for row in layout.rows]
+    body = [line([f"**{text}**" if best else text for text, best in row]) for row in texts]
+    return [line([*map(escaped, layout.headers)]), line(rule), *body]
+
+
+def escaped(text: str) -> str:
+    """Signs of Markdown as they stand: emphasis, code, HTML, columns."""
+    return MARKUP.sub(r"\\\g<0>", text)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ablate.designs.compare import OTHER
+from ablate.designs.promote import Promote
 from ablate.plan import advice
 from ablate.spec.fair import ENDING as FAIR
 from reports.published.papers import table
@@ -38,6 +39,9 @@ def test_one_option_makes_it_fair(spec: Path) -> None:
     made = sources.plan(spec, **{"data.split.protocol": "held_out"})
     assert made.spec.objective.startswith("val/")
     assert {row.values["data.split.protocol"] for row in sources.rows(made)} == {"held_out"}
+    for name in made.order:
+        assert {each.metric.partition("/")[0] for each in made.objectives(name)} == {"val"}
+        assert "test" in made.evaluate(name) or "_fair_" in name, "its table still shows them"
 
 
 @each_paper
@@ -80,6 +84,15 @@ def test_its_fair_tables_are_fair(spec: Path) -> None:
         for study in made.order:
             if study.startswith(name):
                 assert made.objectives(study)[0].metric.startswith("val/")
+        best = [row for row in made.spec.studies if row.startswith(f"{name}_best_")]
+        trained = {row: made.resolved(row, None) for row in best}
+        plain = {c.loss.name for c in trained.values() if c.method.name == "plain"}
+        for row, config in trained.items():
+            ranked = made.spec.studies[row]
+            assert isinstance(ranked, Promote)
+            assert not {*made.seeds(row)} & {*made.seeds(ranked.of), *made.seeds(name)}
+            floor = config.method.name != "plain" and config.loss.name in plain
+            assert (ranked.baseline() is not None) == floor, row
     assert advice.warnings(made) == []
 
 

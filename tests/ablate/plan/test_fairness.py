@@ -10,6 +10,7 @@ import yaml
 
 from ablate.cli.main import main
 from ablate.plan import advice
+from ablate.plan.fair.regime import regime
 from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Plan
 from tests.ablate import specs
@@ -169,6 +170,7 @@ def test_weights_tuned_on_frozen_features_and_judged_on_a_network() -> None:
         {"training.epochs": 9},
         {"selection.keep": "last"},
         {"data.name": "emoji"},
+        {"data.name": "cub200"},
         {"data.image_size": 32},
     ],
     ids=str,
@@ -183,6 +185,12 @@ def test_a_split_or_an_optimizer_is_no_regime() -> None:
     more = {"data.split.validation": 0.4, "optimizer.weight_decay": 0.01}
     made = rows(best("a"), best("b"), trial={**FROZEN, **more})
     assert warned(a=tune("plain", 6), b=tune("ddml", 6), rows=made) == []
+
+
+def test_where_images_lie_and_how_they_are_kept_is_no_regime() -> None:
+    plain = regime({"data": {"name": "cub200"}})
+    assert regime({"data": {"name": "cub200", "store": "encoded", "root": "elsewhere"}}) == plain
+    assert regime({"data": {"name": "cub200", "image_size": 32}}) != plain
 
 
 def test_a_promotion_chooses_anew_in_its_own_regime() -> None:

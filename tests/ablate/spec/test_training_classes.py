@@ -92,3 +92,9 @@ def test_trials_that_look_at_the_training_classes_have_their_curve() -> None:
 
 def test_the_loss_of_every_epoch_keeps_its_curve() -> None:
     assert plan(spec(report={"curves": [{"studies": ["rows"], "metric": "train/loss"}]}))
+
+
+def test_a_metric_of_neither_task_is_refused_and_one_of_another_task_told() -> None:
+    curve = {"curves": [{"studies": ["rows"], "metric": "train/top_1_accuracy"}]}
+    with pytest.raises(ConfigError, match=r"report\.curves\.0\.metric.*selection: {train_curve"):
+        plan(spec(report=curve))

@@ -76,3 +76,17 @@ def test_what_it_cannot_draw_is_told() -> None:
         Figure(kind="critical_difference", studies=("s",), options={})
     with pytest.raises(ReportError, match="'flow'"):
         critical_difference(frame("compare", CROSS, value), recipe(factor="flow"))
+
+
+def test_levels_that_are_on_or_off_are_left_out_by_these_words() -> None:
+    cross = [{"data": d, "mixing": on} for d in ("birds", "cars") for on in (True, False)]
+    cross += [{"data": d, "mixing": "half"} for d in ("birds", "cars")]
+    made = frame("compare", cross, lambda at, seed: len(str(at["mixing"])) / 10 + seed / 100)
+    everything = critical_difference(made, recipe(factor="mixing"))
+    assert "mean rank over 2 blocks" in everything.caption
+    words = [text.get_text().strip() for text in everything.figure.axes[0].texts]
+    (off,) = {word.split(" (")[0] for word in words} & {"off", "False", "false"}
+    fewer = critical_difference(made, recipe(factor="mixing", without=[off]))
+    words = [text.get_text() for text in fewer.figure.axes[0].texts]
+    assert f"Left out: {off}." in fewer.caption
+    assert not [word for word in words if word.strip().startswith(off)]

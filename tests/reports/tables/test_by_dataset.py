@@ -79,6 +79,26 @@ def test_a_variant_alone_on_its_data_set_is_compared_with_nothing() -> None:
     assert "No baseline to compare with: c cars." in text and "over 1 comparison(s)" in text
 
 
+def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None:
+    """Of a row that has not begun, nothing tells the data set; no more of it is known."""
+    crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), LEVEL)]
+    names = [" ".join(at.values()) for at in crossed]
+
+    def begun(at: dict[str, Any], seed: int) -> float | None:
+        return None if at == {"method": "ddml", "data": "cars"} else value(at, seed)
+
+    def known(at: dict[str, Any]) -> dict[str, str]:
+        return {} if at == {"method": "ddml", "data": "cars"} else where(at)
+
+    made = frame("compare", crossed, begun, names=names, params=known)
+    found = build(made, Table(kind="compare", study="s", metrics=(METRIC,)))
+    assert isinstance(found, TableData)
+    assert [row.cell for row in found.rows] == names
+    told = differences(found)
+    assert told["ddml birds"] == 0.1 and told["ddml cars"] is None
+    assert "| ddml | cars | missing |" in markup.markdown(found)
+
+
 def test_one_data_set_is_as_ever() -> None:
     found = table([{"variant": "a birds"}, {"variant": "b birds"}])
     assert differences(found) == {"a birds": None, "b birds": 0.0}

@@ -16,7 +16,7 @@ from reports.stats.paired import pairs_needed
 from reports.stats.power import pairs_for_power
 from reports.tables.build import build, build_all
 from reports.tables.model import TableData
-from reports.tables.verdict import Verdict, headline, verdicts
+from reports.tables.verdict import Verdict, groups, headline, verdicts
 from tests.reports.made import METRIC, frame
 
 Value = Callable[[dict[str, Any], int], float | None]
@@ -208,3 +208,20 @@ def test_metrics_of_other_units_have_panels_of_their_own() -> None:
     assert drawn is not None and len(drawn.figure.axes) == 2
     assert "points" in drawn.figure.axes[0].get_xlabel()
     assert "points" not in drawn.figure.axes[1].get_xlabel()
+
+
+def test_the_forest_tells_baselines_of_one_table_apart() -> None:
+    """Each row against the plain one of its own loss: two groups, each below its baseline."""
+    levels = [{"loss": x, "method": m} for m in ("plain", "ddml") for x in ("pa", "ms")]
+    names = [f"{at['method']} {at['loss']}" for at in levels]
+    found = frame("compare", levels, lambda at, seed: 0.1 * (at["loss"] == "pa"), names=names)
+    recipe = Table(kind="compare", study="s", metrics=(METRIC,), within=("loss",), title="All")
+    told = verdicts([build(found, recipe)])
+    assert [len(group) for group in groups(told)] == [1, 1]
+    drawn = forest(told)
+    assert drawn is not None
+    titles = [
+        text.get_text() for text in drawn.figure.axes[0].texts if "against" in text.get_text()
+    ]
+    assert titles == [f"All (against {verdict.baseline})" for verdict in told]
+    assert len({*titles}) == 2
