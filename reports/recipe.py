@@ -41,12 +41,15 @@ class Published(RecipePart):
     rows: `{cell: row}`: which printed row stands beside which cell; or `{cell: {metric: row}}`
         where the paper prints several numbers of one cell below each other. A components table
         needs none where the published rows carry the same component coordinates.
+    others: patterns (`ViT: *`) of the printed rows that are shown below, as published only, where
+        no cell stands for them; true: all.
     """
 
     table: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
     column: str | None = None
     columns: dict[str, str] = {}
     rows: dict[str, str | dict[str, str]] = {}
+    others: Literal[True] | tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def some_column(self) -> Published:
@@ -71,11 +74,10 @@ else:
 class Table(RecipePart):
     """One table of one study.
 
-    kind: `components` (all on/off cells), `promoted` (a promote study's cells beside what they
-        were in the study that it is of), `compare` (the cells of any study that lists them, beside
-        a baseline), `search` (the best trials), `effects` (main effects, interactions and
-        Shapley attribution over the factors of a study that lists its cells) or `importance`
-        (of a search's parameters).
+    kind: `components` (all on/off cells), `promoted` (a promote study's cells beside what they were
+        in the study that it is of), `compare` (the cells of any study that lists them, beside a
+        baseline), `search` (the best trials), `effects` (main effects, interactions and Shapley
+        attribution over the factors of a study that lists its cells) or `importance` (of a search).
     metrics: one or several; `val/…` and `test/…` are read of the selected epoch
         (`final/val/…` in the tracker).
     baseline: the cell that differences are taken to: its name or its coordinates. Default: all
@@ -84,12 +86,10 @@ class Table(RecipePart):
         of these, as it is the one on its own data set.
     components: the columns of a components table in the order of the paper; default: as the
         study gives them.
-    top: how many trials a search table shows, or interactions an effects table.
-    digits: digits after the point of a percentage.
-    spread: what stands after ±: `sd` over seeds, or `t95`, half the 95 % interval of the mean.
-    order: an effects table's interactions are of up to so many factors.
-    evaluator: of an importance table: `ped_anova` or `fanova`.
-    alone: without the table of effects or importances that otherwise follows.
+    top: how many trials a search table shows, or interactions an effects table. digits: after the
+        point of a percentage. spread: what stands after ±: `sd` over seeds, or `t95`, half the 95 %
+        interval of the mean. order: an effects table's interactions are of up to so many factors.
+    evaluator: of an importance table. alone: without the effects or importances that follow else.
     """
 
     kind: TableKind

@@ -70,7 +70,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     wanted = _kinds(plan, progression) if pilot else {}
     unknown = [config for key, config in wanted.items() if key not in rates]
     piloted, failed = pilot_rates(unknown, settings)
-    account = Account(plan, progression, rates | piloted)
+    account = Account(plan, progression, rates | piloted, settings.request.gpus)
     lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
     for name in plan.order:
         lines += account.study(name)
@@ -84,7 +84,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     more = f", {again} finished ones to be evaluated again" if again else ""
     lines.append(f"{len(account.todo)} trials to run now and {account.later} later{more}; {where}")
     lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
-    lines += account.time(settings, parallel, piloted=pilot)
+    lines += account.time(parallel, piloted=pilot)
     lines += source_lines(facts, same_code=settings.same_code)
     return Preview(
         "\n".join(lines),
@@ -111,8 +111,10 @@ class Account:
     which knows of epochs only.
     """
 
-    def __init__(self, plan: Plan, progression: Progression, rates: Mapping[str, Rate]) -> None:
-        self.plan, self.progression, self.rates = plan, progression, rates
+    def __init__(
+        self, plan: Plan, progression: Progression, rates: Mapping[str, Rate], gpus: float
+    ) -> None:
+        self.plan, self.progression, self.rates, self.gpus = plan, progression, rates, gpus
         self.total = Total()
         self.todo: set[str] = set()
         self.again: set[str] = set()
@@ -140,6 +142,7 @@ class Account:
             text += f", {hidden} follow from results"
         if spent.trials or spent.unknown:
             text += ", time unknown" if spent.unknown else f", {_about(spent, self.rates)}"
+            text += f", {self._gpu_hours(spent)}" if self.gpus and not spent.unknown else ""
         for cell in state.cells:
             self._seen.setdefault(cell.trial_id, name)
         return [text, *(f"    {note}" for note in advice.notes(self.plan, name))]
@@ -162,17 +165,19 @@ class Account:
         self.later += hidden
         return spent
 
-    def time(self, settings: Settings, parallel: int, *, piloted: bool) -> list[str]:
+    def time(self, parallel: int, *, piloted: bool) -> list[str]:
         if self.total.unknown:
             few = "" if piloted else "; --pilot times a few steps of each kind"
             text = f"no trial like {self.total.unknown} of these is in the ledger{few}"
             return [f"time: unknown: {text}"]
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
         lines = [f"time: {_about(self.total, self.rates, parallel)}{bound}"]
-        if settings.request.gpus:
-            hours = settings.request.gpus * self.total.seconds(self.rates)[0] / 3600
-            lines.append(f"GPU-hours: about {hours:.2g}")
+        if self.gpus:
+            lines.append(f"in all: {self._gpu_hours(self.total)}")
         return lines
+
+    def _gpu_hours(self, spent: Total) -> str:
+        return f"about {self.gpus * spent.seconds(self.rates)[0] / 3600:.2g} GPU-hours"
 
 
 def at_once(settings: Settings) -> int:

@@ -56,6 +56,16 @@ def published_text(measured: Measured) -> str:
     return text + ("*" if printed.slip else "")
 
 
+def _off(measured: Measured, digits: int) -> str:
+    """`−1.23`: the measured mean less the printed number, in the unit of the print."""
+    printed, result = measured.printed, measured.summary
+    if printed is None or result is None:
+        return ""
+    away = result.mean * printed.scale - printed.value
+    text = number(away, digits)
+    return text if text.startswith("−") else f"+{text}"
+
+
 def improvement(measured: Measured) -> str:
     """`0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
 
@@ -106,6 +116,7 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
         text = mean_sd(result, metric, digits, table.recipe.spread)
         why = "; ".join(row.gaps)
         nothing = "missing" if row.planned else "refused"
+        nothing = "–" if row.printed_only else nothing
         return Field(text or nothing, bool(text), result.best, "" if text else why)
 
     def printed(row: TableRow) -> Field:
@@ -131,6 +142,14 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
         ]
     if table.recipe.published_column(metric) is not None:
         columns.append(("published†", further, printed))
+        if table.recipe.kind != "search":
+            columns.append(
+                (
+                    f"{metric_name(metric)} − published",
+                    True,
+                    lambda row: Field(_off(row.measured[metric], digits)),
+                )
+            )
     return columns
 
 

@@ -8,8 +8,9 @@ classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -53,6 +54,8 @@ class Row(Strict):
 class PrintedValue:
     """One printed number: `value` ± `sd` in the table's unit, and the note of a slip if any.
 
+    row: the name of the printed row that it stands in.
+
     places: digits after the point, as many as any number of its column has.
     """
 
@@ -61,6 +64,7 @@ class PrintedValue:
     slip: str | None
     scale: float
     places: int = 2
+    row: str = ""
 
     @property
     def fraction(self) -> float:
@@ -103,6 +107,13 @@ class PublishedTable(Strict):
         known = ", ".join(row.name for row in self.rows)
         raise ReportError(f"{self.source} of {self.paper}: found row {name!r}; known: {known}")
 
+    def like(self, patterns: Sequence[str]) -> list[Row]:
+        """The rows that fit any of the patterns; ReportError names one that fits none."""
+        for pattern in patterns:
+            if not any(fnmatchcase(row.name, pattern) for row in self.rows):
+                self.row(pattern)
+        return [row for row in self.rows if any(fnmatchcase(row.name, p) for p in patterns)]
+
     def row_at(self, coords: Mapping[str, object]) -> Row | None:
         """The row that carries exactly these coordinates, or None."""
         wanted = {key: str(value) for key, value in coords.items()}
@@ -126,7 +137,7 @@ class PublishedTable(Strict):
         )
         places = max(_places(found.values[at]) for found in self.rows)
         unit = UNITS[self.unit or "percent"]
-        return PrintedValue(value, row.sd[at] if row.sd else None, slip, unit, places)
+        return PrintedValue(value, row.sd[at] if row.sd else None, slip, unit, places, row.name)
 
 
 class Paper(Strict):

@@ -2,15 +2,17 @@
 
 Where a neutral cell, a method switched off, was the best of a method's tuning, its row is the plain
 loss under another name. The best of its other cells stands beside it, as a row of its own, whose
-name ends in `OTHER`. A combination that no trial could be has a row without numbers.
+name ends in `OTHER`. A combination that no trial could be has a row without numbers, and one that a
+paper prints and nobody trains has its printed ones alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reports.frame import OTHER, Frame
+from reports.published import papers
 from reports.recipe import Table
 from reports.tables.model import Measured, TableRow
 
@@ -60,6 +62,32 @@ def refused_notes(frame: Frame, study: str) -> list[str]:
     for each in _refused(frame, study):
         by_reason.setdefault(each["reason"], []).append(each["cell"])
     return [f"Refused: {'; '.join(cells)}: expected {why}." for why, cells in by_reason.items()]
+
+
+def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]) -> list[TableRow]:
+    """What the paper prints and no cell stands for, where the recipe asks for it (`others`)."""
+    told = recipe.published
+    if told is None or not told.others:
+        return []
+    table = papers.table(told.table)
+    wanted = table.rows if told.others is True else table.like(told.others)
+    columns = {metric: recipe.published_column(metric) for metric in recipe.metrics}
+    trained = {
+        result.printed.row
+        for row in rows
+        for result in row.measured.values()
+        if result.printed is not None
+    }
+    found = []
+    for row in wanted:
+        measured = {
+            metric: Measured(None, printed=table.value(row, column) if column else None)
+            for metric, column in columns.items()
+        }
+        if row.name not in trained and any(each.printed for each in measured.values()):
+            labels = (f"{row.name} (published only)", *[""] * (len(headers) - 1))
+            found.append(TableRow(row.name, labels, measured, (), 0, printed_only=True))
+    return found
 
 
 def _refused(frame: Frame, study: str) -> list[dict[str, Any]]:

@@ -28,11 +28,21 @@ from reports.tables.beside import (
     beside_their_rows,
     marked,
     neutral_notes,
+    printed_rows,
     refused_notes,
     refused_rows,
 )
 from reports.tables.by_dataset import baselines, data_of
-from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes, run_ids
+from reports.tables.cells import (
+    EMPTY,
+    by_seed,
+    fold_notes,
+    gaps,
+    protocol,
+    protocol_note,
+    race_notes,
+    run_ids,
+)
 from reports.tables.compared_notes import difference_notes, limit_notes
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
@@ -102,7 +112,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         headers,
-        (*rows, *others),
+        (*rows, *others, *printed_rows(recipe, headers, rows)),
         (
             *_data_notes(data, against, recipe),
             *_notes(frame, recipe, rows, tuned),
@@ -243,6 +253,11 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow], tuned: Tuning) -> 
             f"Published: {table.source} of “{table.paper}”, {columns}, as printed, "
             f"{table.protocol}; another data set and backbone than measured unless they agree."
         )
+        if protocol(frame) not in (EMPTY, table.protocol):
+            notes.append(
+                f"Measured numbers are {protocol(frame)} and published ones {table.protocol}: of "
+                "the differences between them, some is the protocol's."
+            )
         for row in rows:
             for result in row.measured.values():
                 if result.printed is not None and result.printed.slip:

@@ -85,7 +85,8 @@ class TableRow:
 
     planned: seeds planned; gaps: what is missing and why, one line each. tuning: trials that went
     into the tuning of it, where the sweep says so; tuned: the same as it is shown. against: the
-    cell of its baseline row, itself for that one; None where it has none.
+    cell of its baseline row, itself for that one; None where it has none. printed_only: no cell, a
+    row that a paper prints.
     """
 
     cell: str
@@ -98,6 +99,7 @@ class TableRow:
     tuning: int | None = None
     tuned: str | None = None
     against: str | None = None
+    printed_only: bool = False
 
     @property
     def n(self) -> int:

@@ -274,4 +274,11 @@ def normalised(
     """(x/255 − mean)/std; one channel becomes three."""
     scale = torch.tensor([1 / (255 * s) for s in std], device=pixels.device)
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=pixels.device)
+    lines = pixels.permute(0, 2, 3, 1)
+    if pixels.shape[1] == 3 and lines.is_contiguous():
+        # A row of an image at once: by channels, inner loops have three steps and take ten times as
+        # long.
+        batch, height, width, _ = lines.shape
+        rows = lines.view(batch, height, 3 * width) * scale.repeat(width)
+        return rows.add_(shift.repeat(width)).view(lines.shape).permute(0, 3, 1, 2)
     return pixels * scale[:, None, None] + shift[:, None, None]

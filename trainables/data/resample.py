@@ -121,7 +121,7 @@ def _resized(pixels: Tensor, height: int, width: int, interpolation: Interpolati
     resized = F.interpolate(
         image, (height, width), mode=interpolation, align_corners=False, antialias=True
     )
-    return resized[0].permute(1, 2, 0).clamp(0, 255)
+    return resized[0].permute(1, 2, 0).clamp_(0, 255)
 
 
 def _batch(rows: list[Tensor], flip: Tensor) -> Tensor:

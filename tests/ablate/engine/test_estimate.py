@@ -11,6 +11,9 @@ import pytest
 
 from ablate.cli.main import main
 from ablate.engine.estimate import Rate, Total, kind, side_by_side
+from ablate.engine.preview import Account
+from tests.ablate import specs
+from tests.ablate.driven import dispatch
 from trainables.trial import TrialConfig
 
 ABOUT = re.compile(r"about (\d+:\d\d(?::\d\d)?)")
@@ -52,6 +55,21 @@ def test_memory_side_by_side() -> None:
     assert "2.0 GiB a trial" in cpu[0] and "4 at once need 8.0 GiB" in cpu[1]
     (gpu,) = side_by_side([Rate(1, 0, 1, peak=10 * gib, device=80 * gib)], 1, gib)
     assert "7 fit on one GPU of 80 GiB (gpus: 0.14)" in gpu
+
+
+def test_every_study_says_its_gpu_hours_where_trials_take_gpus(tmp_path: Path) -> None:
+    """Half a GPU for 10 epochs of 360 s, twice: one GPU-hour a cell of two seeds."""
+    grid = {"design": "grid", "grid": {"optimizer.lr": [1e-4, 1e-3, 1e-2]}, "seeds": 2}
+    trial = {"training": {"epochs": 10}}
+    made = dispatch(specs.plan({"name": "x", "trial": trial, "studies": {"g": grid}}), tmp_path)
+    plan, progression = made.progression.plan, made.progression
+    cell = progression.studies["g"].cells[0]
+    rates = {kind(cell.config): Rate(epoch=360.0, spread=0.0, n=4)}
+    with_gpus = Account(plan, progression, rates, 0.5)
+    assert with_gpus.study("g")[0].endswith("about 6:00:00, about 3 GPU-hours")
+    assert with_gpus.time(2, piloted=True)[1:] == ["in all: about 3 GPU-hours"]
+    without = Account(plan, progression, rates, 0)
+    assert "GPU" not in without.study("g")[0] + without.time(2, piloted=True)[-1]
 
 
 SPEC = """
