@@ -8,8 +8,8 @@ from the flat uint8 array of `Images` at the four neighbours of each sampling po
 
 Deviations from torchvision, on purpose:
 - bilinear without antialiasing (torchvision's `antialias=False`, equal to it to rounding) unless
-  an interpolation is given (`resample.py`), since photographs are stored at the short side the
-  evaluation needs, and crops shrink little;
+  an interpolation is given (`resizing/antialiased.py`), since photographs are stored at the short
+  side the evaluation needs, and crops shrink little;
 - the box is sampled by the same rule as RandomResizedCrop, but the ten attempts are drawn for
   all images at once, so the sequence of draws differs;
 - `crop_scale: [1, 1]` means the evaluation crop, not the whole image squeezed to a square.
@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from trainables.data.images import Images
-from trainables.data.resample import of_resized, resampled, resized_sizes
+from trainables.data.resizing.antialiased import of_resized, resampled, resized_sizes
+from trainables.data.resizing.bilinear import sampled
 
 if TYPE_CHECKING:
     from trainables.config.images import AugmentConfig, Interpolation
@@ -214,53 +215,14 @@ def crops(
 ) -> Tensor:
     """Boxes resized to S × S: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
 
-    With an interpolation, antialiased (`resample.py`). Without, bilinear and not: a sampling
-    point's coordinate is (i + ½)·height/S − ½, clamped to the box, as in
-    `torch.nn.functional.interpolate(align_corners=False)` of the cropped image.
+    With an interpolation, antialiased (`resizing/antialiased.py`). Without, bilinear and not
+    (`resizing/bilinear.py`).
     """
     if interpolation is not None:
         return resampled(
             images, index, boxes, size=size, flip=flip, device=device, interpolation=interpolation
         )
-    device = torch.device(device)
-    flat, starts = images.batch(index, device)
-    pixels = flat.view(-1, images.channels)
-    moved = torch.cat(
-        [
-            boxes,
-            (starts // images.channels)[:, None],
-            images.widths[index][:, None],
-            flip.long()[:, None],
-        ],
-        1,
-    ).to(device)
-    top, left, height, width, start, stride, mirrored = moved.unbind(1)
-
-    low_y, high_y, share_y = _axis(top, height, size)
-    low_x, high_x, share_x = _axis(left, width, size)
-    mirrored = mirrored.bool()[:, None]
-    low_x, high_x, share_x = (
-        torch.where(mirrored, line.flip(1), line) for line in (low_x, high_x, share_x)
-    )
-    low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
-
-    def row(y: Tensor) -> Tensor:
-        left_pixel = pixels[y[:, :, None] + low_x[:, None, :]].float()
-        right_pixel = pixels[y[:, :, None] + high_x[:, None, :]].float()
-        return left_pixel.lerp_(right_pixel, share_x[:, None, :, None])
-
-    return row(low_y).lerp_(row(high_y), share_y[:, :, None, None]).permute(0, 3, 1, 2)
-
-
-def _axis(begin: Tensor, length: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Lower and upper neighbour and the upper's share along one axis: [B, S] each."""
-    steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
-    at = steps[None] * (length[:, None] / size) - 0.5
-    at = torch.minimum(at.clamp(min=0), (length[:, None] - 1).float())
-    low = at.floor()
-    high = torch.minimum(low + 1, (length[:, None] - 1).float())
-    share = at - low
-    return begin[:, None] + low.long(), begin[:, None] + high.long(), share
+    return sampled(images, index, boxes, size=size, flip=flip, device=device)
 
 
 def _luma(pixels: Tensor) -> Tensor:

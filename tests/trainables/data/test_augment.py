@@ -18,6 +18,7 @@ from trainables.data.augment import (
     train_images,
 )
 from trainables.data.images import Images
+from trainables.data.resizing.bilinear import at_once, one_by_one
 from trainables.streams import generator
 
 
@@ -166,6 +167,27 @@ def test_flip_and_grey_always() -> None:
     plain = eval_images(images, index, size=56, mean=(0, 0, 0), std=(1, 1, 1), device="cpu")
     wanted = tv.rgb_to_grayscale(plain, 3).flip(-1)
     torch.testing.assert_close(found, wanted, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_image_by_image_gives_the_bits_of_the_batch_at_once(channels: int, threads: int) -> None:
+    """What the CPU does, beside what a GPU does."""
+    images, count = ragged(channels), 20
+    index = torch.randint(len(images), (count,))
+    heights, widths = images.heights[index], images.widths[index]
+    place = torch.rand(count, 2)
+    boxes = random_boxes(heights, widths, AugmentConfig(), torch.rand(count, 10, 2), place)
+    flip = torch.rand(count) < 0.5
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for size in (1, 7, 32):
+            made = one_by_one(images, index, boxes, size=size, flip=flip)
+            wanted = at_once(images, index, boxes, size=size, flip=flip, device=torch.device("cpu"))
+            assert torch.equal(made, wanted) and made.stride() == wanted.stride()
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_normalised_equals_torchvision() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.trainables.data.pictures import ragged
-from trainables.data.resample import of_resized, resampled, resized_sizes
+from trainables.data.resizing.antialiased import of_resized, resampled, resized_sizes
 from trainables.machine.threads import side_by_side
 
 

@@ -16,7 +16,7 @@ from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import crops, eval_images, fixed_boxes, random_boxes, train_images
 from trainables.data.images import Images
-from trainables.data.resample import resampled
+from trainables.data.resizing.antialiased import resampled
 from trainables.streams import generator
 
 KINDS = ("bilinear", "bicubic")

@@ -1,0 +1,1 @@
+"""Boxes of images brought to the size that a network takes: antialiased, or not."""
