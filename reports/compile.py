@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from reports.client import open_client
 from reports.errors import ReportError, StoreAway
-from reports.figures import critical_difference, curves, factor_curves, forest, heatmap, history
+from reports.figures import curves, forest
 from reports.figures.drawn import Drawn
+from reports.figures.factors import factor_curves, heatmap
+from reports.figures.kinds import drawer
+from reports.figures.searches import history
 from reports.frame import Frame, load
 from reports.pages import csv_table, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
@@ -21,8 +24,6 @@ from reports.pages.footnotes import footnotes
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import source_sheet
 from reports.pages.verdict import Judged
-from reports.plugins import builder
-from reports.recipe import Figure
 from reports.tables.build import build_all
 from reports.tables.labels import slug
 from reports.tables.model import Sheet, TableData
@@ -116,7 +117,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
     drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
     drawn += [curves.curves(frame, part) for part in recipe.curves]
-    drawn += [_figure(part.kind)(frame, part) for part in recipe.figures]
+    drawn += [drawer(part.kind)(frame, part) for part in recipe.figures]
     drawn = _distinct(drawn)
     with_files = []
     for figure in drawn:
@@ -143,16 +144,6 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     if idle := frame.idle:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
-
-
-FIGURES: Mapping[str, Callable[[Frame, Figure], Drawn]] = {
-    "critical_difference": critical_difference.critical_difference
-}
-
-
-def _figure(kind: str) -> Callable[[Frame, Figure], Drawn]:
-    """What draws a figure of that kind, here or in another package."""
-    return FIGURES.get(kind) or builder("figures", kind)
 
 
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")

@@ -43,7 +43,7 @@ reports.tables
 reports.frame           reports.stats        reports.published
 reports.client
 reports.recipe
-reports.plugins         reports.sources
+reports.plugins         reports.parts
 reports                 reports.errors       reports.uri
 
 trainables
