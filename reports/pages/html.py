@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ PROTOCOLS = {
     EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
 SHOWN = 12  # verdicts on the first screen; the others open on a click
+CSS_INCH = 96  # CSS pixels
 PUBLISHED = " Published numbers beside them are test-selected."
 
 
@@ -164,12 +166,15 @@ def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
 
 def _figure(drawn: Drawn, svg: Path) -> dict[str, str]:
     data = base64.b64encode(svg.read_bytes()).decode()
+    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
     return {
         "key": drawn.key,
         "title": drawn.title,
         "caption": drawn.caption,
         "source": f"data:image/svg+xml;base64,{data}",
         "href": f"runs-{slug(drawn.study)}",
+        "width": f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}",
+        "spots": json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else "",
     }
 
 
