@@ -201,7 +201,7 @@ def _heatmap_figure(
     axes.set_xlabel(coordinate_name(recipe.x))
     label = coordinate_name(recipe.y)
     axes.set_ylabel(label, rotation=0 if len(label) < 3 else 90, labelpad=12, va="center")
-    heading(axes, title, 18 + 9 * columns)
+    heading(axes, title, 20 + 9 * columns)
     bar = figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
     bar.set_label(metric_label(recipe.metric))

@@ -29,7 +29,7 @@ from reports.parts.figures import CostOptions
 from reports.recipe import Figure
 from reports.stats.describe import summary
 from reports.stats.pareto import front
-from reports.tables.cells import by_seed, gaps, protocol, run_ids
+from reports.tables.cells import by_cell, gaps, protocol, run_ids
 from reports.tables.labels import greek, lower_is_better, metric_label, number, scale, slug
 
 COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
@@ -59,13 +59,13 @@ def points_of(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
     cells = frame.study(study)
     if cost not in frame.metrics:
         raise ReportError(f"report.figures: found no {cost!r} of any run; expected it of each")
+    paid = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
     found = []
-    for cell, mine in cells.groupby("cell", sort=False):
-        values = by_seed(mine, metric)
-        paid = mine.groupby("seed")[cost].sum(min_count=1).to_dict()
-        mean, price = summary(list(values.values())), summary([paid[seed] for seed in values])
+    for cell, values in by_cell(cells, metric).items():
+        mean = summary(list(values.values()))
+        price = summary([paid[cell, seed] for seed in values])
         if mean is not None and price is not None:
-            found.append(Point(study, str(cell), price.mean, mean.mean * scale(metric), mean.n))
+            found.append(Point(study, cell, price.mean, mean.mean * scale(metric), mean.n))
     return found
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.stats.describe import Summary, summary
 from reports.tables.beside import NEUTRAL
-from reports.tables.cells import by_seed
+from reports.tables.cells import by_cell
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,12 @@ def trials_of(cells: pd.DataFrame, metric: str) -> Trials:
     lost: list[int] = []
     neutral = None
     number = 0
-    for cell, mine in cells.sort_values("idx", kind="stable").groupby("cell", sort=False):
-        result = summary(list(by_seed(mine, metric).values()))
-        coords: Mapping[str, Any] = mine["coords"].iloc[0]
+    cells = cells.sort_values("idx", kind="stable")
+    first = cells.drop_duplicates("cell")
+    at = dict(zip(map(str, first["cell"]), first["coords"], strict=True))
+    for cell, values in by_cell(cells, metric).items():
+        result = summary(list(values.values()))
+        coords: Mapping[str, Any] = at[cell]
         if NEUTRAL in coords or cell == NEUTRAL:
             neutral = result
             continue
@@ -49,5 +52,5 @@ def trials_of(cells: pd.DataFrame, metric: str) -> Trials:
         if result is None:
             lost.append(number)
         else:
-            found.append(Trial(number, str(cell), coords, result))
+            found.append(Trial(number, cell, coords, result))
     return Trials(tuple(found), tuple(lost), neutral)
