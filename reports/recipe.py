@@ -15,8 +15,8 @@ from pydantic import Field, field_validator, model_validator
 
 from reports.parts.base import RecipePart, level_name
 from reports.parts.figures import FIGURES
+from reports.parts.plugins import kinds
 from reports.parts.sources import SourceBlock
-from reports.plugins import kinds
 
 
 class Published(RecipePart):

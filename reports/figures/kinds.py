@@ -14,7 +14,7 @@ from reports.figures.searches.parallel import parallel
 from reports.figures.searches.promotions import promotions
 from reports.figures.searches.slices import slices
 from reports.frame import Frame
-from reports.plugins import builder
+from reports.parts.plugins import builder
 from reports.recipe import Figure
 
 Drawer = Callable[[Frame, Figure], Drawn]

@@ -41,7 +41,7 @@ import json, sys
 from pathlib import Path
 import torch
 from ablate.spec.json_schema import json_schema
-from reports.plugins import builder
+from reports.parts.plugins import builder
 from reports.recipe import Figure, Table
 from reports.tables.build import build
 from reports.pages import csv_table, latex, markup
