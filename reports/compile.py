@@ -7,6 +7,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from reports.tables.verdict import headline, verdicts
 from reports.uri import redacted, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
+FILES = {"log": "trial.log", "configuration": "config.json", "weights": "best.safetensors"}
 LONGEST = 150  # characters of a file's name without its ending; a file system allows 255 bytes
 
 
@@ -126,14 +128,15 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
         with_files.append((figure, saved["svg"]))
     judged = Judged(told, found, with_files.pop(0) if plot else None)
     texts["report.md"] = markdown.report(frame, made, judged, with_files, best)
-    texts["report.html"] = html.page(
-        frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
+    page = partial(
+        html.page, frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
     )
+    texts["report.html"] = page(trials=beside(folder, frame))
     for name, text in texts.items():
         paths[name] = folder / name
         _write(paths[name], text)
     if log_to_parent:
-        _log(tracking_uri, frame.parents[0].run_id, paths)
+        _log(tracking_uri, frame.parents[0].run_id, paths, {"report.html": page(trials={})})
     plain = "\n".join(
         [
             verdict.plain(told, found),
@@ -173,16 +176,37 @@ def _write(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def _log(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:
+def beside(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
+    """Trial → what of it lies in the output folder of this report, with its relative address."""
+    trials = folder.parent.parent / "trials"
+    if not trials.is_dir():
+        return {}
+    found = {
+        trial: {
+            word: f"../../trials/{trial}/{name}"
+            for word, name in FILES.items()
+            if (trials / trial / name).is_file()
+        }
+        for trial in frame.trials["trial_id"]
+    }
+    return {trial: files for trial, files in found.items() if files}
+
+
+def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[str, str]) -> None:
+    """The files as artifacts; some with another text, as a page there has no trials beside it."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
     for name, path in sorted(paths.items()):
-        content.update(name.encode() + b"\0" + path.read_bytes())
+        told = instead[name].encode() if name in instead else path.read_bytes()
+        content.update(name.encode() + b"\0" + told)
     digest = content.hexdigest()
     if client.get_run(run_id).data.tags.get(CONTENT_TAG) == digest:
         return
-    for _, path in sorted(paths.items()):
-        client.log_artifact(run_id, str(path), "report")
+    for name, path in sorted(paths.items()):
+        if name in instead:
+            client.log_text(run_id, instead[name], f"report/{name}")
+        else:
+            client.log_artifact(run_id, str(path), "report")
     client.set_tag(run_id, CONTENT_TAG, digest)
 
 
