@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from reports.client import open_client
 from reports.errors import ReportError, StoreAway
-from reports.figures import critical_difference, curves, factor_curves, forest, heatmap, history
+from reports.figures import curves, forest
 from reports.figures.drawn import Drawn
+from reports.figures.factors import factor_curves, heatmap
+from reports.figures.kinds import drawer
+from reports.figures.searches import history
 from reports.frame import Frame, load
 from reports.pages import csv_table, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
@@ -21,8 +25,6 @@ from reports.pages.footnotes import footnotes
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import source_sheet
 from reports.pages.verdict import Judged
-from reports.plugins import builder
-from reports.recipe import Figure
 from reports.tables.build import build_all
 from reports.tables.labels import slug
 from reports.tables.model import Sheet, TableData
@@ -30,6 +32,7 @@ from reports.tables.verdict import headline, verdicts
 from reports.uri import redacted, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
+FILES = {"log": "trial.log", "configuration": "config.json", "weights": "best.safetensors"}
 LONGEST = 150  # characters of a file's name without its ending; a file system allows 255 bytes
 
 
@@ -116,7 +119,7 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
     drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
     drawn += [curves.curves(frame, part) for part in recipe.curves]
-    drawn += [_figure(part.kind)(frame, part) for part in recipe.figures]
+    drawn += [drawer(part.kind)(frame, part) for part in recipe.figures]
     drawn = _distinct(drawn)
     with_files = []
     for figure in drawn:
@@ -125,14 +128,15 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
         with_files.append((figure, saved["svg"]))
     judged = Judged(told, found, with_files.pop(0) if plot else None)
     texts["report.md"] = markdown.report(frame, made, judged, with_files, best)
-    texts["report.html"] = html.page(
-        frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
+    page = partial(
+        html.page, frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
     )
+    texts["report.html"] = page(trials=beside(folder, frame))
     for name, text in texts.items():
         paths[name] = folder / name
         _write(paths[name], text)
     if log_to_parent:
-        _log(tracking_uri, frame.parents[0].run_id, paths)
+        _log(tracking_uri, frame.parents[0].run_id, paths, {"report.html": page(trials={})})
     plain = "\n".join(
         [
             verdict.plain(told, found),
@@ -143,16 +147,6 @@ def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: 
     if idle := frame.idle:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
-
-
-FIGURES: Mapping[str, Callable[[Frame, Figure], Drawn]] = {
-    "critical_difference": critical_difference.critical_difference
-}
-
-
-def _figure(kind: str) -> Callable[[Frame, Figure], Drawn]:
-    """What draws a figure of that kind, here or in another package."""
-    return FIGURES.get(kind) or builder("figures", kind)
 
 
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
@@ -182,16 +176,37 @@ def _write(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def _log(tracking_uri: str, run_id: str, paths: dict[str, Path]) -> None:
+def beside(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
+    """Trial → what of it lies in the output folder of this report, with its relative address."""
+    trials = folder.parent.parent / "trials"
+    if not trials.is_dir():
+        return {}
+    found = {
+        trial: {
+            word: f"../../trials/{trial}/{name}"
+            for word, name in FILES.items()
+            if (trials / trial / name).is_file()
+        }
+        for trial in frame.trials["trial_id"]
+    }
+    return {trial: files for trial, files in found.items() if files}
+
+
+def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[str, str]) -> None:
+    """The files as artifacts; some with another text, as a page there has no trials beside it."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
     for name, path in sorted(paths.items()):
-        content.update(name.encode() + b"\0" + path.read_bytes())
+        told = instead[name].encode() if name in instead else path.read_bytes()
+        content.update(name.encode() + b"\0" + told)
     digest = content.hexdigest()
     if client.get_run(run_id).data.tags.get(CONTENT_TAG) == digest:
         return
-    for _, path in sorted(paths.items()):
-        client.log_artifact(run_id, str(path), "report")
+    for name, path in sorted(paths.items()):
+        if name in instead:
+            client.log_text(run_id, instead[name], f"report/{name}")
+        else:
+            client.log_artifact(run_id, str(path), "report")
     client.set_tag(run_id, CONTENT_TAG, digest)
 
 

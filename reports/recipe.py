@@ -11,25 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from reports.plugins import kinds
-from reports.sources import SourceBlock
-
-
-def level_name(value: Any) -> Any:
-    """`on` and `off` as text: YAML reads the bare words as booleans."""
-    if value is True:
-        return "on"
-    if value is False:
-        return "off"
-    return value
-
-
-class RecipePart(BaseModel):
-    """Strict about unknown keys; never changed after it was read."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from reports.parts.base import RecipePart, level_name
+from reports.parts.figures import FIGURES
+from reports.parts.plugins import kinds
+from reports.parts.sources import SourceBlock
 
 
 class Published(RecipePart):
@@ -47,8 +34,8 @@ class Published(RecipePart):
 
     table: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
     column: str | None = None
-    columns: dict[str, str] = {}
-    rows: dict[str, str | dict[str, str]] = {}
+    columns: dict[str, str] = Field({})
+    rows: dict[str, str | dict[str, str]] = Field({})
     others: Literal[True] | tuple[str, ...] = ()
 
     @model_validator(mode="after")
@@ -189,7 +176,7 @@ class FactorCurves(RecipePart):
     metric: str = "val/map_at_r"
     title: str = ""
     caption: str = ""
-    at: dict[str, Any] = {}
+    at: dict[str, Any] = Field({})
     interval: Literal["t", "bootstrap", "sd"] = "t"
     log: bool | None = None
 
@@ -205,27 +192,16 @@ class FactorCurves(RecipePart):
         return self
 
 
-class RanksOptions(RecipePart):
-    """Of a critical-difference diagram. factor: whose levels are ranked within each combination of
-    the study's other coordinates. without: levels that are left out."""
-
-    factor: str
-    without: tuple[str, ...] = ()
-
-
-FIGURES: dict[str, type[RecipePart]] = {"critical_difference": RanksOptions}  # kind → its options
-
-
 class Figure(RecipePart):
-    """A figure named by `kind`: `critical_difference`, of one study, or another package's (an entry
-    point of `ablate.figures`). options: what its author says it takes."""
+    """A figure named by `kind`: one of `reports/parts/figures.py`, or another package's (an entry
+    point of `ablate.figures`). options: what its kind takes, or its author says it takes."""
 
     kind: str
     studies: tuple[str, ...] = Field(min_length=1)
     metric: str = "val/map_at_r"
     title: str = ""
     caption: str = ""
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field({})
 
     @field_validator("kind", mode="after")
     @classmethod
@@ -238,8 +214,11 @@ class Figure(RecipePart):
 
     @model_validator(mode="after")
     def options_fit(self) -> Figure:
-        if self.kind in FIGURES:
-            FIGURES[self.kind].model_validate(self.options)
+        if (options := FIGURES.get(self.kind)) is None:
+            return self
+        options.model_validate(self.options)
+        if len(self.studies) > 1 and not options.several:
+            raise ValueError(f"one study for {self.kind}, not {', '.join(self.studies)}")
         return self
 
 

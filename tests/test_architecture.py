@@ -36,14 +36,14 @@ ablate.ledger           ablate.samplers      ablate.schedulers
 ablate.values
 
 reports.readme
-reports.compile
+reports.compile         reports.sweeps
 reports.pages
 reports.figures
 reports.tables
 reports.frame           reports.stats        reports.published
 reports.client
 reports.recipe
-reports.plugins         reports.sources
+reports.parts
 reports                 reports.errors       reports.uri
 
 trainables

@@ -254,7 +254,21 @@ def data(args: argparse.Namespace) -> int:
     return 0
 
 
+def diff(args: argparse.Namespace) -> int:
+    from ablate.cli import sweeps
+
+    return sweeps.diff(args)
+
+
 def report(args: argparse.Namespace) -> int:
+    if args.compare is not None:
+        from ablate.cli import sweeps
+
+        return sweeps.side_by_side(args)
+    if args.other is not None:
+        raise ConfigError(
+            "--other", "it without --compare", "--compare SWEEP SWEEP", "Leave it out"
+        )
     from ablate.api import Options, compile_report
     from ablate.ledger.ledger import Ledger
     from ablate.ledger.queries import find_sweep

@@ -120,8 +120,26 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("backbones", help="those of the papers, and whether their weights are here")
     report = commands.add_parser("report", help="compile a sweep's tables and figures again")
     report.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    report.add_argument(
+        "--compare",
+        nargs=2,
+        metavar="SWEEP",
+        help="write a page of these two side by side instead (ids or names)",
+    )
+    _other(report)
     _tracking(report)
     _out(report)
+    diff = commands.add_parser(
+        "diff",
+        help="what changed between two sweeps: cells side by side, settings, versions",
+        description="Two sweeps side by side: each cell that both have with the difference, paired "
+        "by seed; of a search its best; then the settings and versions that differ.",
+    )
+    for place in ("first", "second"):
+        diff.add_argument(place, metavar="SWEEP", help="sweep id or name")
+    _other(diff)
+    _tracking(diff)
+    _out(diff)
     doctor = commands.add_parser("doctor", help="versions, GPU, disk, and what to repair")
     _out(doctor)
     return top
@@ -139,6 +157,15 @@ def _allow_partial(command: argparse.ArgumentParser) -> None:
 def _out(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", default="runs", metavar="DIR", help="output folder (default: ./runs)"
+    )
+
+
+def _other(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--other",
+        metavar="STORE",
+        help="where the second sweep lies: an output folder, or an MLflow URI (or env:NAME); "
+        "default: where the first does",
     )
 
 

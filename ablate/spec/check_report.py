@@ -8,7 +8,8 @@ from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
 from ablate.values.remedies import nearest, nearest_metric
 from ablate.values.wording import listed
-from reports.recipe import FIGURES, TABLES, Recipe
+from reports.parts.figures import FIGURES
+from reports.recipe import TABLES, Figure, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -57,14 +58,58 @@ def check_recipe(
                 )
     _of_epochs(recipe)
     for i, figure in enumerate(recipe.figures):
-        for name in figure.studies:
+        for j, name in enumerate(figure.studies):
             _known(f"report.figures.{i}.metric", figure.metric, metrics, name, studies[name])
-            if figure.kind in FIGURES:
+            if figure.kind in FIGURES:  # others judge themselves
                 _read(f"report.figures.{i}.metric", figure.metric, name, studies[name], objective)
-                _factors(
-                    f"report.figures.{i}.options.factor", [figure.options["factor"]], studies[name]
-                )
+                _figure(f"report.figures.{i}", f"studies.{j}", figure, studies[name])
     _over_factors(recipe, studies, metrics, objective)
+
+
+def _figure(place: str, at: str, figure: Figure, study: Study) -> None:
+    """A figure of a kind of ours: of a study that it can be made of, over what this varies."""
+    options = FIGURES[figure.kind].model_validate(figure.options)
+    name = figure.studies[int(at.rpartition(".")[2])]
+    if options.shown_as and options.shown_as not in study.tables:
+        raise ConfigError(
+            f"{place}.{at}",
+            f"{name}, a {study.design} study, for {figure.kind}",
+            f"a study that has a table of the kind {options.shown_as!r}",
+            "Name such a study, or another kind of figure",
+        )
+    levels = _levels(study)
+    for option, wanted in options.factors().items():
+        if study.fixed:
+            _factors(f"{place}.options.{option}", wanted, study)
+        else:
+            _among(f"{place}.options.{option}", wanted, list(study.paths))
+    varied = [name for name, found in levels.items() if len(found) > 1]
+    if figure.kind == "interactions" and len(varied) < 2:
+        raise ConfigError(
+            f"{place}.{at}",
+            f"{name}, which varies {listed(varied) or 'nothing'}",
+            "a study that varies two factors or more",
+            "Name such a study",
+        )
+    halves = all(len(levels[each]) == 2 for each in varied)
+    if figure.kind == "shapley" and not (
+        halves and len(varied) > 1 and len(study.listed) == 2 ** len(varied)
+    ):
+        raise ConfigError(
+            f"{place}.{at}",
+            f"{name}, which does not list every combination of factors with two levels each",
+            "a components study, or a grid of such factors",
+            "Name such a study; effects of others are in report.tables and in interactions",
+        )
+
+
+def _levels(study: Study) -> dict[str, set[str]]:
+    """The levels of each factor that a study lists."""
+    found: dict[str, set[str]] = {}
+    for point in study.listed:
+        for name, value in point.coords.items():
+            found.setdefault(name, set()).add(repr(value))
+    return found
 
 
 def _over_factors(
@@ -89,12 +134,13 @@ def _over_factors(
 
 def _factors(place: str, wanted: Iterable[str], study: Study) -> None:
     """Factors that a study lists."""
-    factors = list(dict.fromkeys(key for p in study.listed for key in p.coords))
-    for factor in wanted:
-        if factor not in factors:
-            raise ConfigError(
-                place, repr(factor), f"one of {listed(factors)}", nearest(factor, factors)
-            )
+    _among(place, wanted, list(_levels(study)))
+
+
+def _among(place: str, wanted: Iterable[str], known: list[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(place, repr(name), f"one of {listed(known)}", nearest(name, known))
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:

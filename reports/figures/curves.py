@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.drawn import COLOURS, DASHES, Drawn, seeds_text, style
+from reports.figures.drawn import (
+    COLOURS,
+    DASHES,
+    HEIGHT,
+    WIDTH,
+    Drawn,
+    Spot,
+    empty,
+    heading,
+    legend,
+    lined,
+    said,
+    seeds_text,
+    style,
+)
 from reports.frame import Frame
 from reports.recipe import Curves
 from reports.stats.describe import summary
@@ -19,6 +32,7 @@ from reports.tables.labels import (
     greek,
     level,
     metric_label,
+    number,
     scale,
     slug,
 )
@@ -66,10 +80,14 @@ def curves(frame: Frame, recipe: Curves) -> Drawn:
     counts = [n for _, _, n in lines]
     band = "; band: ± one sd over seeds" if max(counts, default=0) > 1 else ""
     caption = f"{metric_label(recipe.metric)} after each epoch: mean, {seeds_text(counts)}{band}."
-    if recipe.caption:
-        caption = f"{greek(recipe.caption)} {caption}"
     key = slug(f"curves_{'_'.join(recipe.studies)}_{recipe.metric}")
-    return Drawn(key, recipe.studies[0], title, caption, figure, tuple(runs), tuple(missing))
+    spots = tuple(
+        Spot(figure.axes[0], epoch, mean, f"{label}, epoch {epoch}: {number(mean, 2)}")
+        for label, table, _ in lines
+        for epoch, mean in (table["mean"].items() if len(table) else ())
+    )
+    caption, study = said(recipe.caption, caption), recipe.studies[0]
+    return Drawn(key, study, title, caption, figure, tuple(runs), tuple(missing), spots)
 
 
 def _cell_label(cell: str, coords: dict[str, Any]) -> str:
@@ -81,7 +99,7 @@ def _cell_label(cell: str, coords: dict[str, Any]) -> str:
 
 
 def _curves_figure(lines: list[tuple[str, Any, int]], recipe: Curves, title: str) -> Figure:
-    figure = Figure(figsize=(5.6, 3.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     drawn = 0
     for i, (label, table, n) in enumerate(lines):
@@ -105,13 +123,12 @@ def _curves_figure(lines: list[tuple[str, Any, int]], recipe: Curves, title: str
         if n > 1 and np.isfinite(sd).all():
             axes.fill_between(x, y - sd, y + sd, color=colour, alpha=0.18, linewidth=0)
     if not drawn:
-        axes.text(0.5, 0.5, "no finished runs", ha="center", transform=axes.transAxes)
+        empty(axes)
     axes.set_xlabel("epoch")
     axes.set_ylabel(metric_label(recipe.metric))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.set_title(textwrap.fill(title, 60), loc="left", fontweight="bold", pad=8)
+    lined(axes)
+    heading(axes, title)
     if drawn:
-        axes.legend(loc="best", title="(number of seeds)", title_fontsize=7.5)
+        legend(axes, drawn, "(number of seeds)")
     return figure

@@ -6,27 +6,42 @@ Okabe and Ito's palette with line styles for cells. Figures are the same bytes f
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from reports.tables.labels import greek
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 DASHES = ("-", "--", "-.", ":")
+TEXT = 9.0  # points, of all letters in all figures
+WIDTH, HEIGHT = 5.6, 3.5  # inches, of a figure of one panel
+GRID = "#e4e4e4"
+SHORT = 4  # lines of a legend that finds room within the axes
+LINE = 0.18  # inches, of a legend
+MANY = 1000  # marks, from which they are pixels within the picture and have no values to hover over
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 10,
+    "font.size": TEXT,
+    "axes.titlesize": TEXT,
+    "axes.labelsize": TEXT,
+    "xtick.labelsize": TEXT,
+    "ytick.labelsize": TEXT,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": TEXT,
+    "legend.title_fontsize": TEXT,
     "svg.hashsalt": "ablate",
     "svg.fonttype": "path",
     "figure.dpi": 100,
@@ -36,9 +51,22 @@ STYLE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Spot:
+    """A mark that tells its values where a page is read with a pointer or with arrow keys.
+
+    x, y: where it is, in the data of its axes.
+    """
+
+    axes: Axes
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True)
 class Drawn:
     """A figure with what stands beside it: its files' name, its (first) study, title, caption,
-    the runs behind it and what is missing."""
+    the runs behind it, what is missing, and the marks that tell their values."""
 
     key: str
     study: str
@@ -47,6 +75,19 @@ class Drawn:
     figure: Figure
     run_ids: tuple[str, ...]
     gaps: tuple[str, ...]
+    spots: tuple[Spot, ...] = ()
+
+    def places(self) -> list[tuple[float, float, str]]:
+        """Each spot in shares of the picture from its left and top; of one that is saved. None of
+        more than `MANY`."""
+        if len(self.spots) > MANY:
+            return []
+        width, height = self.figure.bbox.size
+        found = []
+        for spot in self.spots:
+            x, y = spot.axes.transData.transform((spot.x, spot.y))
+            found.append((float(x / width), float(1 - y / height), spot.text))
+        return found
 
     def save(self, folder: Path) -> dict[str, Path]:
         """Write PNG (200 dpi) and SVG; `{"png": path, "svg": path}`."""
@@ -65,6 +106,59 @@ def style() -> Iterator[None]:
         settings: Any = mpl.rcParams
         settings.update(STYLE)
         yield
+
+
+def heading(figure: Axes | Figure, title: str, width: int = 60) -> None:
+    """The title at the left, in lines of `width` letters."""
+    text = textwrap.fill(title, width)
+    if isinstance(figure, Figure):
+        figure.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
+    else:
+        figure.set_title(text, loc="left", fontweight="bold", pad=8)
+
+
+def said(own: str, found: str) -> str:
+    """A caption: what the recipe says, then what was found."""
+    return f"{greek(own)} {found}" if own else found
+
+
+def empty(axes: Axes, words: str = "no finished runs") -> None:
+    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
+
+
+def lined(axes: Axes, axis: Literal["x", "y", "both"] = "both") -> None:
+    """Grey lines behind what is drawn."""
+    axes.grid(axis=axis, color=GRID, linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
+def log_ticks(axes: Axes, low: float, high: float) -> None:
+    """A few ticks on a logarithmic x: powers of ten, or plain numbers within two decades."""
+    axes.xaxis.set_minor_locator(NullLocator())
+    decades = math.log10(high / low)
+    if decades >= 2:
+        axes.xaxis.set_major_locator(LogLocator(numticks=4))
+        return
+    steps = (1, 2, 5) if decades < 1.3 else (1, 3)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [step * 10.0**power for power in powers for step in steps]
+    shown = [value for value in found if low <= value <= high]
+    axes.set_xticks(shown, [f"{value:g}" for value in shown])
+
+
+def legend(axes: Axes, count: int, title: str | None = None) -> None:
+    """Where it hides nothing: within the axes while it is short, else below them, the figure being
+    taller by as much."""
+    if count <= SHORT:
+        axes.legend(loc="best", title=title)
+        return
+    handles, labels = axes.get_legend_handles_labels()
+    across = 1 if max(map(len, labels)) > 40 else 2
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + LINE * (-(-count // across) + (title is not None)))
+    figure.legend(handles, labels, loc="outside lower left", ncols=across, title=title)
 
 
 def seeds_text(counts: list[int]) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reports.figures.drawn import Drawn, seeds_text, style
-from reports.tables.labels import is_share, metric_label, scale, signed
+from reports.figures.drawn import Drawn, Spot, lined, seeds_text, style
+from reports.tables.labels import is_share, metric_label, scale, signed, with_interval
 from reports.tables.verdict import Verdict, groups
 
 MOST = 200  # rows; a taller picture is no overview
@@ -31,7 +31,7 @@ def forest(verdicts: Sequence[Verdict]) -> Drawn | None:
         return None
     metrics = list(dict.fromkeys(verdict.metric for verdict in shown))
     with style():
-        figure = _figure({m: [v for v in shown if v.metric == m] for m in metrics})
+        figure, spots = _figure({m: [v for v in shown if v.metric == m] for m in metrics})
     bars = "; lines: 95 % paired-t intervals, each of its comparison alone"
     caption = (
         f"Difference to the baseline row, {seeds_text([v.n for v in shown])}"
@@ -41,16 +41,17 @@ def forest(verdicts: Sequence[Verdict]) -> Drawn | None:
     if len(known) > MOST:
         caption += f" The first {MOST} of {len(known)}."
     title = "All differences at a glance"
-    return Drawn("forest", shown[0].study, title, caption, figure, (), ())
+    return Drawn("forest", shown[0].study, title, caption, figure, (), (), tuple(spots))
 
 
-def _figure(panels: dict[str, list[Verdict]]) -> Figure:
+def _figure(panels: dict[str, list[Verdict]]) -> tuple[Figure, list[Spot]]:
     heights = [len(_lines(mine)) + 2.6 for mine in panels.values()]
     figure = Figure(figsize=(WIDTH, ROW * sum(heights) + 0.2), layout="constrained")
     places = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
+    spots: list[Spot] = []
     for axes, (metric, mine) in zip(places, panels.items(), strict=True):
-        _panel(axes, metric, _lines(mine))
-    return figure
+        spots += _panel(axes, metric, _lines(mine))
+    return figure, spots
 
 
 def _lines(mine: Sequence[Verdict]) -> list[Verdict | str]:
@@ -61,12 +62,11 @@ def _lines(mine: Sequence[Verdict]) -> list[Verdict | str]:
     return lines
 
 
-def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> None:
+def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> list[Spot]:
     factor = scale(metric)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.grid(axis="x", color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    places, names = [], []
+    lined(axes, "x")
+    places, names, spots = [], [], []
     for y, line in enumerate(lines):
         if isinstance(line, str):
             text = textwrap.shorten(line, 76, placeholder="…")
@@ -90,6 +90,8 @@ def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> None:
         if told.low is not None and told.high is not None:
             axes.plot([told.low * factor, told.high * factor], [y, y], color=colour, linewidth=1.6)
         axes.plot([told.mean * factor], [y], mark, color=colour, markersize=6)
+        words = with_interval(told.mean, told.low, told.high, metric, line.digits)
+        spots.append(Spot(axes, told.mean * factor, y, f"{line.label}: {words}, {line.call}"))
         axes.annotate(
             signed(told.mean, metric, line.digits),
             (1, y),
@@ -105,3 +107,4 @@ def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> None:
     axes.spines["left"].set_visible(False)
     points = ", in points" if is_share(metric) else ""
     axes.set_xlabel(f"Δ {metric_label(metric).removesuffix(' (%)')}{points}")
+    return spots

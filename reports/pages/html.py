@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jinja2
@@ -29,7 +31,9 @@ PROTOCOLS = {
     "neither train nor test.",
     EMPTY: "No trial has a result: tables and figures show what was planned.",
 }
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 SHOWN = 12  # verdicts on the first screen; the others open on a click
+CSS_INCH = 96  # CSS pixels
 PUBLISHED = " Published numbers beside them are test-selected."
 
 
@@ -41,8 +45,10 @@ def page(
     judged: Judged,
     figures: Sequence[tuple[Drawn, Path]],
     best: Mapping[str, str],
+    trials: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> str:
-    """The page's HTML (well-formed XML too). `figures`: each with its SVG file."""
+    """The page's HTML (well-formed XML too). figures: each with its SVG file. trials: of some
+    trials the files beside the page, what each is and its address."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -87,7 +93,8 @@ def page(
         server=server,
         experiment_id=frame.parents[0].experiment_id,
         objective=objective(frame),
-        runs=_runs(frame),
+        runs=_runs(frame, trials),
+        with_files=bool(trials),
     )
 
 
@@ -164,16 +171,19 @@ def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
 
 def _figure(drawn: Drawn, svg: Path) -> dict[str, str]:
     data = base64.b64encode(svg.read_bytes()).decode()
+    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
     return {
         "key": drawn.key,
         "title": drawn.title,
         "caption": drawn.caption,
         "source": f"data:image/svg+xml;base64,{data}",
         "href": f"runs-{slug(drawn.study)}",
+        "width": f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}",
+        "spots": json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else "",
     }
 
 
-def _runs(frame: Frame) -> list[dict[str, Any]]:
+def _runs(frame: Frame, trials: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
     metric = objective(frame)
     experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
     parent_of = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
@@ -188,6 +198,7 @@ def _runs(frame: Frame) -> list[dict[str, Any]]:
                     **cell,
                     "anchor": "" if mark in seen else mark,
                     "value": number(value * scale(metric), 2) if math.isfinite(value) else "–",
+                    "files": trials.get(cell["trial_id"], NOTHING),
                     "experiment_id": experiments.get(parent_of.get(cell["run_id"], ""), ""),
                 }
             )

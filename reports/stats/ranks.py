@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats as scipy_stats
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,22 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
     Raises:
         ValueError: a and b differ in length.
     """
+    return _of_pairs(a, b, lambda x, y: scipy_stats.spearmanr(x, y).statistic)
+
+
+def kendall(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
+    """τ_b = (P − Q) / √((P + Q + T)(P + Q + U)): P pairs of pairs that both sides order alike, Q
+    those that they order against each other, T and U ties in a or b alone.
+
+    What is left out, None and errors as in `spearman`. Source: Kendall, "The treatment of ties in
+    ranking problems", Biometrika 33 (1945).
+    """
+    return _of_pairs(a, b, lambda x, y: scipy_stats.kendalltau(x, y).statistic)
+
+
+def _of_pairs(
+    a: Sequence[float], b: Sequence[float], coefficient: Callable[[Floats, Floats], float]
+) -> Correlation | None:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.shape != y.shape:
         raise ValueError(f"found {len(x)} and {len(y)} values; expected pairs")
@@ -34,4 +53,4 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> Correlation | None:
     x, y = x[whole], y[whole]
     if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    return Correlation(float(scipy_stats.spearmanr(x, y).statistic), len(x))
+    return Correlation(float(coefficient(x, y)), len(x))

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pandas as pd
 
 from reports.frame import OTHER, Frame
-from reports.plugins import builder
+from reports.parts.plugins import builder
 from reports.recipe import Recipe, Table
 from reports.tables.compared import compared
 from reports.tables.factors.effects import effects

@@ -39,6 +39,20 @@ def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
     }
 
 
+def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
+    """`by_seed` of each cell, in the order of the rows; thousands of cells in one pass."""
+    found: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
+    if metric not in cells.columns:
+        return found
+    if metric.startswith(ENSEMBLE) or cells["fold"].notna().any():
+        groups = cells.groupby("cell", sort=False)
+        return found | {str(cell): by_seed(mine, metric) for cell, mine in groups}
+    for cell, seed, value in zip(cells["cell"], cells["seed"], cells[metric], strict=True):
+        if pd.notna(value):
+            found[str(cell)][int(seed)] = float(value)
+    return found
+
+
 def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
     """What folds mean for a table of these cells and metrics."""
     count = cells["fold"].nunique()

@@ -10,10 +10,10 @@ import pandas as pd
 
 from reports.errors import ReportError
 from reports.frame import Frame
+from reports.parts.base import level_name as named
 from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import Table
-from reports.recipe import level_name as named
 from reports.stats import paired
 from reports.stats.describe import reality_check_interval, summary
 from reports.stats.effect_size import cliffs_delta, cohens_dz, probability_of_improvement

@@ -43,7 +43,7 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             "promoted cells; expected a promote study"
         )
     source = str(spec["of"])
-    by, most = _ranked_by(frame, source, spec.get("by"))
+    by, most = ranked_by(frame, source, spec.get("by"))
     before = frame.study(source) if source in frame.study_order else cells.iloc[:0]
     names = list(
         dict.fromkeys(
@@ -113,7 +113,7 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     )
 
 
-def _ranked_by(frame: Frame, source: str, by: str | None) -> tuple[str, bool]:
+def ranked_by(frame: Frame, source: str, by: str | None) -> tuple[str, bool]:
     """What the source's cells were ranked by, and whether more of it is better."""
     spec = (frame.document.get("studies") or {}).get(source) or {}
     objectives = {str(o["metric"]): o.get("direction") for o in spec.get("objectives") or []}

@@ -41,7 +41,7 @@ import json, sys
 from pathlib import Path
 import torch
 from ablate.spec.json_schema import json_schema
-from reports.plugins import builder
+from reports.parts.plugins import builder
 from reports.recipe import Figure, Table
 from reports.tables.build import build
 from reports.pages import csv_table, latex, markup
@@ -133,10 +133,7 @@ def test_faults_are_one_line_each(answer: dict[str, Any]) -> None:
     refused = answer["refused"]
     assert set(refused) == set(FAULTS)
     assert "report.tables.0.kind" in refused["table"] and "seed_range" in refused["table"]
-    assert (
-        "report.figures.0.kind" in refused["figure"]
-        and "critical_difference, dots" in refused["figure"]
-    )
+    assert "report.figures.0.kind" in refused["figure"] and "slices, dots" in refused["figure"]
     assert "report.figures.0.metric" in refused["metric"]
     assert "report.figures.0.studies.0" in refused["study"]
     assert not [text for text in refused.values() if "\n" in text]

@@ -9,15 +9,14 @@ import pandas as pd
 
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.recipe import level_name as named
 from reports.stats.factorial import Effect, Fit, factorial
 from reports.stats.paired import holm
-from reports.tables.cells import by_seed, coordinates, fold_notes, gaps, protocol_note, race_notes
+from reports.tables.cells import fold_notes, gaps, protocol_note, race_notes
 from reports.tables.factors import shapley
+from reports.tables.factors.cells import cells_of, levels_of
 from reports.tables.factors.shapley import Cells, Levels, Term
 from reports.tables.labels import (
     coordinate_name,
-    level,
     metric_label,
     number,
     p_text,
@@ -63,8 +62,8 @@ class _Block:
 
 def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     """A row per term and metric; terms that the design cannot tell apart are named in a note."""
-    levels = _levels(frame, cells)
-    worth = {metric: _cells(frame, cells, metric) for metric in recipe.metrics}
+    levels = levels_of(frame, cells)
+    worth = {metric: cells_of(frame, cells, metric) for metric in recipe.metrics}
     with_shapley = shapley.is_full(worth[recipe.metrics[0]], levels)
     several = len(recipe.metrics) > 1
     blocks = [
@@ -155,35 +154,6 @@ def _block(
     if with_shapley:
         notes.append(shapley.note(whole, levels, metric, digits))
     return _Block(rows, numbers, notes)
-
-
-def _levels(frame: Frame, cells: pd.DataFrame) -> Levels:
-    """The levels of each factor, low first: off before on, numbers ascending, else as listed."""
-    seen: dict[str, dict[str, Any]] = {}
-    for coords in coordinates(frame, cells):
-        for name, value in coords.items():
-            seen.setdefault(name, {}).setdefault(level(named(value)), named(value))
-    levels = {}
-    for name, values in seen.items():
-        texts = list(values)
-        if set(texts) == {"on", "off"}:
-            texts = ["off", "on"]
-        elif all(isinstance(v, int | float) and not isinstance(v, bool) for v in values.values()):
-            texts.sort(key=lambda text: float(values[text]))
-        levels[name] = texts
-    return levels
-
-
-def _cells(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
-    """Values by seed at each combination of levels; what is one trial in two cells counts once."""
-    by_cell: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
-    at = coordinates(frame, cells)
-    for cell in dict.fromkeys(cells["cell"]):
-        mine = (cells["cell"] == cell).to_numpy()
-        coords = at[int(mine.argmax())]
-        key = tuple(sorted((name, level(named(value))) for name, value in coords.items()))
-        by_cell.setdefault(key, {}).update(by_seed(cells[mine], metric))
-    return [(dict(key), values) for key, values in by_cell.items()]
 
 
 def _shown(fit: Fit, top: int) -> list[Effect]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Literal
+
 import pandas as pd
 
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats.describe import summary
 from reports.stats.importance import LEAST, Importances, importances
-from reports.tables.beside import NEUTRAL
-from reports.tables.cells import by_seed, protocol_note
+from reports.tables.cells import protocol_note
+from reports.tables.factors.trials import trials_of
 from reports.tables.labels import coordinate_names, level, metric_label, slug
 from reports.tables.model import Field, Sheet
 
@@ -23,28 +25,15 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     Raises:
         ReportError: the study is no search.
     """
-    spec = (frame.document.get("studies") or {}).get(recipe.study) or {}
-    space = spec.get("space")
-    if frame.design(recipe.study) != "search" or space is None:
-        raise ReportError(
-            f"report: found {recipe.study}, a {frame.design(recipe.study)} study, in a table of "
-            "importances; expected a search"
-        )
     metric = recipe.metrics[0]
-    params, values = [], []
-    for _, mine in cells.groupby("cell", sort=False):
-        result = summary(list(by_seed(mine, metric).values()))
-        coords = mine["coords"].iloc[0]
-        if result is not None and NEUTRAL not in coords:  # which is no draw from the space
-            params.append(coords)
-            values.append(result.mean)
-    shares = importances(params, values, space, evaluator=recipe.evaluator)
+    space = space_of(frame, recipe.study)
+    shares, finished = judged(cells, metric, space, recipe.evaluator)
     notes = [protocol_note(frame, recipe.metrics)]
     rows: list[tuple[Field, ...]] = []
     numbers: list[tuple[object, ...]] = []
     if shares is None:
         notes.append(
-            f"Importances: none, {len(values)} trials are finished and at least {LEAST} are needed."
+            f"Importances: none, {finished} trials are finished and at least {LEAST} are needed."
         )
     else:
         names = coordinate_names(list(shares.shares))
@@ -76,6 +65,34 @@ def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     )
 
 
+def space_of(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
+    """The space of a search.
+
+    Raises:
+        ReportError: the study is no search.
+    """
+    spec = (frame.document.get("studies") or {}).get(study) or {}
+    space: Mapping[str, Mapping[str, Any]] | None = spec.get("space")
+    if frame.design(study) != "search" or space is None:
+        raise ReportError(
+            f"report: found {study}, a {frame.design(study)} study, where parameters of a search "
+            "are shown; expected a search"
+        )
+    return space
+
+
+def judged(
+    cells: pd.DataFrame,
+    metric: str,
+    space: Mapping[str, Mapping[str, Any]],
+    evaluator: Literal["ped_anova", "fanova"],
+) -> tuple[Importances | None, int]:
+    """The importances over the finished trials, and how many these are."""
+    drawn = trials_of(cells, metric).trials
+    points, values = [each.coords for each in drawn], [each.result.mean for each in drawn]
+    return importances(points, values, space, evaluator=evaluator), len(drawn)
+
+
 def _notes(told: Importances, metric: str) -> list[str]:
     what = (
         "how differently a parameter is spread among the best trials and among all"
@@ -92,9 +109,8 @@ def _notes(told: Importances, metric: str) -> list[str]:
     return notes + [f"Caution: {text}." for text in told.warnings]
 
 
-def _searched(axis: dict[str, object]) -> str:
+def _searched(axis: Mapping[str, Any]) -> str:
     if axis.get("choice") is not None:
-        choices: list[object] = list(axis["choice"])  # type: ignore[call-overload]
-        return ", ".join(level(choice) for choice in choices)
+        return ", ".join(level(choice) for choice in axis["choice"])
     log = ", log" if axis.get("log") else ""
     return f"{level(axis['low'])} … {level(axis['high'])}{log}"

@@ -79,7 +79,7 @@ RANKS = {"kind": "critical_difference", "studies": ["rows"], "metric": "test/map
         ),
         (
             {"figures": [{**RANKS, "kind": "ranks"}]},
-            ["report.figures.0.kind", "installed: critical_difference"],
+            ["report.figures.0.kind", "installed: cost, critical_difference"],
         ),
     ],
 )
@@ -94,3 +94,70 @@ def test_factors_that_a_report_names_are_the_study_s(
     with pytest.raises(ConfigError) as caught:
         specs.plan({**spec, "report": report})
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+STUDIES = {
+    "found": {
+        "design": "search",
+        "trials": 4,
+        "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}},
+    },
+    "kept": {"design": "promote", "of": "found", "best": 2},
+    "switched": {
+        "design": "components",
+        "components": {"a": {"optimizer.lr": 1e-3}, "b": {"embedding.dim": 8}},
+    },
+    "crossed": {
+        "design": "grid",
+        "grid": {"embedding.dim": [8, 16, 32], "optimizer.lr": [1e-3, 1e-2]},
+    },
+    "alone": {"design": "grid", "grid": {"embedding.dim": [8, 16]}},
+}
+FIT = [
+    {"kind": "slices", "studies": ["found"], "options": {"axes": ["optimizer.lr"]}},
+    {"kind": "parallel", "studies": ["found"]},
+    {"kind": "importance", "studies": ["found"], "options": {"evaluator": "fanova"}},
+    {"kind": "shapley", "studies": ["switched"]},
+    {"kind": "interactions", "studies": ["switched"]},
+    {"kind": "interactions", "studies": ["crossed"], "options": {"top": 1}},
+    {"kind": "cost", "studies": ["found", "kept", "crossed"], "options": {"cost": "epochs"}},
+    {"kind": "promotions", "studies": ["kept"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "study", "options", "words"),
+    [
+        ("slices", "kept", {}, ["studies.0: found kept, a promote study, for slices", "'search'"]),
+        ("parallel", "crossed", {}, ["crossed, a grid study", "table of the kind 'search'"]),
+        ("slices", "found", {"axes": ["optimizer.lt"]}, ["options.axes", "one of optimizer.lr"]),
+        ("importance", "switched", {}, ["studies.0", "a components study, for importance"]),
+        ("promotions", "found", {}, ["found, a search study", "'promoted'"]),
+        ("shapley", "crossed", {}, ["crossed", "every combination", "two levels each"]),
+        ("shapley", "found", {}, ["found, a search study, for shapley", "'effects'"]),
+        ("interactions", "alone", {}, ["alone, which varies embedding.dim", "two factors"]),
+        ("interactions", "kept", {}, ["kept, a promote study, for interactions"]),
+        ("interactions", "crossed", {"among": ["optimizer.lr", "x"]}, ["options.among", "'x'"]),
+        ("cost", "found", {"cost": "money"}, ["report.figures.0", "cost", "'seconds'"]),
+        ("parallel", "found", {"axis": ["optimizer.lr"]}, ["report.figures.0", "axis"]),
+    ],
+)
+def test_a_figure_is_of_a_study_that_it_can_be_made_of(
+    kind: str, study: str, options: dict[str, Any], words: list[str]
+) -> None:
+    spec = {"name": "shown", "studies": STUDIES}
+    figure = {"kind": kind, "studies": [study], "options": options}
+    with pytest.raises(ConfigError) as caught:
+        specs.plan({**spec, "report": {"figures": [figure]}})
+    said = str(caught.value)
+    assert not [word for word in words if word not in said], said
+
+
+def test_figures_that_fit_are_planned() -> None:
+    assert specs.plan({"name": "shown", "studies": STUDIES, "report": {"figures": FIT}})
+
+
+def test_a_figure_of_one_study_is_refused_for_two() -> None:
+    figure = {"kind": "shapley", "studies": ["switched", "crossed"]}
+    with pytest.raises(ConfigError, match="one study for shapley, not switched, crossed"):
+        specs.plan({"name": "shown", "studies": STUDIES, "report": {"figures": [figure]}})

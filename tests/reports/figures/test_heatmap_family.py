@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.figures.heatmap import SPAN, families, heatmap
+from reports.figures.factors.heatmap import SPAN, families, heatmap
 from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.figures.history import history, history_of
+from reports.figures.searches.history import history, history_of
 from reports.recipe import Table
 from tests.reports.made import METRIC, frame
 

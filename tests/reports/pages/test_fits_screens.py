@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.needs import needed
 from tests.reports.pages import wide
+from tests.reports.pages.browsing import opened
 
 WIDTHS = (390, 820, 1440)
 A4 = 718  # CSS pixels between margins of 10 mm
@@ -26,27 +25,6 @@ SPILLED = """() => Array.from(document.querySelectorAll(".scroll")).filter(
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return wide.page(tmp_path_factory.mktemp("page")).as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    program = needed("chromium", "chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield running
-        running.close()
-
-
-def opened(browser: Any, address: str, width: int, scheme: str = "light") -> Any:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.said = []
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("request", lambda request: page.said.append(f"asked for {request.url[:80]}"))
-    page.goto(address)
-    return page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

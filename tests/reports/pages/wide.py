@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reports.figures.drawn import Drawn
+from reports.figures.factors.heatmap import heatmap
 from reports.figures.forest import forest
+from reports.figures.searches.history import history
 from reports.frame import Frame
 from reports.pages import html
 from reports.pages.verdict import Judged
-from reports.recipe import Table
+from reports.recipe import Heatmap, Table
 from reports.tables.build import build
 from reports.tables.model import AnyTable
 from reports.tables.verdict import headline, verdicts
@@ -77,19 +80,28 @@ def tables() -> list[AnyTable]:
     return [replace(table, key=key) for table, key in zip([*made, wide], keys, strict=True)]
 
 
+def gridded() -> Drawn:
+    """A heatmap, which is narrower than other figures."""
+    points = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in (1, 2, 3)]
+    return heatmap(
+        frame("grid", points, _value), Heatmap(study="s", x="method.alpha", y="method.beta")
+    )
+
+
 def page(folder: Path) -> Path:
-    """A report's page of them, with its forest plot."""
+    """A report's page of them, with its forest plot and two figures more."""
     made, whole = tables(), compared()
     found = verdicts(made)
     drawn = forest(found)
     assert drawn is not None
     plot = (drawn, drawn.save(folder)["svg"])
+    more = [history(searched(), Table(kind="search", study="s", title="A search")), gridded()]
     text = html.page(
         whole,
         "sqlite:////somewhere/mlflow.db",
         tables=made,
         judged=Judged(headline(whole, found), found, plot),
-        figures=[plot],
+        figures=[plot, *((each, each.save(folder)["svg"]) for each in more)],
         best={"best.yaml": "a: " + "long " * 60},
     )
     path = folder / "report.html"

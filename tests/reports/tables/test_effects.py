@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from reports.errors import ReportError
-from reports.figures.factor_curves import factor_curves
+from reports.figures.factors.factor_curves import factor_curves
 from reports.pages import csv_table, latex, markup
 from reports.recipe import FactorCurves, Recipe, Table
 from reports.stats.describe import reality_check_interval

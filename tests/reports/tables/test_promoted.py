@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
-from reports.frame import TRIAL_KEYS, Frame, Parent
 from reports.pages import csv_table, html, latex, markup
 from reports.pages.footnotes import Footnotes
 from reports.recipe import Recipe, Table
@@ -22,71 +18,7 @@ from reports.stats.ranks import Correlation, spearman
 from reports.tables.build import build, build_all
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
-
-LOW = {0: 0.30, 1: 0.50, 2: 0.40, 3: 0.45}  # cell of `heads` → value
-HIGH = {1: 0.60, 2: 0.70, 3: 0.62}
-RANKS = {1: 1, 3: 2, 2: 3}  # cell of `heads` → its rank
-
-
-def spread(middle: float, seed: int) -> float:
-    return middle + 0.01 * (seed - 1)
-
-
-def made(
-    high: Callable[[int, int], float | None] = lambda i, s: spread(HIGH[i], s),
-    *,
-    seeds: int = 3,
-    **study: Any,
-) -> Frame:
-    """`heads`, a search of four cells of two seeds, and `network`, its best three."""
-    cells, trials = [], []
-
-    def put(study: str, cell: str, at: tuple[int, int], coords: Any, value: float | None) -> None:
-        idx, seed = at
-        told = {"study": study, "cell": cell, "coords": coords, "idx": idx}
-        trial_id = f"{study}{idx}-{seed}"
-        cells.append({**told, "seed": seed, "trial_id": trial_id})
-        trials.append(
-            {
-                "trial_id": trial_id,
-                "run_id": f"run-{trial_id}",
-                "parent_run_id": "p",
-                "seed": seed,
-                "status": "failed" if value is None else "done",
-                "params": {},
-                "reason": "not finite" if value is None else "",
-                "tags": {"ablate.cells": json.dumps([told])},
-                METRIC: value,
-            }
-        )
-
-    for i, middle in LOW.items():
-        for seed in range(2):
-            lr = {"optimizer.lr": 10.0**-i}
-            put("heads", f"{i:04d}", (i, seed), lr, spread(middle, seed))
-    if "neutral" in study:
-        for seed in range(seeds):
-            put("network", "neutral", (3, seed), {"neutral": "yes"}, spread(0.65, seed))
-    for i, rank in RANKS.items():
-        coords = {"rank": rank, "source": f"{i:04d}", "optimizer.lr": 10.0**-i}
-        for seed in range(seeds):
-            put("network", f"rank={rank}", (rank - 1, seed), coords, high(i, seed))
-    document = {
-        "sweep_id": "0" * 12,
-        "name": "made",
-        "cells": cells,
-        "study_order": ["heads", "network"],
-        "studies": {
-            "heads": {"design": "search"},
-            "network": {"design": "promote", "of": "heads", "best": 3, **study},
-        },
-        "created": 0.0,
-        "spec": {},
-        "report": {},
-    }
-    parent = Parent("p", "1", "FINISHED", {}, document)
-    return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, METRIC]))
-
+from tests.reports.made_promoted import HIGH, made
 
 RECIPE = Table(kind="promoted", study="network")
 

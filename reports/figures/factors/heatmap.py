@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +13,15 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, withStroke
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.drawn import Drawn, ordered, seeds_text, style
+from reports.figures.drawn import Drawn, Spot, heading, ordered, said, seeds_text, style
 from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summary
-from reports.tables.cells import by_seed, gaps, protocol
+from reports.tables.cells import by_seed, gaps, protocol, run_ids
 from reports.tables.labels import (
     coordinate_name,
     greek,
+    level,
     metric_label,
     number,
     scale,
@@ -125,11 +125,19 @@ def heatmap(frame: Frame, recipe: Heatmap, colours: Shades | None = None) -> Dra
             f"bar on it: ± one sd of runs over seeds, {number(colours.sd, recipe.digits)}, pooled "
             f"over {colours.source}."
         )
-    if recipe.caption:
-        caption = f"{greek(recipe.caption)} {caption}"
-    runs = tuple(run for run in cells["run_id"] if run)
+    spots = tuple(
+        Spot(
+            figure.axes[0],
+            j,
+            i,
+            f"{coordinate_name(recipe.x)} = {level(xs[j])}, {coordinate_name(recipe.y)} = "
+            f"{level(ys[i])}: {' '.join(text.split())}",
+        )
+        for (i, j), text in texts.items()
+    )
     key = slug(f"heatmap_{recipe.study}_{recipe.metric}")
-    return Drawn(key, recipe.study, title, caption, figure, runs, gaps(cells))
+    caption = said(recipe.caption, caption)
+    return Drawn(key, recipe.study, title, caption, figure, run_ids(cells), gaps(cells), spots)
 
 
 def _heatmap_figure(
@@ -143,7 +151,7 @@ def _heatmap_figure(
 ) -> Figure:
     xs, ys = levels
     columns, lines = max(1, len(xs)), max(1, len(ys))
-    figure = Figure(figsize=(2.0 + 0.86 * columns, 1.5 + 0.62 * lines), layout="constrained")
+    figure = Figure(figsize=(2.0 + 0.72 * columns, 1.5 + 0.62 * lines), layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(
         np.ma.masked_invalid(means),
@@ -178,7 +186,6 @@ def _heatmap_figure(
                 texts.get((i, j), "not run"),
                 ha="center",
                 va="center",
-                fontsize=8.5,
                 color="white" if light else "black",
                 bbox=box,
                 linespacing=1.15,
@@ -194,7 +201,7 @@ def _heatmap_figure(
     axes.set_xlabel(coordinate_name(recipe.x))
     label = coordinate_name(recipe.y)
     axes.set_ylabel(label, rotation=0 if len(label) < 3 else 90, labelpad=12, va="center")
-    axes.set_title(textwrap.fill(title, 16 + 11 * columns), pad=8, loc="left", fontweight="bold")
+    heading(axes, title, 20 + 9 * columns)
     bar = figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
     bar.set_label(metric_label(recipe.metric))

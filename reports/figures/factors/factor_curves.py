@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from reports.errors import ReportError
-from reports.figures.drawn import COLOURS, DASHES, Drawn, ordered, seeds_text, style
+from reports.figures.drawn import (
+    COLOURS,
+    DASHES,
+    HEIGHT,
+    WIDTH,
+    Drawn,
+    Spot,
+    empty,
+    heading,
+    legend,
+    lined,
+    ordered,
+    said,
+    seeds_text,
+    style,
+)
 from reports.frame import Frame
+from reports.parts.base import level_name as named
 from reports.recipe import FactorCurves
-from reports.recipe import level_name as named
 from reports.stats.describe import Summary, bootstrap_interval, summary, t_interval
 from reports.tables.cells import by_seed, coordinates, gaps, protocol
-from reports.tables.labels import coordinate_name, greek, level, metric_label, scale, slug, ticks
+from reports.tables.labels import (
+    coordinate_name,
+    greek,
+    level,
+    metric_label,
+    number,
+    scale,
+    slug,
+    ticks,
+)
 
 INTERVALS = {
     "t": "95 % t interval of the mean",
@@ -71,10 +95,35 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> Drawn:
         f"{metric_label(recipe.metric)}, {protocol(frame)}: mean{bars}, {seeds_text(counts)}"
         f" for each level of {coordinate_name(recipe.x)}{f', at {held}' if held else ''}."
     )
-    if recipe.caption:
-        caption = f"{greek(recipe.caption)} {caption}"
     key = slug(f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{recipe.metric}")
-    return Drawn(key, recipe.studies[0], title, caption, figure, tuple(runs), tuple(missing))
+    caption = said(recipe.caption, caption)
+    spots = _spots(figure.axes[0], lines, recipe, axis)
+    study = recipe.studies[0]
+    return Drawn(key, study, title, caption, figure, tuple(runs), tuple(missing), spots)
+
+
+def _spots(axes: Axes, lines: list[Line], recipe: FactorCurves, kind: str) -> tuple[Spot, ...]:
+    place = _places(lines, kind)
+    return tuple(
+        Spot(
+            axes,
+            place[x],
+            mean,
+            f"{f'{line.label}, ' if line.label else ''}{coordinate_name(recipe.x)} = {level(x)}: "
+            f"{number(mean, 2)}"
+            f"{'' if np.isnan(low) else f' [{number(low, 2)}, {number(high, 2)}]'}, n = {n}",
+        )
+        for line in lines
+        for x, mean, low, high, n in zip(
+            line.x, line.mean, line.low, line.high, line.n, strict=True
+        )
+    )
+
+
+def _places(lines: list[Line], kind: str) -> dict[Any, float]:
+    """Where a level stands on the axis."""
+    levels = ordered([x for line in lines for x in line.x])
+    return {x: i if kind == "words" else x for i, x in enumerate(levels)}
 
 
 def _chosen(cells: pd.DataFrame, study: str, recipe: FactorCurves) -> pd.DataFrame:
@@ -171,10 +220,10 @@ def _uneven(points: Any) -> float:
 
 
 def _figure(lines: list[Line], recipe: FactorCurves, title: str, kind: str) -> Figure:
-    figure = Figure(figsize=(5.6, 3.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
-    levels = ordered([x for line in lines for x in line.x])
-    place = {x: i if kind == "words" else x for i, x in enumerate(levels)}
+    place = _places(lines, kind)
+    levels = list(place)
     if kind in ("log", "symlog"):
         options = {"linthresh": min(x for x in levels if x > 0)} if kind == "symlog" else {}
         axes.set_xscale(kind, **options)
@@ -197,15 +246,14 @@ def _figure(lines: list[Line], recipe: FactorCurves, title: str, kind: str) -> F
             label=line.label or None,
         )
     if not levels:
-        axes.text(0.5, 0.5, "no finished runs", ha="center", transform=axes.transAxes)
+        empty(axes)
     if kind != "linear" and levels:
         axes.set_xticks([place[x] for x in levels], ticks(levels))
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(coordinate_name(recipe.x))
     axes.set_ylabel(metric_label(recipe.metric))
-    axes.grid(color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.set_title(textwrap.fill(title, 60), loc="left", fontweight="bold", pad=8)
+    lined(axes)
+    heading(axes, title)
     if any(line.label for line in lines):
-        axes.legend(loc="best")
+        legend(axes, sum(bool(line.label) for line in lines))
     return figure

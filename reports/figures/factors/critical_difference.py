@@ -8,7 +8,6 @@ no blocks of their own.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,10 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from reports.errors import ReportError
-from reports.figures.drawn import COLOURS, Drawn, style
+from reports.figures.drawn import COLOURS, WIDTH, Drawn, empty, heading, style
 from reports.frame import OTHER, Frame
-from reports.recipe import Figure, RanksOptions
-from reports.recipe import level_name as named
+from reports.parts.base import level_name as named
+from reports.parts.figures import RanksOptions
+from reports.recipe import Figure
 from reports.stats.describe import summary
 from reports.stats.nemenyi import Ranking, ranking
 from reports.tables.beside import NEUTRAL
@@ -112,12 +112,12 @@ def _caption(
 
 def _drawn(levels: Sequence[str], found: Ranking | None, title: str) -> Canvas:
     half = (len(levels) + 1) // 2
-    figure = Canvas(figsize=(5.6, 1.5 + 0.24 * half), layout="constrained")
+    figure = Canvas(figsize=(WIDTH, 1.5 + 0.24 * half), layout="constrained")
     axes = figure.add_subplot()
     axes.set_axis_off()
-    axes.set_title(textwrap.fill(title, 60), loc="left", fontweight="bold", pad=8)
+    heading(axes, title)
     if found is None:
-        axes.text(0.5, 0.5, "nothing to rank", ha="center", transform=axes.transAxes)
+        empty(axes, "nothing to rank")
         return figure
     k, bars = len(levels), len(found.groups)
     axes.set_xlim(1 - 0.45 * k, k + 0.45 * k)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +9,24 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.drawn import COLOURS, Drawn, seeds_text, style
+from reports.figures.drawn import (
+    COLOURS,
+    HEIGHT,
+    WIDTH,
+    Drawn,
+    Spot,
+    empty,
+    heading,
+    lined,
+    seeds_text,
+    style,
+)
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats.describe import Summary, summary
-from reports.tables.beside import NEUTRAL
-from reports.tables.cells import by_seed, gaps, protocol
-from reports.tables.labels import lower_is_better, metric_label, scale, slug
+from reports.stats.describe import Summary
+from reports.tables.cells import gaps, protocol, run_ids
+from reports.tables.factors.trials import trials_of
+from reports.tables.labels import lower_is_better, metric_label, number, scale, slug
 
 
 @dataclass(frozen=True)
@@ -36,24 +46,12 @@ class History:
 
 def history_of(cells: pd.DataFrame, metric: str) -> History:
     """Of the cells of one search, on the scale of the runs."""
-    results: dict[int, Summary] = {}
-    lost: list[int] = []
-    neutral = None
-    number = 0
-    for _, mine in cells.sort_values("idx", kind="stable").groupby("cell", sort=False):
-        result = summary(list(by_seed(mine, metric).values()))
-        if NEUTRAL in mine["coords"].iloc[0] or mine["cell"].iloc[0] == NEUTRAL:
-            neutral = result
-            continue
-        number += 1
-        if result is None:
-            lost.append(number)
-        else:
-            results[number] = result
+    told = trials_of(cells, metric)
+    results = {trial.number: trial.result for trial in told.trials}
     best = np.minimum if lower_is_better(metric) else np.maximum
     means = [result.mean for result in results.values()]
     so_far = tuple(map(float, best.accumulate(means))) if means else ()
-    return History(results, so_far, tuple(lost), neutral)
+    return History(results, so_far, told.lost, told.neutral)
 
 
 def history(frame: Frame, recipe: Table) -> Drawn:
@@ -78,20 +76,31 @@ def history(frame: Frame, recipe: Table) -> Drawn:
         caption += f" Crosses: {len(told.lost)} without a result."
     if told.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
-    runs = tuple(run for run in cells["run_id"] if run)
+    factor = scale(metric)
+    spots = tuple(
+        Spot(
+            figure.axes[0],
+            at,
+            result.mean * factor,
+            f"trial {at}: {number(result.mean * factor, recipe.digits)}"
+            + (f" ± {number(result.sd * factor, recipe.digits)}" if result.sd is not None else ""),
+        )
+        for at, result in told.results.items()
+    )
     return Drawn(
         slug(f"history_{recipe.study}_{metric}"),
         recipe.study,
         title,
         caption,
         figure,
-        runs,
+        run_ids(cells),
         gaps(cells),
+        spots,
     )
 
 
 def _figure(told: History, metric: str, title: str) -> Figure:
-    figure = Figure(figsize=(5.6, 3.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes, factor = figure.add_subplot(), scale(metric)
     numbers = list(told.results)
     means = [result.mean * factor for result in told.results.values()]
@@ -113,19 +122,19 @@ def _figure(told: History, metric: str, title: str) -> Figure:
             )
         axes.legend(loc="best")
     else:
-        axes.text(0.5, 0.5, "no finished runs", ha="center", transform=axes.transAxes)
-    axes.plot(
-        told.lost,
-        [0.0] * len(told.lost),
-        "x",
-        color="#a40e26",
-        transform=axes.get_xaxis_transform(),
-        clip_on=False,
-    )
+        empty(axes)
+    if told.lost:
+        axes.plot(
+            told.lost,
+            [0.0] * len(told.lost),
+            "x",
+            color="#a40e26",
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+        )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("trial")
     axes.set_ylabel(metric_label(metric))
-    axes.grid(color="#e4e4e4", linewidth=0.7)
-    axes.set_axisbelow(True)
-    axes.set_title(textwrap.fill(title, 60), loc="left", fontweight="bold", pad=8)
+    lined(axes)
+    heading(axes, title)
     return figure

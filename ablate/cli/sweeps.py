@@ -1,0 +1,64 @@
+"""Two sweeps side by side: `ablate diff` and `ablate report --compare`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ablate.tracking.check_store import ENV, Store
+from ablate.tracking.store import client_uri
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reports.sweeps.compare import Place
+
+
+def diff(args: argparse.Namespace) -> int:
+    from reports.sweeps.compare import compare
+    from reports.sweeps.pages import plain
+
+    say(plain(compare(*_places(args, args.first, args.second))))
+    return 0
+
+
+def side_by_side(args: argparse.Namespace) -> int:
+    from reports.sweeps.compare import compare, write
+    from reports.sweeps.pages import plain
+
+    if args.sweep is not None:
+        raise ConfigError(
+            "SWEEP", repr(args.sweep), "two sweeps after --compare and none beside them"
+        )
+    places = _places(args, *args.compare)
+    told = compare(*places)
+    paths = write(told, places, _store(args.out, args.tracking_uri).out / "reports")
+    say(f"\n{plain(told)}")
+    page = paths["compared.html"]
+    say(f"comparison: {page}\n  with {len(paths) - 1} files in {page.parent}")
+    return 0
+
+
+def _places(args: argparse.Namespace, first: str, second: str) -> tuple[Place, Place]:
+    """Where both lie; a store that is named by its URI alone has no folder of reports."""
+    from reports.sweeps.compare import Place
+
+    own = other = _store(args.out, args.tracking_uri)
+    beside: Path | None = own.out / "reports"
+    if args.other is not None:
+        named = "://" in args.other or args.other.startswith(ENV)
+        other = _store(args.out, args.other) if named else _store(args.other, None)
+        beside = None if named else other.out / "reports"
+    for store in dict.fromkeys((own, other)):
+        store.check()
+    return (
+        Place(first, client_uri(own.uri), own.out / "reports"),
+        Place(second, client_uri(other.uri), beside),
+    )
+
+
+def _store(out: str, uri: str | None) -> Store:
+    from ablate.api import Options
+
+    return Options(out=out, tracking_uri=uri).store

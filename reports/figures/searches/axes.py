@@ -1,0 +1,56 @@
+"""The axes of a search's space, as pictures have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.errors import ReportError
+from reports.tables.labels import coordinate_names, level
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter: `choices` as they are listed, or numbers from `low` to `high`."""
+
+    path: str
+    name: str
+    log: bool
+    low: float
+    high: float
+    choices: tuple[str, ...] = ()
+
+    def place(self, value: Any) -> float:
+        """Where a value stands: the number itself, or the index of a choice."""
+        return float(self.choices.index(level(value)) if self.choices else value)
+
+    def share(self, value: Any) -> float:
+        """How far along the axis, 0 at the low end and 1 at the high one; a lone value halfway."""
+        at, low, high = self.place(value), self.low, self.high
+        if self.log:
+            at, low, high = math.log(at), math.log(low), math.log(high)
+        return (at - low) / (high - low) if high > low else 0.5
+
+
+def axes_of(
+    study: str, space: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]
+) -> list[Axis]:
+    """The wanted parameters of a space in their order, or all of it.
+
+    Raises:
+        ReportError: one that the space does not have.
+    """
+    paths = list(wanted or space)
+    if unknown := [path for path in paths if path not in space]:
+        raise ReportError(
+            f"report.figures: found {unknown[0]!r} for {study}; expected of {', '.join(space)}"
+        )
+    return [_axis(p, n, space[p]) for p, n in zip(paths, coordinate_names(paths), strict=True)]
+
+
+def _axis(path: str, name: str, told: Mapping[str, Any]) -> Axis:
+    if (choices := told.get("choice")) is not None:
+        return Axis(path, name, False, 0.0, len(choices) - 1.0, tuple(map(level, choices)))
+    return Axis(path, name, bool(told.get("log")), float(told["low"]), float(told["high"]))

@@ -1,0 +1,105 @@
+"""Cost against quality: the cells of several studies, and the front that none of them beats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+import pytest
+
+from reports.errors import ReportError
+from reports.figures.searches.cost import cost, points_of
+from reports.frame import Frame
+from reports.recipe import Figure
+from reports.stats.pareto import front
+from tests.reports.made import METRIC, frame
+
+SECONDS = {"a": 10.0, "b": 20.0, "c": 200.0, "d": 210.0}
+VALUES = {"a": 0.40, "b": 0.39, "c": 0.60, "d": 0.60}
+
+
+def made(metric: str = METRIC) -> Frame:
+    def value(at: dict[str, Any], seed: int) -> float:
+        return VALUES[at["variant"]] + 0.01 * seed
+
+    found = frame("compare", [{"variant": name} for name in VALUES], value, metric=metric, seeds=2)
+    paid = [
+        SECONDS[name] + seed for name in VALUES for seed in range(2)
+    ]  # as made.frame lists its trials
+    return Frame(None, found.parents, found.trials.assign(seconds=paid))
+
+
+def recipe(**options: Any) -> Figure:
+    return Figure(kind="cost", studies=("s",), metric=METRIC, options=options)
+
+
+def test_the_front_is_optunas() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.integers(0, 12, 60) / 4, rng.integers(0, 12, 60) / 4  # with ties
+    study = optuna.create_study(directions=["minimize", "maximize"])
+    trials = [
+        optuna.trial.create_trial(values=[a, b], user_attrs={"i": i})
+        for i, (a, b) in enumerate(zip(x.tolist(), y.tolist(), strict=True))
+    ]
+    study.add_trials(trials)
+    found = front(x.tolist(), y.tolist())
+    assert set(found) == {trial.user_attrs["i"] for trial in study.best_trials}
+    assert list(x[list(found)]) == sorted(x[list(found)])
+
+
+def test_the_front_leaves_out_what_is_no_number() -> None:
+    assert front([1.0, float("nan"), 0.5], [1.0, 9.0, float("inf")]) == (0,)
+    assert front([], []) == ()
+    with pytest.raises(ValueError, match="2 costs and 1"):
+        front([1.0, 2.0], [1.0])
+
+
+def test_a_cell_s_point_is_its_means() -> None:
+    points = points_of(made(), "s", METRIC, "seconds")
+    assert [(p.cell, p.n) for p in points] == [(f"variant={name}", 2) for name in VALUES]
+    assert [p.cost for p in points] == pytest.approx([c + 0.5 for c in SECONDS.values()])
+    assert [p.value for p in points] == pytest.approx([100 * v + 0.5 for v in VALUES.values()])
+
+
+def test_with_folds_a_seed_costs_all_of_them() -> None:
+    found = made()
+    cells = found.cells.assign(fold=[0, 1] * len(VALUES), seed=0)
+    whole = Frame(None, found.parents, found.trials)
+    whole.cells = cells
+    assert [p.cost for p in points_of(whole, "s", METRIC, "seconds")] == pytest.approx(
+        [2 * c + 1 for c in SECONDS.values()]
+    )
+
+
+def test_marks_and_the_front_are_drawn() -> None:
+    drawn = cost(made(), recipe())
+    panel = drawn.figure.axes[0]
+    dots = np.asarray(panel.collections[0].get_offsets())
+    assert len(dots) == len(VALUES) == len(drawn.spots)
+    (line,) = panel.lines
+    assert list(line.get_xdata()) == pytest.approx([10.5, 200.5])
+    assert list(line.get_ydata()) == pytest.approx([40.5, 60.5])
+    assert panel.get_xscale() == "log" and "seconds of training" in panel.get_xlabel()
+    assert "variant=a, variant=c." in drawn.caption
+
+
+def test_where_less_is_better_the_front_is_at_the_bottom() -> None:
+    metric = "test/spectrum"
+    drawn = cost(made(metric), recipe().model_copy(update={"metric": metric}))
+    (line,) = drawn.figure.axes[0].lines
+    assert list(line.get_ydata()) == pytest.approx([0.405, 0.395])
+
+
+def test_a_cost_that_no_run_tells_is_named() -> None:
+    with pytest.raises(ReportError, match="'steps'"):
+        cost(made(), recipe(cost="steps"))
+
+
+def test_nothing_finished_gives_an_empty_figure() -> None:
+    found = frame("compare", [{"variant": "a"}], lambda at, seed: None)
+    empty = Frame(None, found.parents, found.trials.assign(seconds=np.nan))
+    drawn = cost(empty, recipe())
+    assert [text.get_text() for text in drawn.figure.axes[0].texts] == ["no finished runs"]
+    assert isinstance(empty.cells, pd.DataFrame) and drawn.spots == ()

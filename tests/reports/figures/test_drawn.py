@@ -1,0 +1,96 @@
+"""What figures share: letters of one size, legends that hide nothing, marks with values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Text
+
+from reports.figures.drawn import HEIGHT, MANY, TEXT, Drawn, Spot, legend, log_ticks, style
+from reports.figures.factors.heatmap import heatmap
+from reports.figures.kinds import drawer
+from reports.figures.searches.history import history
+from reports.recipe import Figure, Heatmap, Table
+from tests.reports.made import METRIC, frame
+
+SPACE = {"method.alpha": {"low": 1, "high": 4}, "method.beta": {"low": 1, "high": 2}}
+POINTS = [{"method.alpha": a, "method.beta": b} for a in (1, 2, 3, 4) for b in (1, 2)]
+
+
+def value(at: dict[str, Any], seed: int) -> float:
+    return 0.5 + 0.01 * at["method.alpha"] + 0.003 * seed
+
+
+def drawings() -> list[Drawn]:
+    search = frame("search", POINTS, value, study={"space": SPACE})
+    grid = frame("grid", POINTS, value)
+    wanted = [Figure(kind=k, studies=("s",), metric=METRIC) for k in ("slices", "parallel")]
+    return [
+        history(search, Table(kind="search", study="s")),
+        heatmap(grid, Heatmap(study="s", x="method.alpha", y="method.beta")),
+        *(drawer(each.kind)(search, each) for each in wanted),
+        drawer("interactions")(grid, Figure(kind="interactions", studies=("s",), metric=METRIC)),
+    ]
+
+
+def test_letters_have_one_size_in_all_figures() -> None:
+    for drawn in drawings():
+        sizes = {
+            text.get_fontsize() for text in drawn.figure.findobj(Text) if text.get_text().strip()
+        }
+        assert sizes == {TEXT}, drawn.key
+
+
+def test_a_mark_is_where_the_picture_has_it(tmp_path: Path) -> None:
+    with style():
+        figure = Canvas(figsize=(4, 2))
+        axes = figure.add_axes((0.25, 0.2, 0.5, 0.6))
+        axes.set_xlim(0, 10)
+        axes.set_ylim(0, 1)
+    spots = (Spot(axes, 0, 0, "corner"), Spot(axes, 5, 1, "top"))
+    drawn = Drawn("d", "s", "", "", figure, (), (), spots)
+    drawn.save(tmp_path)
+    assert drawn.places() == [
+        (pytest.approx(0.25), pytest.approx(0.8), "corner"),
+        (pytest.approx(0.5), pytest.approx(0.2), "top"),
+    ]
+    many = Drawn("d", "s", "", "", figure, (), (), spots[:1] * (MANY + 1))
+    assert many.places() == []
+
+
+def test_marks_lie_within_their_pictures(tmp_path: Path) -> None:
+    for drawn in drawings():
+        drawn.save(tmp_path)
+        places = drawn.places()
+        assert len(places) == len(drawn.spots) > 0
+        assert all(0 < x < 1 and 0 < y < 1 and text for x, y, text in places), drawn.key
+
+
+@pytest.mark.parametrize(("lines", "below"), [(3, False), (4, False), (5, True), (8, True)])
+def test_a_long_legend_stands_below_and_makes_the_figure_taller(lines: int, below: bool) -> None:
+    with style():
+        figure = Canvas(figsize=(5.6, HEIGHT), layout="constrained")
+        axes = figure.add_subplot()
+        for i in range(lines):
+            axes.plot([0, 1], [i, i], label=f"line {i}")
+        legend(axes, lines)
+    assert (axes.get_legend() is None) == below == bool(figure.legends)
+    assert (figure.get_figheight() > HEIGHT) == below
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shown"),
+    [(0.02, 0.5, ["0.03", "0.1", "0.3"]), (0.9, 6, ["1", "2", "5"]), (1e-4, 1e-1, None)],
+)
+def test_a_short_logarithmic_axis_has_plain_numbers(
+    low: float, high: float, shown: list[str] | None
+) -> None:
+    axes = Canvas().add_subplot()
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    log_ticks(axes, low, high)
+    texts = [text.get_text() for text in axes.get_xticklabels()]
+    assert texts == shown if shown else "10^" in "".join(texts)

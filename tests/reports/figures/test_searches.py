@@ -1,0 +1,165 @@
+"""Figures of a search: what is drawn is what the trials gave, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection
+from pydantic import ValidationError
+
+from reports.errors import ReportError
+from reports.figures.kinds import drawer
+from reports.figures.searches.axes import axes_of
+from reports.figures.searches.parallel import LEFT_OUT, heights
+from reports.figures.searches.slices import best_of
+from reports.frame import Frame
+from reports.parts.figures import FIGURES
+from reports.recipe import Figure
+from reports.stats.importance import importances
+from reports.tables.factors.trials import trials_of
+from tests.reports.made import METRIC, frame
+
+SPACE = {
+    "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},
+    "loss.margin": {"low": 0.0, "high": 0.5},
+    "loss.name": {"choice": ["ms", "pa"]},
+    "loss.alpha": {"low": 8, "high": 64, "int": True, "when": {"loss.name": "pa"}},
+}
+LOST = 3
+
+
+def point(i: int) -> dict[str, Any]:
+    own = {"loss.alpha": 8 + 4 * i} if i % 2 else {}
+    name = {"loss.name": "pa" if i % 2 else "ms"}
+    return {"optimizer.lr": 10 ** (-4 + i / 6), "loss.margin": 0.04 * i, **name, **own}
+
+
+POINTS = [*map(point, range(12)), {"neutral": "yes"}]
+
+
+def value(at: dict[str, Any], seed: int) -> float | None:
+    if at == POINTS[LOST]:
+        return None
+    return 0.6 if "neutral" in at else 0.5 + at["loss.margin"] / 5 + 0.01 * seed
+
+
+def made(metric: str = METRIC) -> Frame:
+    return frame("search", POINTS, value, seeds=2, study={"space": SPACE}, metric=metric)
+
+
+def recipe(kind: str, **options: Any) -> Figure:
+    return Figure(kind=kind, studies=("s",), metric=METRIC, options=options)
+
+
+DONE = [i for i in range(12) if i != LOST]
+MEANS = {i + 1: 0.5 + 0.008 * i + 0.005 for i in DONE}  # number → mean over two seeds
+
+
+def test_the_neutral_cell_is_no_proposal_and_a_lost_one_keeps_its_number() -> None:
+    told = trials_of(made().study("s"), METRIC)
+    assert {each.number: each.result.mean for each in told.trials} == pytest.approx(MEANS)
+    assert told.lost == (LOST + 1,)
+    assert told.neutral is not None and told.neutral.mean == pytest.approx(0.6)
+    best = best_of(told, METRIC)
+    worst = best_of(told, "test/spectrum")  # where less is better
+    assert best is not None and best.number == 12 and worst is not None and worst.number == 1
+
+
+def test_slices_have_a_dot_for_each_trial_that_has_the_parameter() -> None:
+    drawn = drawer("slices")(made(), recipe("slices"))
+    panels = drawn.figure.axes[:4]
+    assert [panel.get_xlabel() for panel in panels] == [
+        "optimizer.lr",
+        "loss.margin",
+        "loss.name",
+        "α",
+    ]
+    for panel, (path, axis) in zip(panels, SPACE.items(), strict=True):
+        dots = np.asarray(panel.collections[0].get_offsets())
+        have = [i for i in DONE if path in POINTS[i]]
+        x = [POINTS[i][path] for i in have]
+        if "choice" in axis:
+            x = [["ms", "pa"].index(each) for each in x]
+        assert dots == pytest.approx(np.column_stack([x, [100 * MEANS[i + 1] for i in have]]))
+    assert panels[0].get_xscale() == "log" and panels[1].get_xscale() == "linear"
+    assert [text.get_text() for text in panels[2].get_xticklabels()] == ["ms", "pa"]
+    assert len(drawn.spots) == 3 * len(DONE) + sum(i % 2 for i in DONE)
+    assert "11 trials" in drawn.caption and "Dashed: neutral" in drawn.caption
+    dashed = [line for line in panels[0].lines if line.get_linestyle() == "--"]
+    assert [float(line.get_ydata()[0]) for line in dashed] == pytest.approx([60.0])
+
+
+def test_slices_are_of_the_parameters_that_are_asked_for() -> None:
+    drawn = drawer("slices")(made(), recipe("slices", axes=["loss.name", "optimizer.lr"]))
+    named = [panel.get_xlabel() for panel in drawn.figure.axes]
+    assert named == ["loss.name", "optimizer.lr"]
+
+
+def test_parallel_lines_pass_the_places_of_their_values() -> None:
+    drawn = drawer("parallel")(made(), recipe("parallel"))
+    (lines,) = drawn.figure.axes[0].collections
+    assert isinstance(lines, LineCollection)
+    segments = np.array(lines.get_segments())
+    assert segments.shape == (len(DONE), len(SPACE) + 1, 2)
+    means = [MEANS[i + 1] for i in DONE]
+    for segment, i in zip(segments, DONE, strict=True):  # the best is drawn last
+        at = POINTS[i]
+        share = (MEANS[i + 1] - min(means)) / (max(means) - min(means))
+        alpha = (at["loss.alpha"] - 8) / 56 if "loss.alpha" in at else LEFT_OUT
+        expected = [i / 12, at["loss.margin"] / 0.5, float(i % 2), alpha, share]
+        assert segment[:, 1] == pytest.approx(expected)
+    thick = max(drawn.figure.axes[0].lines, key=lambda line: line.get_linewidth())
+    assert list(thick.get_ydata()) == pytest.approx(list(segments[-1][:, 1]))
+    assert "without that parameter" in drawn.caption and len(drawn.spots) == len(DONE)
+
+
+def test_a_search_of_one_value_has_lines_in_the_middle() -> None:
+    found = frame("search", POINTS[:1], value, seeds=1, study={"space": SPACE})
+    (trial,) = trials_of(found.study("s"), METRIC).trials
+    axes = axes_of("s", {"loss.margin": {"low": 0.0, "high": 0.0}}, ())
+    assert heights(trial, axes, (0.5, 0.5)) == [0.5, 0.5]
+
+
+def test_importance_bars_are_optunas_shares() -> None:
+    drawn = drawer("importance")(made(), recipe("importance"))
+    told = importances([POINTS[i] for i in DONE], [MEANS[i + 1] for i in DONE], SPACE)
+    assert told is not None
+    panel = drawn.figure.axes[0]
+    widths = [bar.get_width() for bar in panel.patches]
+    assert widths == pytest.approx([100 * share for share in told.shares.values()])
+    assert math.fsum(widths) == pytest.approx(100)
+    assert [text.get_text() for text in panel.texts] == [f"{width:.1f}" for width in widths]
+    assert "11 trials" in drawn.caption and "Caution" in drawn.caption
+
+
+@pytest.mark.parametrize("kind", ["slices", "parallel", "importance"])
+def test_nothing_finished_gives_an_empty_figure(kind: str) -> None:
+    found = frame("search", POINTS, lambda at, seed: None, study={"space": SPACE})
+    drawn = drawer(kind)(found, recipe(kind))
+    words = [text.get_text() for panel in drawn.figure.axes for text in panel.texts]
+    assert {"no finished runs", "too few trials"} & set(words) and drawn.gaps
+    assert drawn.spots == ()
+
+
+def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
+    with pytest.raises(ReportError, match=r"'loss\.rate' for s; expected of optimizer\.lr"):
+        drawer("slices")(made(), recipe("slices", axes=["loss.rate"]))
+    grid = frame("grid", POINTS[:3], value)
+    for kind in ("slices", "parallel", "importance"):
+        with pytest.raises(ReportError, match="a grid study"):
+            drawer(kind)(grid, recipe(kind))
+    for options, words in (
+        ({"kind": "slices", "options": {"axes": ["a", "a"]}}, "once"),
+        ({"kind": "parallel", "options": {"axis": []}}, "axis"),
+        ({"kind": "importance", "options": {"evaluator": "shap"}}, "evaluator"),
+        ({"kind": "importance", "studies": ["s", "t"]}, "one study for importance"),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            Figure.model_validate({"studies": ["s"], **options})
+
+
+def test_every_kind_with_options_of_ours_has_a_drawer() -> None:
+    assert all(drawer(kind).__module__.startswith("reports.figures") for kind in FIGURES)

@@ -1,0 +1,113 @@
+"""Figures in a browser: values by pointer and arrow keys, enlarged by a click, closed by Esc."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports.pages import wide
+from tests.reports.pages.browsing import opened
+
+PICTURE = ".figures figure"
+TOLD = f"{PICTURE} .tip:not([hidden])"
+LARGE = "dialog .tip:not([hidden])"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return wide.page(tmp_path_factory.mktemp("page")).as_uri()
+
+
+def spots(page: Any) -> list[tuple[int, int, str]]:
+    """As the page has them, from left to right."""
+    found = json.loads(page.locator(f"{PICTURE} img").first.get_attribute("data-spots"))
+    return sorted(found, key=lambda spot: (spot[0], spot[1]))
+
+
+def test_the_script_is_small() -> None:
+    script = Path(wide.html.__file__).with_name("page.js.j2")
+    assert script.stat().st_size < 100_000
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_mark_below_the_pointer_tells_its_values(
+    browser: Any, address: str, width: int
+) -> None:
+    page = opened(browser, address, width)
+    picture = page.locator(f"{PICTURE} img").first
+    picture.scroll_into_view_if_needed()
+    box, known = picture.bounding_box(), spots(page)
+    pad = picture.evaluate("e => parseFloat(getComputedStyle(e).paddingLeft) + 1")
+    x, y, words = known[0]
+    page.mouse.move(
+        box["x"] + pad + (box["width"] - 2 * pad) * x / 1000,
+        box["y"] + pad + (box["height"] - 2 * pad) * y / 1000,
+    )
+    assert page.locator(TOLD).all_inner_texts() == [words]
+    tip = page.locator(TOLD).bounding_box()
+    assert tip["x"] >= 0 and tip["x"] + tip["width"] <= width
+    page.mouse.move(1, 1)
+    assert page.locator(TOLD).count() == 0
+    page.close()
+
+
+def test_arrow_keys_walk_over_the_marks(browser: Any, address: str) -> None:
+    page = opened(browser, address, 1440)
+    known = [words for _, _, words in spots(page)]
+    assert len(known) == 2 * (len(wide.COMPARED) - 1)  # two tables
+    page.locator(f"{PICTURE} button").first.focus()
+    for key, words in (("Right", known[0]), ("Right", known[1]), ("Left", known[0])):
+        page.keyboard.press(f"Arrow{key}")
+        assert page.locator(TOLD).all_inner_texts() == [words]
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(TOLD).all_inner_texts() == [known[-1]]
+    page.close()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_enter_enlarges_and_esc_closes(browser: Any, address: str, width: int) -> None:
+    page = opened(browser, address, width)
+    button = page.locator(f"{PICTURE} button").first
+    small = button.locator("img").bounding_box()["width"]
+    button.focus()
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog[open]")
+    assert dialog.locator("img").bounding_box()["width"] > small
+    box = dialog.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    page.keyboard.press("ArrowRight")
+    assert page.locator(LARGE).all_inner_texts() == [spots(page)[0][2]]
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    assert button.evaluate("e => e === document.activeElement")
+    button.locator("img").click()
+    page.locator("dialog .close").click()
+    page.locator("dialog").wait_for(state="detached")
+    said = [
+        line for line in page.said if not line.startswith(("asked for file:", "asked for data"))
+    ]
+    assert said == []
+    page.close()
+
+
+def test_without_script_the_picture_is_there_as_it_was(browser: Any, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    assert page.locator(f"{PICTURE} > img").count() == 3
+    assert page.locator("button.zoom").count() == 0
+    context.close()
+
+
+def test_pictures_shrink_alike_on_a_phone(browser: Any, address: str) -> None:
+    page = opened(browser, address, 390)
+    ratios = page.evaluate(
+        """() => Array.from(document.querySelectorAll(".figures img")).map(
+            e => e.width / parseFloat(e.style.getPropertyValue("--w")))"""
+    )
+    wide_one, *others = ratios  # the forest plot, which the first screen has for itself
+    assert len(others) == 2 and max(others) - min(others) < 0.01 and wide_one < max(others)
+    page.close()

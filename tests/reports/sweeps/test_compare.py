@@ -1,0 +1,175 @@
+"""Two sweeps side by side: the same cells, their differences by seed, and what made them differ."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats as scipy_stats
+
+from ablate.cli.main import main
+from reports.errors import ReportError
+from reports.frame import Frame
+from reports.sweeps import pages
+from reports.sweeps.compare import Place, compare, write
+from reports.sweeps.matched import BEST, Pair, Side, match
+from tests.reports.made import METRIC, frame
+
+ROWS = [{"variant": name} for name in ("plain", "ddml", "nir")]
+SEEDS = 8
+
+
+def made(
+    gain: float = 0.0, *, rows: list[dict[str, Any]] = ROWS, seeds: int = SEEDS, tag: str = ""
+) -> Frame:
+    """`gain` is what ddml has more; tag: a part of its trials' ids, of another configuration."""
+
+    def value(at: dict[str, Any], seed: int) -> float:
+        own = gain + 0.001 * (seed % 3) if at["variant"] == "ddml" and gain else 0.0
+        return 0.5 + 0.01 * (seed % 4) + own
+
+    def params(at: dict[str, Any]) -> dict[str, str]:
+        return {"method.name": at["variant"], "optimizer.lr": "0.01" if tag else "0.001"}
+
+    found = frame("compare", rows, value, seeds=seeds, params=params)
+    if not tag:
+        return found
+    trials = found.trials.assign(trial_id=tag + found.trials["trial_id"])
+    for cell in found.document["cells"]:
+        cell["trial_id"] = tag + cell["trial_id"]
+    return Frame(None, found.parents, trials)
+
+
+def test_a_cell_s_difference_is_paired_by_seed() -> None:
+    told = match(made(), made(0.05, tag="x"))
+    (study,) = told.studies
+    calls = {pair.cell: pair.call(study.metric) for pair in study.pairs}
+    assert calls == {
+        "variant=plain": "equal",
+        "variant=ddml": "better",
+        "variant=nir": "equal",
+    }
+    pair = next(p for p in study.pairs if p.cell == "variant=ddml")
+    gaps = [0.05 + 0.001 * (seed % 3) for seed in range(SEEDS)]
+    low, high = scipy_stats.t.interval(0.95, SEEDS - 1, sum(gaps) / SEEDS, scipy_stats.sem(gaps))
+    assert pair.difference is not None and pair.difference.n == SEEDS
+    assert pair.difference.mean == pytest.approx(sum(gaps) / SEEDS)
+    assert (pair.difference.low, pair.difference.high) == pytest.approx((low, high))
+    assert pair.p == pytest.approx(3 * 2 / 2**SEEDS)  # Holm over three, all signs alike
+    assert "The second beside the first: 1 better, 2 equal." in pages.headline(told)
+
+
+def test_what_is_worse_is_told_from_the_second_s_side() -> None:
+    told = match(made(0.05, tag="x"), made())
+    assert [p.call(METRIC) for p in told.studies[0].pairs] == ["equal", "worse", "equal"]
+
+
+def test_settings_that_differ_are_named_with_their_cells() -> None:
+    told = match(made(), made(tag="x"))
+    (setting,) = told.settings
+    assert (setting.path, setting.first, setting.second) == ("optimizer.lr", "0.001", "0.01")
+    assert setting.cells == tuple(f"s: variant={row['variant']}" for row in ROWS)
+    text = pages.plain(told)
+    assert "optimizer.lr" in text and "s: variant=plain; s: variant=ddml and 1 more" in text
+
+
+def test_the_same_trials_are_said_to_be_so_and_not_listed() -> None:
+    told = match(made(), made())
+    assert told.settings == () and told.made == ()
+    assert pages.headline(told) == "3 cells in both. The second beside the first: 3 same trials."
+    assert pages.sheets(told) == []
+    assert "The same trials with the same values: s." in pages.plain(told)
+
+
+def test_trials_of_one_id_with_other_values_are_shown() -> None:
+    """Two stores of one sweep that disagree are what a reader must see."""
+    told = match(made(), made(0.02))
+    shown = pages.sheets(told)[0]
+    assert [row[0].text for row in shown.rows] == ["variant=ddml"]
+    assert "Not shown: 2 cells that are the same trials in both." in shown.notes
+
+
+def test_cells_and_seeds_of_one_alone_are_named() -> None:
+    told = match(made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x"))
+    (study,) = told.studies
+    assert study.only == (("variant=plain",), ()) and len(study.pairs) == 2
+    assert study.pairs[0].difference is not None and study.pairs[0].difference.n == 1
+    assert study.pairs[0].call(METRIC) == "cannot tell"
+    assert "Only in the first: variant=plain." in pages.plain(told)
+
+
+def test_a_search_is_shown_by_its_best() -> None:
+    def search(offset: int) -> Frame:
+        points = [{"x": i + offset} for i in range(4)]
+        return frame("search", points, lambda at, seed: 0.1 * at["x"], seeds=1)
+
+    (pair,) = match(search(0), search(2)).studies[0].pairs
+    assert pair.cell == BEST and (pair.first.cell, pair.second.cell) == ("x=3", "x=5")
+    assert pair.difference is not None and pair.difference.mean == pytest.approx(0.2)
+
+
+def test_the_files_hold_what_was_found(tmp_path: Path) -> None:
+    first, second = made(), made(0.05, tag="x")
+    own = tmp_path / "reports" / "made-000000000000"
+    own.mkdir(parents=True)
+    (own / "report.html").write_text("")
+    places = (
+        Place("made", "sqlite:///a.db", tmp_path / "reports"),
+        Place("made", "sqlite:///b.db", tmp_path / "elsewhere"),
+    )
+    paths = write(match(first, second), places, tmp_path / "reports")
+    page = paths["compared.html"].read_text()
+    assert page.count('href="../made-000000000000/report.html"') == 1
+    assert (paths["compared.html"].parent / "../made-000000000000/report.html").is_file()
+    assert "http://" not in page.replace("http://www.w3.org", "") and "<td" in page
+    rows = list(csv.DictReader(io.StringIO(paths["compared.csv"].read_text())))
+    ddml = next(row for row in rows if row["cell"] == "variant=ddml")
+    assert ddml["metric"] == METRIC and int(ddml["n"]) == SEEDS
+    assert float(ddml["difference"]) == pytest.approx(
+        sum(0.05 + 0.001 * (seed % 3) for seed in range(SEEDS)) / SEEDS
+    )
+    assert "| variant=ddml |" in paths["compared.md"].read_text()
+
+
+def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
+    name = Place("made-up", finished.uri)
+    found = compare(Place(finished.sweep_id, finished.uri), Place(finished.sweep_id, finished.uri))
+    assert {p.call(s.metric) for s in found.studies for p in s.pairs} <= {
+        "same trials",
+        "no result",
+    }
+    for wrong in (name, Place("it's", finished.uri)):
+        with pytest.raises(ReportError, match="expected"):
+            compare(wrong, name)
+    title = found.first.document["name"]
+    assert compare(Place(title, finished.uri), Place(title, finished.uri)).studies
+
+
+def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, sweep = str(finished.folder), finished.sweep_id
+    assert main(["diff", sweep, sweep, "--out", out, "--other", finished.uri]) == 0
+    said = capsys.readouterr().out
+    assert "same trials." in said and "tune" in said
+    asked = ["report", "--compare", sweep, sweep, "--out", str(tmp_path)]
+    assert main([*asked, "--tracking-uri", finished.uri]) == 0
+    (page,) = tmp_path.glob("reports/*-and-*/compared.html")
+    assert str(page) in capsys.readouterr().out
+    for wrong, words in (
+        (["report", "--other", out], "--other: found it without --compare"),
+        (["report", sweep, "--compare", sweep, sweep, "--out", out], "none beside them"),
+        (["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")], "found"),
+    ):
+        assert main(wrong) != 0
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1
+
+
+def test_a_seed_of_one_alone_tells_nothing() -> None:
+    lone = {0: 0.5}
+    sides = [Side("c", lone, frozenset("a")), Side("c", {1: 0.9}, frozenset("b"))]
+    assert Pair("c", *sides, None, None, same=False).call(METRIC) == "cannot tell"
+    none = Side("c", {}, frozenset())
+    assert Pair("c", sides[0], none, None, None, same=False).call(METRIC) == "no result"
