@@ -67,7 +67,7 @@ class TrialConfig(Trial):
     @model_validator(mode="after")
     def crops_are_seen(self) -> TrialConfig:
         augment = self.data.augment
-        for name in ("interpolation", "resize"):
+        for name in ("interpolation", "resize", "pad"):
             value = getattr(augment, name)
             if value is not None and self.backbone.mode == "frozen":
                 raise ValueError(

@@ -31,6 +31,7 @@ from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
 from ablate.values.wording import listed
 from trainables.errors import ConfigError
+from trainables.evaluation.metric_name import MetricName
 
 SEARCHED, RANKED = [100], [101, 102]  # seeds that judge no row
 ENDING = "_fair"
@@ -54,7 +55,8 @@ class Fair(SpecPart):
     trials: proposals of each row's search. finalists: how many of them are ranked on two fresh
         seeds, fewer than `trials`. seeds: of the comparison, none of those that searched or ranked
         (100 to 102).
-    metric: that selects, on held-out classes, by its name alone.
+    metric: that selects, on held-out classes, by its name alone; of a comparison with `objectives`
+        of its own the first of those does.
     trial: over all rows.
     space: axes that all rows have. also: those that some have besides.
     """
@@ -176,14 +178,14 @@ def _all_used(fair: Fair, rows: list[_Row]) -> None:
 def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> dict[str, Any]:
     baselines = {row.cell: _baseline(row, rows) for row in rows}
     floors = {found.cell for found in baselines.values() if found is not None}
-    twin, metric = name + ENDING, f"val/{fair.metric}"
+    twin, objective = name + ENDING, _judging(study, fair)
     made: dict[str, Any] = {}
     for row in rows:
         made[row.tune(twin)] = {
             "design": "search",
             "trials": fair.trials,
             "seeds": SEARCHED,
-            "objectives": [metric],
+            "objectives": [objective],
             "trial": row.trial,
             "space": row.space,
         }
@@ -196,20 +198,28 @@ def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> 
             "of": row.tune(twin),
             "best": fair.finalists + alone,
             "seeds": RANKED,
-            "objectives": [metric],
+            "objectives": [objective],
             "trial": row.trial,
         } | ({} if baseline is None else {"neutral": {"best_of": baseline.best(twin)}})
     kept = {key: study[key] for key in ("metrics",) if key in study}
     made[twin] = kept | {
         "design": "compare",
         "seeds": fair.seeds,
-        "objectives": [metric],
+        "objectives": [objective],
         "evaluate": list(dict.fromkeys(["val", "test", *study.get("evaluate", [])])),
         "variants": {
             row.cell: {"around": {"best_of": row.best(twin)}, "trial": row.trial} for row in rows
         },
     }
     return made
+
+
+def _judging(study: Mapping[str, Any], fair: Fair) -> str | dict[str, Any]:
+    """The objective of a comparison's twin."""
+    own = (study.get("objectives") or [f"val/{fair.metric}"])[0]
+    if isinstance(own, str):
+        return str(MetricName.parse(own).on("val"))
+    return {**own, "metric": str(MetricName.parse(own["metric"]).on("val"))}
 
 
 def _rows(

@@ -156,7 +156,7 @@ def _used(config: TrialConfig) -> Iterator[str]:
         idle.add("schedule.step_epochs")
         if config.schedule.name != "multi_step":
             idle.add("schedule.gamma")
-    if config.data.augment.resize is not None:
+    if config.data.augment.resize is not None or config.data.augment.pad is not None:
         idle |= {"data.augment.crop_scale", "data.augment.crop_ratio"}
     for name, value in _values(config).items():
         if value is None or name in idle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -10,39 +11,59 @@ from ablate.cli.main import main
 from tests.papers import full_trees
 from tests.papers.sources import FOLDER
 
-# A cell, and how many images of a class its batches of eight have.
-CELLS = {
-    "ddml": ("table1_cub_normsoftmax/DDML(+NS)", 2),
-    "detreg": ("table1_cub/Ours 512", 2),
-    "dvml": ("table3_cub/DVML+N-pair", 2),
-    "idml": ("table1_cub/IDML-PA", 2),
-    "nir": ("table1_cub/ProxyAnchor + NIR", 2),
+
+class Case(NamedTuple):
+    """cell: of a paper's file. each: images of a class in its batches of eight; None: as there."""
+
+    cell: str
+    each: int | None = 2
+    data: str = "CUB_200_2011"
+    metric: str = "recall_at_1"
+
+
+CIFAR = ("cifar-100-binary", "top_1_accuracy")
+IMAGENET = ("imagenet", "top_1_accuracy")
+CASES = {
+    "ddml": Case("ddml/table1_cub_normsoftmax/DDML(+NS)"),
+    "detreg": Case("detreg/table1_cub/Ours 512"),
+    "dvml": Case("dvml/table3_cub/DVML+N-pair"),
+    "idml": Case("idml/table1_cub/IDML-PA"),
+    "nir": Case("nir/table1_cub/ProxyAnchor + NIR"),
+    "pyramidnet": Case("idml/table2_cifar100/IDML-Mixup", None, *CIFAR),
+    "resnet": Case("idml/code_imagenet/IDML-Cutmix", None, *IMAGENET),
+    "deit": Case("idml/table9/DeiT-Ti-IDML", None, *IMAGENET),
+}
+PLANTED = {
+    "CUB_200_2011": full_trees.cub200,
+    "cifar-100-binary": full_trees.cifar100,
+    "imagenet": full_trees.imagenet,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_row_trains(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "CUB_200_2011").mkdir()
-    full_trees.cub200(tmp_path / "CUB_200_2011")
+    (tmp_path / case.data).mkdir()
+    PLANTED[case.data](tmp_path / case.data)
     monkeypatch.setenv("ABLATE_DATA", str(tmp_path))
     monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
-    cell, each = CELLS[name]
-    smaller = {
+    name, cell = case.cell.split("/", maxsplit=1)
+    smaller: dict[str, object] = {
         "backbone.weights": "none",
         "training.batch_size": 8,
-        "training.per_class": each,
         "training.epochs": 1,
         "schedule.name": "constant",
         "schedule.milestones": "null",
         "schedule.counted_from": "null",
         "schedule.warmup_epochs": 0,
     }
+    if case.each is not None:
+        smaller["training.per_class"] = case.each
     given = [part for path, value in smaller.items() for part in ("--set", f"{path}={value}")]
     study = cell.split("/", maxsplit=1)[0]
     asked = ["--cell", f"{cell}@0", "--study", study, "--allow-partial", "--device", "cpu"]
     place = ["--out", str(tmp_path / "runs")]
     assert main(["run", str(FOLDER / f"{name}.yaml"), *asked, *place, *given]) == 0
-    assert "test/recall_at_1" in capsys.readouterr().out
+    assert f"test/{case.metric}" in capsys.readouterr().out

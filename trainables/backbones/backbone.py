@@ -58,24 +58,29 @@ class Backbone(nn.Module):
         bgr: bool = False,
     ) -> None:
         super().__init__()
-        self.model = model
-        self.bgr = bgr
+        self.model, self.bgr = model, bgr
         self.features, self.pooling, self.mean, self.std = features, pooling, mean, std
         self.freeze_bn, self.channels_last = freeze_bn, channels_last
 
     def forward(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] normalised → [B, F] float32, also under autocast."""
+        return self.pooled(self.maps(images))
+
+    def maps(self, images: Tensor) -> Tensor:
+        """→ [B, C, H, W], or the tokens of a transformer."""
         if self.bgr:
             images = images.flip(1)
         if self.channels_last:
             images = images.contiguous(memory_format=torch.channels_last)
-        maps: Tensor = self.model.forward_features(images)  # type: ignore[operator]
+        return self.model.forward_features(images)  # type: ignore[operator,no-any-return]
+
+    def pooled(self, maps: Tensor) -> Tensor:
         if self.pooling == "timm":
-            pooled: Tensor = self.model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
-            return pooled.float()
+            own: Tensor = self.model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
+            return own.float()
         maps = maps.float()
-        pooled = maps.mean((2, 3))
-        return pooled + maps.amax((2, 3)) if self.pooling == "avg_max" else pooled
+        mean = maps.mean((2, 3))
+        return mean + maps.amax((2, 3)) if self.pooling == "avg_max" else mean
 
     def train(self, mode: bool = True) -> Backbone:
         """Training mode; with `freeze_bn` BatchNorm keeps using its stored statistics."""
@@ -133,7 +138,7 @@ def _model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
     timm = import_timm()
     check_name(timm, config.name)
     check_route(config)
-    sized = _size_argument(timm, config.name, image_size)
+    sized = size_argument(timm, config.name, image_size)
     with _explained(config, image_size):
         model: nn.Module = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
@@ -212,7 +217,7 @@ def check_name(timm: Any, name: str) -> None:
     )
 
 
-def _size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
+def size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
     """Models with position embeddings or windows are built for one size."""
     cfg = timm.models.get_pretrained_cfg(name)
     return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}

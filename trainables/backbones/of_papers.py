@@ -29,6 +29,7 @@ class OfPapers:
 OF_PAPERS = (
     OfPapers("bn_inception", "file", "DDML Tables 1, 2; DetReg; Proxy-Anchor"),
     OfPapers("resnet50.tv_in1k", "timm", "DDML Tables 1, 2; IDML Tables 1, 3 to 8; NIR"),
+    OfPapers("resnet50", "none", "IDML Tables 2 and 10, ImageNet"),
     OfPapers("googlenet", "torchvision", "DVML Tables 1 to 4"),
     OfPapers("vit_small_patch16_224.augreg_in21k", "timm", "HypViT in DDML Tables 1, 2"),
     OfPapers("vit_small_patch16_224.dino", "timm", "HypViT in DDML Tables 1, 2"),

@@ -82,6 +82,9 @@ class AugmentConfig(ComponentConfig):
     resize: in place of RandomResizedCrop, the short side is resized to so many pixels and a square
         of `image_size` cut out anywhere, all places alike (RandomCrop); the resizing is bilinear
         unless `interpolation` says else. None: off.
+    pad: in place of RandomResizedCrop, the evaluation crop gets so many black pixels on each side,
+        and a square of `image_size` is cut out anywhere (RandomCrop(32, padding=4), of CIFAR's
+        recipes). None: off.
     """
 
     crop_scale: tuple[float, float] = (0.16, 1.0)
@@ -90,6 +93,7 @@ class AugmentConfig(ComponentConfig):
     grey: float = Field(0.0, ge=0, le=1)
     interpolation: Interpolation | None = None
     resize: int | None = Field(None, ge=16, le=4096)
+    pad: int | None = Field(None, ge=1, le=512)
 
     @model_validator(mode="after")
     def ordered(self) -> AugmentConfig:
@@ -103,15 +107,24 @@ class AugmentConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def one_kind_of_crop(self) -> AugmentConfig:
+        fixed = {name: size for name in ("resize", "pad") if (size := getattr(self, name))}
         for name in ("crop_scale", "crop_ratio"):
             low, high = getattr(self, name)
-            if self.resize is not None and (low, high) != type(self).model_fields[name].default:
+            if fixed and (low, high) != type(self).model_fields[name].default:
+                kind, size = next(iter(fixed.items()))
                 raise ConfigError(
                     name,
-                    f"[{low:g}, {high:g}] with data.augment.resize: {self.resize}",
+                    f"[{low:g}, {high:g}] with data.augment.{kind}: {size}",
                     "one of them: crops of a fixed size have no scale and no ratio",
                     "Leave one of them out",
                 )
+        if len(fixed) > 1:
+            raise ConfigError(
+                "pad",
+                f"{self.pad} with data.augment.resize: {self.resize}",
+                "one of them: what is cut out of a resized image needs no border",
+                "Leave one of them out",
+            )
         return self
 
 

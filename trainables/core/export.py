@@ -26,8 +26,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from trainables.backbones.backbone import Backbone, build_backbone, frozen_backbone
-from trainables.core.network import Network, build_method
+from trainables.backbones.backbone import Backbone, frozen_backbone
+from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.data.augment import eval_images
 from trainables.data.decode import check_size, of_short_side, rgb
 from trainables.data.images import Images
@@ -141,11 +141,7 @@ def load(path: str | Path, device: str = "auto") -> Model:
     backbone = (
         frozen_backbone(config.backbone, config.data.image_size)
         if frozen
-        else build_backbone(
-            config.backbone.model_copy(update={"weights": "none", "weights_sha256": None}),
-            config.data.image_size,
-            channels_last=config.training.channels_last,
-        )
+        else build_trial_backbone(_without_weights(config), seed=0)
     )
     method = build_method(config, features=about["features"], classes=len(about["classes"]), seed=0)
     network = Network(config, None if frozen else backbone, method, about["features"])
@@ -155,6 +151,12 @@ def load(path: str | Path, device: str = "auto") -> Model:
     return Model(
         network, backbone, config, classes=about["classes"], frame=about["frame"], device=where
     )
+
+
+def _without_weights(config: TrialConfig) -> TrialConfig:
+    none = {"weights": "none", "weights_sha256": None}
+    backbone = config.backbone.model_copy(update=none)
+    return config.model_copy(update={"backbone": backbone})
 
 
 def as_images(images: Any, frame: float, kept: int | None, resize: int | None = None) -> Images:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
+from trainables.backbones.second_token import TwoTokens
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.methods.base import METHODS, Method
@@ -29,7 +30,7 @@ class Network(nn.Module):
     backbone: None where features are cached; `inputs` are then [N, F] features, and else
         [N, 3, S, S] images. It alone runs in bfloat16 if the trial says so; the head, the method
         and the loss get float32.
-    width: F.
+    width: F; of a backbone with a second token both outputs', 2 F.
     """
 
     def __init__(
@@ -51,13 +52,22 @@ class Network(nn.Module):
             pooled: Tensor = self.backbone(inputs)
         return pooled.float()
 
+    def answering(self, inputs: Tensor) -> Tensor:
+        """Features of retrieval and classification: `features`, or [N, F] of a transformer without
+        its second token where the method drops it there."""
+        if not isinstance(self.backbone, TwoTokens) or self.method.answers_with_token:
+            return self.features(inputs)
+        with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
+            pooled = self.backbone.without(inputs)
+        return pooled.float()
+
     def embed(self, inputs: Tensor) -> Tensor:
         """[N, E] float32: what retrieval compares; call in evaluation mode."""
-        return self.method.embed(self.features(inputs))
+        return self.method.embed(self.answering(inputs))
 
     def logits(self, inputs: Tensor) -> Tensor:
         """[N, C] float32, of the training classes; call in evaluation mode."""
-        return self.method.logits(self.features(inputs))
+        return self.method.logits(self.answering(inputs))
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
@@ -99,8 +109,13 @@ def build_method(config: TrialConfig, *, features: int, classes: int, seed: int)
 
 
 def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
-    """The configured backbone on the CPU; without weights, drawn from its own stream."""
+    """The configured backbone on the CPU; without weights, drawn from its own stream. So is its
+    second token, if the method asks for one: the rest starts alike with it and without."""
     with streams.seeded(seed, "init", "backbone"):
-        return build_backbone(
+        backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last
         )
+    if not METHODS[config.method.name].second_token(config.method):
+        return backbone
+    with streams.seeded(seed, "init", "second_token"):
+        return TwoTokens(backbone)

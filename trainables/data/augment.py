@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.images import Images
@@ -66,7 +67,7 @@ def train_images(
             device=device,
             interpolation=config.interpolation or "bilinear",
         )
-    elif config.crop_scale == (1.0, 1.0):
+    elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
         pixels = _central(
             images,
             index,
@@ -75,6 +76,8 @@ def train_images(
             device=device,
             interpolation=config.interpolation,
         )
+        if config.pad is not None:
+            pixels = _shifted(pixels, config.pad, place, mirrored)
     else:
         boxes = random_boxes(heights, widths, config, draws, place)
         pixels = crops(
@@ -164,6 +167,21 @@ def fixed_boxes(heights: Tensor, widths: Tensor, side: int, place: Tensor) -> Te
     left = (place[:, 1].double() * (widths - side + 1)).long()
     square = torch.full_like(top, side)
     return torch.stack([top, left, square, square], 1)
+
+
+def _shifted(pixels: Tensor, pad: int, place: Tensor, mirrored: Tensor) -> Tensor:
+    """RandomCrop(S, padding=pad) of pixels[B, C, S, S]: black all around them, then a square of
+    side S. Mirrored ones are so already; they move the other way, as if they had been cut before.
+    """
+    side = pixels.shape[-1]
+    whole = torch.full_like(mirrored, side + 2 * pad, dtype=torch.int64)
+    top, left = fixed_boxes(whole, whole, side, place)[:, :2].unbind(1)
+    left = torch.where(mirrored, 2 * pad - left, left)
+    line = torch.arange(side)
+    rows, columns = ((at[:, None] + line).to(pixels.device) for at in (top, left))
+    padded = F.pad(pixels, (pad,) * 4).permute(0, 2, 3, 1)
+    of = torch.arange(len(pixels), device=pixels.device)[:, None, None]
+    return padded[of, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 def random_boxes(

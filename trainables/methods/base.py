@@ -136,6 +136,18 @@ class Method(nn.Module):
         base = (Method.score, Method.as_query, Method.metric)
         return (cls.score, cls.as_query, cls.metric) != base
 
+    @classmethod
+    def second_token(cls, config: ComponentConfig) -> bool:
+        """Whether the backbone must have a second token (`backbones/second_token.py`): features are
+        then [B, 2 F], the class token's output and that one's."""
+        return False
+
+    @property
+    def answers_with_token(self) -> bool:
+        """Whether the second token, where there is one, is in the sequence in retrieval and
+        classification too; else `embed` gets [N, F] of the model without it."""
+        return True
+
     def fit(self, features: Tensor) -> None:
         """Start from data: called once, before the first step, with the training features
         [N, F], if `embedding.init` is "pca". `self.principal` finds their principal directions,

@@ -30,6 +30,7 @@ from trainables.methods.introspective import (
     semantic_distance,
 )
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
+from trainables.methods.second_token import WITHOUT, SecondToken, check_second_token
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -65,7 +66,7 @@ class IDML(Mixing):
     """
 
     REVISION = 2
-    NEUTRAL: ClassVar[dict[str, object]] = {"mixing": "none", "tau": 1e12, "gamma": 0.0}
+    NEUTRAL: ClassVar[dict[str, object]] = {"mixing": "none", "tau": 1e12, "gamma": 0.0} | WITHOUT
     MEASURES: ClassVar[tuple[str, ...]] = (
         "uncertainty_original",
         "uncertainty_mixed",
@@ -94,6 +95,7 @@ class IDML(Mixing):
         test_metric: what retrieval compares: "semantic" s alone, or "introspective", [s | u] by the
             score that trained (Table 8).
         uncertainty_gain: of the uncertainty head's initial weights.
+        uncertainty_token: u is of a second token's output, not of f (`second_token.py`); None: off.
         """
 
         name: Literal["idml"] = "idml"
@@ -107,6 +109,7 @@ class IDML(Mixing):
         squared: Literal["squared", "plain"] = "squared"
         test_metric: Literal["semantic", "introspective"] = "semantic"
         uncertainty_gain: float = Field(0.01, gt=0, le=100)
+        uncertainty_token: SecondToken | None = None
 
     def __init__(
         self,
@@ -117,13 +120,15 @@ class IDML(Mixing):
         loss: Loss,
         classes: int,
     ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+        width = features if config.uncertainty_token is None else features // 2
+        super().__init__(config, features=width, embedding=embedding, loss=loss, classes=classes)
+        self.width = width
         self.tau: float | Tensor = config.tau
         self.gamma: float | Tensor = config.gamma
         self.options = config
         self.dim = embedding.dim
         with streams.part("idml.uncertainty"):
-            self.uncertainty = nn.Linear(features, config.uncertainty_dim)
+            self.uncertainty = nn.Linear(width, config.uncertainty_dim)
             start_kaiming(self.uncertainty)
         with torch.no_grad():
             self.uncertainty.weight.mul_(config.uncertainty_gain)
@@ -147,6 +152,7 @@ class IDML(Mixing):
                 "method.uncertainty relu with a loss of products with class weights (softmax), not "
                 f"with {name}: take uncertainty vector, or that loss"
             )
+        check_second_token(trial, config.uncertainty_token, config.metric, config.test_metric)
         if config.metric == "plain":
             if config.test_metric == "introspective":
                 raise ValueError(
@@ -180,15 +186,27 @@ class IDML(Mixing):
         assert isinstance(config, IDML.Config)
         return config.metric != "plain"
 
+    @classmethod
+    def second_token(cls, config: ComponentConfig) -> bool:
+        assert isinstance(config, IDML.Config)
+        return config.uncertainty_token is not None
+
+    @property
+    def answers_with_token(self) -> bool:
+        return self.options.uncertainty_token != "discarded"
+
+    def fit(self, features: Tensor) -> None:
+        super().fit(features[:, : self.width])
+
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> State:
-        s, u = self.head(features), self._uncertain(features)
+        s, u = self.head(features[:, : self.width]), self._uncertain(features)
         self._watch(u.detach(), labels)
         return State(s if self.options.metric == "plain" else self._joined(s, u))
 
     def embed(self, features: Tensor) -> Tensor:
-        s = super().embed(features)
+        s = super().embed(features[:, : self.width])
         if self.options.test_metric == "semantic":
             return s
         return self._joined(s, self._uncertain(features))
@@ -256,7 +274,7 @@ class IDML(Mixing):
         return groups
 
     def _uncertain(self, features: Tensor) -> Tensor:
-        u: Tensor = self.uncertainty(features)
+        u: Tensor = self.uncertainty(features[:, -self.width :])
         return F.relu(u) if self.options.uncertainty == "relu" else u
 
     def _joined(self, s: Tensor, u: Tensor) -> Tensor:

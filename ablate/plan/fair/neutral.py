@@ -72,9 +72,10 @@ def takes_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]])
 
 
 def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """None in `part` is also what is not in `whole`: options that came later are off by it."""
     return all(
         isinstance(whole.get(key), Mapping) and _within(value, whole[key])
         if isinstance(value, Mapping)
-        else key in whole and whole[key] == value
+        else (key in whole or value is None) and whole.get(key) == value
         for key, value in part.items()
     )

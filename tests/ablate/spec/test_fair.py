@@ -50,6 +50,22 @@ def with_fair(**changed: Any) -> dict[str, Any]:
     return {**SPEC, "fair": {**SPEC["fair"], **changed}}
 
 
+@pytest.mark.parametrize(
+    ("own", "direction"),
+    [("test/r_precision", "maximize"), ({"metric": "test/nmi", "direction": "minimize"}, None)],
+)
+def test_a_comparison_with_objectives_of_its_own_is_judged_by_the_first(
+    own: Any, direction: str | None
+) -> None:
+    table = {**SPEC["studies"]["table1"], "objectives": [own, "test/recall_at_1"]}
+    made = plan({**SPEC, "studies": {"table1": table}})
+    wanted = ("val/r_precision", direction) if direction else ("val/nmi", "minimize")
+    twins = [name for name in made.order if "_fair" in name]
+    assert len(twins) == 7
+    for name in twins:
+        assert [(each.metric, each.direction) for each in made.objectives(name)] == [wanted]
+
+
 def test_every_row_has_a_search_finalists_and_as_many_trials() -> None:
     made = plan(SPEC)
     studies = made.spec.studies

@@ -1,0 +1,143 @@
+"""`data.augment.pad` beside torchvision's RandomCrop(padding=…) at the same offsets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+from torchvision.transforms import RandomCrop
+from torchvision.transforms import functional as tv
+
+from ablate.values.validation import explain
+from tests.trainables.data.trees import cifar10_binary
+from trainables.config.images import AugmentConfig, DataConfig
+from trainables.core.identity import identity_dump
+from trainables.data.augment import eval_images, train_images
+from trainables.data.dataset import load_dataset
+from trainables.data.images import Images
+from trainables.trial import TrialConfig
+
+AS_THEY_ARE: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cpu"}
+
+
+def augmented(images: Images, n: int, seed: int = 0, size: int = 32, **options: Any) -> Tensor:
+    """[n, 3, S, S] in 0 … 255 of the first image, n times."""
+    return train_images(
+        images,
+        torch.zeros(n, dtype=torch.int64),
+        config=AugmentConfig(**options),
+        size=size,
+        generator=torch.Generator().manual_seed(seed),
+        **AS_THEY_ARE,
+    )
+
+
+def pictures(channels: int = 3, side: int = 32) -> Images:
+    g = torch.Generator().manual_seed(5)
+    shape = (2, side, side, channels) if channels > 1 else (2, side, side)
+    return Images.same_size(torch.randint(1, 256, shape, generator=g).byte())
+
+
+def offsets(found: Tensor, pad: int) -> tuple[int, int]:
+    """Where a crop of an image without black pixels was cut out: from its black border."""
+    inside = found[0] > 0
+    down, across = (torch.nonzero(inside.any(axis)).squeeze(1) for axis in (1, 0))
+    side = found.shape[-1]
+
+    def offset(seen: Tensor) -> int:
+        begins, ends = int(seen[0]), int(seen[-1]) + 1
+        return pad - begins if begins else pad + side - ends
+
+    return offset(down), offset(across)
+
+
+@pytest.mark.parametrize("flip", [0.0, 1.0])
+@pytest.mark.parametrize(("channels", "pad"), [(3, 4), (1, 4), (3, 9)])
+def test_it_is_torchvisions(
+    channels: int, pad: int, flip: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = pictures(channels)
+    picture = images[0].permute(2, 0, 1)
+    theirs = RandomCrop(32, padding=pad)
+    seen = set()
+    for found in augmented(images, 40, pad=pad, flip=flip):
+        cut = found.flip(-1) if flip else found
+        top, left = offsets(cut, pad)
+        seen.add((top, left))
+        monkeypatch.setattr(
+            RandomCrop, "get_params", staticmethod(lambda *_, at=(top, left): (*at, 32, 32))
+        )
+        wanted = theirs(picture)
+        wanted = tv.hflip(wanted) if flip else wanted
+        assert torch.equal(found, wanted.float().expand(3, 32, 32))
+    assert len(seen) > 20
+
+
+def test_every_offset_is_as_likely() -> None:
+    n, pad = 2_430, 4
+    found = [offsets(each, pad) for each in augmented(pictures(), n, pad=pad, flip=0)]
+    counts = torch.zeros(9, 9)
+    for top, left in found:
+        counts[top, left] += 1
+    chi_squared = ((counts - n / 81).square() / (n / 81)).sum()
+    assert chi_squared < 131.1  # 80 degrees of freedom: 0.9997 of draws are below
+
+
+def test_mirrored_ones_are_cut_as_others() -> None:
+    """The draws of places and of flips are apart: at a seed the same offsets, mirrored."""
+    images = pictures()
+    straight, mirrored = (augmented(images, 20, pad=4, flip=flip) for flip in (0, 1))
+    assert torch.equal(straight.flip(-1), mirrored)
+
+
+def test_cifars_pictures_as_they_lie(tmp_path: Path) -> None:
+    config = DataConfig(name="cifar10", root=str(cifar10_binary(tmp_path / "c")), image_size=32)
+    config = config.model_copy(update={"allow_partial": True})
+    images = load_dataset(config, tmp_path / "cache").images
+    found = augmented(images, 30, pad=4, flip=0)
+    whole = images[0].permute(2, 0, 1).float()
+    assert torch.equal(
+        eval_images(images, torch.tensor([0]), size=32, **AS_THEY_ARE)[0].round(), whole
+    )
+    padded = tv.pad(whole, [4])
+    places = [tv.crop(padded, top, left, 32, 32) for top in range(9) for left in range(9)]
+    assert all(any(torch.equal(each, place) for place in places) for each in found)
+
+
+def test_other_sizes_are_brought_to_the_output_first() -> None:
+    images = pictures(1, side=8)
+    whole = eval_images(images, torch.tensor([0]), size=16, **AS_THEY_ARE)[0]
+    for found in augmented(images, 10, size=16, pad=2, flip=0):
+        top, left = offsets(found, 2)
+        assert torch.equal(found, tv.crop(tv.pad(whole, [2]), top, left, 16, 16))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"pad": 4, "resize": 64}, "pad: found 4 with data.augment.resize: 64"),
+        ({"pad": 4, "crop_scale": (0.5, 1)}, "crop_scale: found [0.5, 1] with data.augment.pad: 4"),
+        ({"pad": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        TrialConfig.model_validate({"data": {"augment": options}})
+    assert words in str(told.value) or words in str(explain(told.value))
+
+
+def test_cached_features_see_none_of_it() -> None:
+    with pytest.raises(ValidationError, match=r"data\.augment\.pad with backbone\.mode: finetune"):
+        TrialConfig.model_validate(
+            {"data": {"augment": {"pad": 4}}, "backbone": {"mode": "frozen"}}
+        )
+
+
+def test_off_it_is_no_part_of_a_trial() -> None:
+    assert "pad" not in identity_dump(TrialConfig())["data"]["augment"]
+    padded = TrialConfig.model_validate({"data": {"augment": {"pad": 4}}})
+    assert identity_dump(padded)["data"]["augment"]["pad"] == 4

@@ -1,0 +1,184 @@
+"""IDML with its uncertainty from a second token: trials of both tasks, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from ablate.cli.main import main
+from tests.trainables import core_trials
+from trainables import load
+from trainables.backbones.second_token import TwoTokens
+from trainables.core.identity import config_hash, identity_dump
+from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.methods.base import METHODS, Progress
+from trainables.trial import TrialConfig
+
+BASE: dict[str, Any] = {
+    "task": "classification",
+    "data": {"name": "digits", "image_size": 32, "split": {"test": 0.7, "validation": 0.5}},
+    "backbone": {"name": "test_vit", "weights": "none", "pool": "avg"},
+    "embedding": {"dim": 16},
+    "loss": {"name": "normsoftmax"},
+    "method": {
+        "name": "idml",
+        "mixing": "cutmix",
+        "originals": "replaced",
+        "uncertainty_dim": 8,
+        "uncertainty_token": "discarded",
+    },
+    "optimizer": {"lr": 1e-3},
+    "training": {"epochs": 1, "batch_size": 64},
+}
+RETRIEVAL: dict[str, Any] = {
+    "task": None,
+    "data": {"split": {"test": 0.5, "validation": 0.3}},
+    "loss": {"name": "proxy_anchor"},
+    "training": {"per_class": 1},
+}
+
+
+def config(**changes: Any) -> TrialConfig:
+    return TrialConfig.model_validate(core_trials.merged(BASE, changes))
+
+
+def method(**options: Any) -> dict[str, Any]:
+    return {"method": options}
+
+
+def plain_twin(trained: Network, trial: TrialConfig) -> Network:
+    """The same weights without a second token, answering by the same head."""
+    ordinary = config(**method(uncertainty_token=None))
+    assert trial.backbone == ordinary.backbone
+    backbone = build_trial_backbone(ordinary, 0)
+    mine = trained.backbone
+    assert isinstance(mine, TwoTokens)
+    state = {name: value for name, value in mine.state_dict().items() if name != "token"}
+    backbone.load_state_dict(state)
+    return Network(ordinary, backbone, trained.method, backbone.features).eval()
+
+
+def test_classification_answers_without_it(shared_cache: Path, tmp_path: Path) -> None:
+    trial = config()
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    network = trainer.network
+    assert isinstance(network.backbone, TwoTokens)
+    first = network.backbone.token.detach().clone()
+    (report,) = trainer.epochs()
+    assert not torch.equal(network.backbone.token, first)
+    assert report.metrics["observed/uncertainty_mixed"] > 0
+    final = trainer.finish(("test",))
+    assert final.evaluations["test"]["uncertainty_original"] > 0
+    network.eval()
+    block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
+    with torch.no_grad():
+        ordinary = plain_twin(network, trial).logits(block)
+        assert torch.equal(network.logits(block), ordinary)
+        # Its export too, and not because the token had nothing to say.
+        exported = load(tmp_path / "best.safetensors", device="cpu")
+        assert torch.equal(exported.network.logits(block), ordinary)
+        in_sequence = network.method.logits(network.features(block))
+        assert not torch.equal(in_sequence, ordinary)
+
+
+def test_it_may_stay_in_the_sequence(shared_cache: Path) -> None:
+    trainer = Trainer(
+        config(**method(uncertainty_token="kept")), 0, Runtime("cpu", 1, shared_cache)
+    )
+    list(trainer.epochs())
+    network = trainer.network.eval()
+    block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
+    with torch.no_grad():
+        wanted = network.method.logits(network.features(block))
+        assert torch.equal(network.logits(block), wanted)
+
+
+@pytest.mark.parametrize(
+    ("options", "width"),
+    [
+        ({"uncertainty_token": "discarded"}, 16),
+        ({"uncertainty_token": "kept", "test_metric": "introspective"}, 24),
+    ],
+)
+def test_retrieval(options: dict[str, Any], width: int, shared_cache: Path) -> None:
+    trial = config(**RETRIEVAL, **method(**options), embedding={"init": "pca"})
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
+    (report,) = trainer.epochs()
+    assert report.metrics["val/recall_at_1"] > 0.3, report.metrics["val/recall_at_1"]
+    block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
+    with torch.inference_mode():
+        assert trainer.network.eval().embed(block).shape[1] == width
+
+
+def test_its_uncertainty_is_of_the_tokens_output() -> None:
+    trial = config(**method(mixing="none"))
+    made = METHODS["idml"]
+    built = build_method(trial, features=128, classes=4, seed=0)
+    assert isinstance(built, made)
+    f = torch.randn(5, 128, generator=torch.Generator().manual_seed(0))
+    other = f.clone()
+    other[:, 64:] += 1
+    s, u = built._parts(query(built, f))
+    s_other, u_other = built._parts(query(built, other))
+    assert torch.equal(s, s_other) and torch.equal(s, built.head(f[:, :64]))
+    assert not torch.equal(u, u_other) and torch.equal(u, built.uncertainty(f[:, 64:]))
+
+
+def query(built: Any, features: torch.Tensor) -> torch.Tensor:
+    labels, generator = torch.zeros(len(features), 1, dtype=torch.long), torch.Generator()
+    return built(features, labels, Progress(), generator).query  # type: ignore[no-any-return]
+
+
+def test_off_it_is_no_part_of_a_trial() -> None:
+    off, discarded, kept = (
+        config(**method(uncertainty_token=each)) for each in (None, "discarded", "kept")
+    )
+    assert "uncertainty_token" not in identity_dump(off)["method"]
+    assert len({config_hash(each, "f") for each in (off, discarded, kept)}) == 3
+    neutral = config(**method(**METHODS["idml"].NEUTRAL))
+    assert not isinstance(build_trial_backbone(neutral, 0), TwoTokens)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"backbone": {"mode": "frozen"}, **method(mixing="none")},
+            "backbone.mode finetune, not discarded with frozen",
+        ),
+        (method(metric="plain"), "an introspective metric, not discarded with plain"),
+        (method(test_metric="introspective"), "kept with test_metric introspective, not disc"),
+        ({"backbone": {"name": "resnet18"}}, "backbone.name: found resnet18, which gives features"),
+        ({"backbone": {"name": "vit_nano"}}, "backbone.name: found 'vit_nano'; expected the name"),
+        (method(uncertainty_token="yes"), "'discarded' or 'kept'"),
+    ],
+)
+def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        config(**changes)
+
+
+def test_a_plan_tells_it_in_one_line(
+    tmp_path: Path, shared_cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "name: token\n"
+        "trial:\n"
+        "  backbone: {name: resnet18, weights: none}\n"
+        "  method: {name: idml, uncertainty_token: discarded}\n"
+        "studies:\n"
+        "  one: {design: grid, grid: {method.tau: [1, 5]}}\n"
+    )
+    asked = ["run", str(spec), "--plan", "--device", "cpu", "--out", str(tmp_path / "runs")]
+    assert main(asked) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.count("\n") == 0
+    for part in ("backbone", "resnet18", "keeps its tokens", "Take deit_small_patch16_224"):
+        assert part in said

@@ -1,0 +1,131 @@
+"""A second learned token beside a transformer's class token: IDML's for uncertainty (Table 9).
+
+It joins the sequence where the first block begins, at its end, so that every block's attention goes
+both ways: the class token and the patches see it, it sees them. Its output is the last place of
+what the last norm over tokens leaves.
+
+Any timm model will do whose blocks take a sequence of tokens of any length and leave one for each:
+DeiT and ViT, distilled or not, with register tokens or with pooling in place of a class token. Not
+those that lay tokens on a map again or add biases by position to attention (Swin, BEiT, EVA).
+
+Shape legend: B batch · S side of the image · N tokens without it · F features.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables.backbones.backbone import Backbone, check_name, import_timm, size_argument
+from trainables.backbones.beside_timm import MODELS
+from trainables.errors import ConfigError
+
+FAULTS = (AssertionError, AttributeError, RuntimeError, ValueError, TypeError)  # of a model's code
+STD = 0.02  # of the token's first values, as of DeiT's distillation token
+
+
+class TwoTokens(Backbone):
+    """A backbone whose transformer has a second token; drawn from torch's global generator.
+
+    The token starts as DeiT's distillation token does, N(0, 0.02²) cut off at ±2. It has no
+    position embedding of its own: a sum of two learned vectors is one.
+
+    features: 2 F, the class token's output (or what the model pools), then the second token's.
+    """
+
+    def __init__(self, plain: Backbone) -> None:
+        super().__init__(
+            plain.model,
+            features=2 * plain.features,
+            pooling=plain.pooling,
+            mean=plain.mean,
+            std=plain.std,
+            freeze_bn=plain.freeze_bn,
+            channels_last=plain.channels_last,
+            bgr=plain.bgr,
+        )
+        self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
+        self.joins = False
+        _first_block(self.model).register_forward_pre_hook(self._join)
+        self.train(plain.training)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """[B, 3, S, S] normalised → [B, 2 F] float32, also under autocast."""
+        self.joins = True
+        tokens = self.maps(images)
+        return torch.cat([self.pooled(tokens[:, :-1]), tokens[:, -1].float()], 1)
+
+    def without(self, images: Tensor) -> Tensor:
+        """[B, 3, S, S] normalised → [B, F] of the model as it is without the second token."""
+        self.joins = False
+        return super().forward(images)
+
+    def _join(self, _block: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        # `joins` is left as it was: a checkpointed block runs anew in `backward`.
+        return (_joined(given[0], self.token), *given[1:]) if self.joins else None
+
+
+def _joined(tokens: Tensor, token: Tensor) -> Tensor:
+    """[B, N, F] and [F] → [B, N + 1, F]."""
+    return torch.cat([tokens, token.to(tokens.dtype).expand(len(tokens), 1, -1)], 1)
+
+
+def _first_block(model: nn.Module) -> nn.Module:
+    return model.get_submodule("blocks.0")
+
+
+def check_tokens(name: str, image_size: int, option: str) -> None:
+    """That a model can have a second token, told without its weights and without computing.
+
+    Args:
+        name: `backbone.name`. option: that asks for it, for the remedy.
+
+    Raises:
+        ConfigError: it cannot; or it is unknown, or takes no images of this size.
+    """
+    lacks = _lacks(name, image_size)
+    if lacks is not None:
+        raise ConfigError(
+            "backbone.name",
+            f"{name}, {lacks}",
+            f"a timm transformer that keeps its tokens, for {option}",
+            f"Take deit_small_patch16_224 or another ViT, or leave {option} out",
+        )
+
+
+@lru_cache(maxsize=64)  # a plan asks it for each of its trials
+def _lacks(name: str, image_size: int) -> str | None:
+    """What a model lacks for a second token, in words; None: nothing."""
+    if name in MODELS:
+        return "which has no tokens"
+    timm = import_timm()
+    check_name(timm, name)
+    sized = size_argument(timm, name, image_size)
+    with torch.device("meta"), torch.no_grad():
+        try:
+            model = timm.create_model(name, pretrained=False, num_classes=0, **sized).eval()
+            images = torch.empty(2, 3, image_size, image_size)
+            tokens = model.forward_features(images)
+            pooled = model.forward_head(tokens, pre_logits=True)
+        except FAULTS as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            return f"which cannot take {image_size} × {image_size} images ({reason})"
+        if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
+            return f"which gives features of shape {list(tokens.shape[1:])}, not tokens"
+        token = torch.empty(pooled.shape[-1])
+
+        def join(_block: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+            return (_joined(given[0], token), *given[1:])
+
+        try:
+            _first_block(model).register_forward_pre_hook(join)
+            longer = model.forward_features(images)
+        except FAULTS:
+            longer = tokens
+    batch, count, width = tokens.shape
+    if longer.shape == (batch, count + 1, width):
+        return None
+    return "whose blocks take no token more than they were made for"
