@@ -29,7 +29,7 @@ from ablate.designs.parts import Seeds, SpecPart, check_seeds, seed_list
 from ablate.samplers.space import Axis
 from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
-from ablate.values.wording import listed
+from ablate.values.wording import listed, shown
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -236,8 +236,8 @@ def _rows(
             Layer("fair.trial", fair.trial),
         ]
         merged = merge([Layer("trial", data.get("trial") or {}), *own])
-        method = (merged.get("method") or {}).get("name", default.method.name)
-        loss = (merged.get("loss") or {}).get("name", default.loss.name)
+        method = _named(merged, "method", place, default.method.name)
+        loss = _named(merged, "loss", place, default.loss.name)
         space = dict(fair.space)
         for also in fair.also:
             space |= also.space if also.fits(method, loss) else {}
@@ -248,8 +248,26 @@ def _rows(
             for path, value in leaves(merge(own)).items()
             if path not in space and path in lasting
         }
-        backbone = (merged.get("backbone") or {}).get("name", default.backbone.name)
+        backbone = _named(merged, "backbone", place, default.backbone.name)
         yield _Row(str(cell), number, free, space, method, loss, backbone)
+
+
+def _named(merged: Mapping[str, Any], part: str, place: str, default: str) -> str:
+    """The name of a component of a row.
+
+    Raises:
+        ConfigError: what stands there is no component.
+    """
+    found = merged.get(part)
+    name = found.get("name", default) if isinstance(found, Mapping) else found or default
+    if isinstance(name, str) and not isinstance(found, str):
+        return name
+    raise ConfigError(
+        f"{place}.trial.{part}",
+        f"{shown(found)} as its {part}",
+        f"a mapping with a name, as {{name: {default}}}",
+        "Correct it where it is written: in the row, its study, `fair.trial` or the sweep's trial",
+    )
 
 
 def _baseline(row: _Row, rows: list[_Row]) -> _Row | None:

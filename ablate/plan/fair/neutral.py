@@ -34,7 +34,7 @@ def neutral_layer(study: str, merged: Mapping[str, Any]) -> Layer:
     Raises:
         ConfigError: its method has no option that could be neutral.
     """
-    method = str(merged.get("method", {}).get("name", "plain"))
+    method = str(_method(merged))
     values = options(method) if method in METHODS else {}
     place = f"studies.{study}.{NEUTRAL}"
     if not values:
@@ -63,12 +63,17 @@ def is_neutral(config: Mapping[str, Any]) -> bool:
 def takes_neutral(merged: Mapping[str, Any], taken: Iterable[Mapping[str, Any]]) -> bool:
     """Whether what a cell of these layers takes from one of its centres, by path, is neutral for
     its method. Layers that name no method are not told here."""
-    part = merged.get("method") or {}
-    method = part.get("name") if isinstance(part, Mapping) else None
+    method = _method(merged)
     wanted = options(method) if isinstance(method, str) and method in METHODS else {}
     return bool(wanted) and any(
         _within(wanted, merge([Layer("taken", values)]).get("method") or {}) for values in taken
     )
+
+
+def _method(merged: Mapping[str, Any]) -> object:
+    """The name that layers give; what they have in its place, if that is no component."""
+    part = merged.get("method") or {}
+    return part.get("name", "plain") if isinstance(part, Mapping) else part
 
 
 def _within(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:

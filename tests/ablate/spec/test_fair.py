@@ -160,3 +160,10 @@ def test_a_comparison_that_is_tuned_already_has_none() -> None:
     spec = {**SPEC, "studies": {"rates": grid, "table1": centred}}
     with pytest.raises(ConfigError, match="stand around no other study"):
         read_spec(spec)
+
+
+@pytest.mark.parametrize("part", ["method", "loss", "backbone"])
+@pytest.mark.parametrize("bad", [["ddml"], "ddml", 3, {"name": ["ddml"]}], ids=str)
+def test_what_is_no_component_is_told(part: str, bad: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"trial\.{part}"):
+        plan(with_fair(trial={part: bad}))
