@@ -58,7 +58,7 @@ def evidence(verdict: Verdict) -> str:
         why = "no number of seeds up to 10,000 is likely to settle it"
     else:
         why = f"about {verdict.needed:,} seeds would settle it"
-    return f"{seeds}; {why}; {verdict.tuned}"
+    return "; ".join(filter(None, (seeds, why, verdict.tuned)))
 
 
 def note(found: Sequence[Verdict]) -> str:

@@ -116,7 +116,7 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
         told.p if told else None,
         _needed(mine, tests) if call == "cannot tell" else None,
         mine.difference is not None and mine.difference.n >= pairs_needed(tests, LEVEL),
-        _tuned(row, base),
+        _tuned(table, row, base),
     )
 
 
@@ -158,9 +158,10 @@ def label(table: TableData, row: TableRow) -> str:
     return ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in named)
 
 
-def _tuned(row: TableRow, base: TableRow) -> str:
+def _tuned(table: TableData, row: TableRow, base: TableRow) -> str:
+    """In words; empty of components, whose cells share what they stand around."""
     if row.tuned is None:
-        return "tuning not recorded"
+        return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:
         return row.tuned
     own = f"tuned with {row.tuned} trials" if row.tuning else "not tuned"

@@ -183,6 +183,7 @@ def test_variants_at_their_own_best_come_first_and_components_have_words() -> No
     told = verdicts([build(found, part) for part in parts])
     assert [v.title for v in told] == ["compare"] * 3 + ["components"] * 3
     assert {v.label for v in told[3:]} == {"a", "b", "a + b"} and told[3].baseline == "none"
+    assert "tun" not in words.evidence(told[3]), "its cells share what they stand around"
     text = words.plain(headline(found, told), told)
     assert text.count("\n") == 1 + 2 + 6
     assert text.index("compare: MAP@R") < text.index("components: MAP@R")
