@@ -1,0 +1,174 @@
+"""Several sweeps at a glance: what each method is against its baseline, in each set-up.
+
+    python -m reports.sweeps.overview STORE search_spaces/overview.yaml README.md
+
+STORE is an MLflow tracking URI. The YAML file says which tables of which sweeps stand in it:
+
+    picture: search_spaces/overview.svg
+    comparisons:
+      - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
+
+Written are the picture, a forest plot, and the file's block between `<!-- overview -->` and
+`<!-- end overview -->`. Paths are relative to the Markdown file. No number is typed by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from reports.errors import ReportError
+from reports.figures import forest
+from reports.figures.drawn import style
+from reports.frame import Frame, load
+from reports.pages.markup import escaped
+from reports.pages.verdict import difference, note
+from reports.sweeps.compare import Place, sweep_id
+from reports.tables.build import build_all
+from reports.tables.labels import metric_label, p_equals
+from reports.tables.verdict import Verdict, verdicts
+
+BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Comparison(_Part):
+    """table: the title of a table of that sweep's report. method, setup: what it is called here."""
+
+    sweep: str
+    table: str
+    method: str
+    setup: str
+
+
+class Overview(_Part):
+    """picture: an SVG file, from the folder of the Markdown file."""
+
+    picture: str
+    comparisons: tuple[Comparison, ...] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a sweep beside its baseline."""
+
+    comparison: Comparison
+    verdict: Verdict
+    frame: Frame
+
+
+def lines(overview: Overview, frame_of: Callable[[str], Frame]) -> list[Line]:
+    """The rows, in the file's order.
+
+    Args:
+        frame_of: the runs of a sweep by its name.
+
+    Raises:
+        ReportError: a sweep's report has no such table, or it compares nothing.
+    """
+    found: list[Line] = []
+    for comparison in overview.comparisons:
+        frame = frame_of(comparison.sweep)
+        judged = verdicts(build_all(frame, frame.recipe))
+        own = [each for each in judged if each.title == comparison.table]
+        if not own:
+            titles = ", ".join(dict.fromkeys(each.title for each in judged)) or "nothing"
+            raise ReportError(
+                f"overview: found no comparison {comparison.table!r} in {comparison.sweep}; "
+                f"expected one of: {titles}"
+            )
+        found += [Line(comparison, each, frame) for each in own]
+    return found
+
+
+def markdown(found: Sequence[Line], picture: str) -> str:
+    """The block: the picture, the table, and what it was made of."""
+    metric = metric_label(found[0].verdict.metric)
+    rows = [
+        f"| method | set-up | row | against | Δ {metric} [95 %] | n | |",
+        "| :-- | :-- | :-- | :-- | --: | --: | :-- |",
+    ]
+    for line in found:
+        told = line.verdict
+        p = f" ({p_equals(told.p)})" if told.call in ("better", "worse") and told.p else ""
+        fields = (
+            line.comparison.method,
+            line.comparison.setup,
+            told.label,
+            told.baseline,
+            difference(told),
+            str(told.n),
+            told.call + p,
+        )
+        rows.append(f"| {' | '.join(map(escaped, fields))} |")
+    sweeps = {line.frame.document["name"]: line.frame.document["sweep_id"] for line in found}
+    made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
+    how = note([line.verdict for line in found])
+    return "\n".join(
+        [
+            f"![Every method against its baseline]({picture})",
+            "",
+            *rows,
+            "",
+            f"Sweeps: {made}. {how}",
+        ]
+    )
+
+
+def plot(found: Sequence[Line], path: Path) -> None:
+    """The forest plot, an SVG file.
+
+    Raises:
+        ReportError: no row has a difference.
+    """
+    named = [
+        replace(line.verdict, title=f"{line.comparison.method}, {line.comparison.setup}")
+        for line in found
+    ]
+    drawn = forest.forest(named)
+    if drawn is None:
+        raise ReportError("overview: found no difference to draw; expected finished comparisons")
+    with style():
+        drawn.figure.savefig(path, metadata={"Date": None, "Creator": None})
+
+
+def filled(text: str, block: str) -> str:
+    """A Markdown file with its block filled anew.
+
+    Raises:
+        ReportError: it has none.
+    """
+    if BLOCK.search(text) is None:
+        raise ReportError("found no `<!-- overview -->` … `<!-- end overview -->` to fill")
+    return BLOCK.sub(lambda match: f"{match[1]}{block}\n{match[3]}", text)
+
+
+def _frame(uri: str, sweep: str) -> Frame:
+    return load(uri, sweep_id(Place(sweep, uri)))
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    uri, recipe, readme = arguments[0], Path(arguments[1]), Path(arguments[2])
+    overview = Overview.model_validate(yaml.safe_load(recipe.read_text(encoding="utf-8")))
+    found = lines(overview, cache(partial(_frame, uri)))
+    text = filled(readme.read_text(encoding="utf-8"), markdown(found, overview.picture))
+    plot(found, readme.parent / overview.picture)
+    readme.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""Several sweeps at a glance: rows of named tables, a picture, a block of a Markdown file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reports.errors import ReportError
+from reports.frame import Frame
+from reports.sweeps.overview import Comparison, Overview, filled, lines, markdown, plot
+from tests.reports.made import METRIC, frame
+
+TABLE = {"kind": "compare", "study": "s", "title": "Each at its best", "metrics": [METRIC]}
+
+
+def sweep(shift: float, seeds: int = 8) -> Frame:
+    variants = [{"variant": name} for name in ("plain", "_ddml_")]
+    made = frame(
+        "compare",
+        variants,
+        lambda at, seed: 0.5 + 0.001 * seed + (shift if at["variant"] != "plain" else 0),
+        seeds=seeds,
+        names=["plain", "_ddml_"],
+    )
+    made.document["report"] = {"tables": [TABLE]}
+    return made
+
+
+SWEEPS = {"one": sweep(0.02), "two": sweep(-0.03)}
+OVERVIEW = Overview(
+    picture="all.svg",
+    comparisons=tuple(
+        Comparison(sweep=name, table="Each at its best", method=name.upper(), setup="heads")
+        for name in SWEEPS
+    ),
+)
+
+
+def test_each_row_stands_with_its_difference_and_its_verdict() -> None:
+    text = markdown(lines(OVERVIEW, SWEEPS.__getitem__), "all.svg")
+    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    assert rows == [
+        "| ONE | heads | \\_ddml\\_ | plain | +2.00 [+2.00, +2.00] | 8 | better (p = 0.008) |",
+        "| TWO | heads | \\_ddml\\_ | plain | −3.00 [−3.00, −3.00] | 8 | worse (p = 0.008) |",
+    ]
+    assert text.startswith("![Every method against its baseline](all.svg)")
+    assert "Sweeps: made (000000000000)." in text
+
+
+def test_the_picture_has_all_of_them(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        plot(lines(OVERVIEW, SWEEPS.__getitem__), tmp_path / f"{name}.svg")
+    made = (tmp_path / "first.svg").read_bytes()
+    assert made.startswith(b"<?xml") and made == (tmp_path / "second.svg").read_bytes()
+
+
+def test_a_table_that_there_is_not_is_told() -> None:
+    wrong = Comparison(sweep="one", table="Best", method="ONE", setup="heads")
+    with pytest.raises(
+        ReportError, match="found no comparison 'Best' in one; expected one of: Each"
+    ):
+        lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), SWEEPS.__getitem__)
+
+
+def test_only_its_block_is_written() -> None:
+    before = "# ablate\n<!-- overview -->\nold\n<!-- end overview -->\nrest\n"
+    assert filled(before, "new") == before.replace("old", "new")
+    with pytest.raises(ReportError, match="found no `<!-- overview -->`"):
+        filled("# ablate\n", "new")
