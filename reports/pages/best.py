@@ -59,7 +59,8 @@ def best_yaml(frame: Frame, study: str) -> str | None:
         return None
     cell, value = best
     rows = frame.cells[(frame.cells["study"] == study) & (frame.cells["cell"] == cell)]
-    done = rows[rows["status"] == "done"].iloc[0]
+    finished = rows[rows["status"] == "done"]
+    done = finished.iloc[0]
     trial = frame.trials[frame.trials["trial_id"] == done["trial_id"]].iloc[0]
     name = slug(f"best_{study}")[:100]  # as long as a spec's may be
     spec = {
@@ -81,5 +82,10 @@ def best_yaml(frame: Frame, study: str) -> str | None:
     head = (
         f"# The best configuration of study {study}, sweep {frame.document.get('sweep_id')}:\n"
         f"# cell {cell}, {objective} = {value.mean:.6f} (mean of {value.n}), run {done['run_id']}\n"
+    )
+    # One for each seed and fold, which `trainables.load` reads.
+    head += "".join(
+        f"# weights, in the folder of runs: trials/{trial}/best.safetensors\n"
+        for trial in dict.fromkeys(finished["trial_id"])
     )
     return head + yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)

@@ -251,12 +251,14 @@ def test_curves_are_means_over_seeds(finished: Any, report: Report) -> None:
 
 
 def test_best_configuration_is_the_best_trial_s(finished: Any, report: Report) -> None:
-    spec = yaml.safe_load(report.paths["best_tune.yaml"].read_text())
+    text = report.paths["best_tune.yaml"].read_text()
+    spec = yaml.safe_load(text)
     cells = report.frame.study("tune")
     best = cells.loc[cells["val/map_at_r"].idxmax()]
     with Ledger(finished.ledger_path) as ledger:
         trial = ledger.trial(best["trial_id"])
     assert trial is not None and spec["trial"] == trial["config"]
+    assert f"# weights, in the folder of runs: trials/{best['trial_id']}/best.safetensors" in text
     assert nested({"a.b": "1e-05", "a.c": "x", "d": "[1, 2]", "e": "null"}) == {
         "a": {"b": 1e-5, "c": "x"},
         "d": [1, 2],
