@@ -33,8 +33,10 @@ from trainables.data.decode import check_size, of_short_side, rgb
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import write_atomically
+from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
 
 EXPORT = "best.safetensors"  # in a trial's folder
@@ -95,7 +97,20 @@ class Model:
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
         """[N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of
-        classification. Arguments as of `embed`."""
+        classification. Arguments and errors as of `embed`.
+
+        Raises:
+            ConfigError: also a loss without one weight vector a class, or a method that changes
+                what they are compared with.
+        """
+        loss, method = LOSSES[self.config.loss.name], METHODS[self.config.method.name]
+        if not (loss.classifies and method.classifies):
+            raise ConfigError(
+                "logits",
+                f"a model of {self.config.method.name} on {self.config.loss.name}",
+                "one that tells classes apart by one weight vector each",
+                "Use `embed`, or train with a loss and a method of classification",
+            )
         return self._each(self.network.logits, images, batch_size)
 
     @torch.inference_mode()

@@ -16,6 +16,7 @@ from trainables import load
 from trainables.core.identity import config_hash, identity_dump
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, task_of
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
@@ -61,6 +62,22 @@ def test_the_export_answers_likewise(shared_cache: Path, tmp_path: Path) -> None
     assert model.classes == list("0123456789")
     right = float((told == test.labels).double().mean())
     assert right == pytest.approx(final.evaluations["test"]["top_1_accuracy"], abs=2 / len(test))
+
+
+def test_a_model_that_tells_no_classes_says_so(shared_cache: Path, tmp_path: Path) -> None:
+    retrieval = config(
+        task=None, loss={"name": "triplet_l2"}, training={"batch_size": 12, "per_class": 4}
+    )
+    trainer = Trainer(retrieval, 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    list(trainer.epochs())
+    trainer.finish(("val",))
+    model = load(tmp_path / "best.safetensors", device="cpu")
+    pixels = torch.zeros(2, 16, 16, dtype=torch.uint8)
+    assert model.embed(pixels).shape == (2, 16)
+    with pytest.raises(
+        ConfigError, match="found a model of plain on triplet_l2; expected"
+    ):
+        model.logits(pixels)
 
 
 def test_a_job_is_read_again_without_training(shared_cache: Path, tmp_path: Path) -> None:
