@@ -53,13 +53,16 @@ def baselines(
     if not several and not within:
         return dict.fromkeys(coords, baseline)
     groups: dict[tuple[str, ...], list[str]] = {}
+    by_data: dict[str, list[str]] = {}
     for cell, own in coords.items():
         if several and cell not in data:
             continue  # no run of it tells where it belongs, and it has no number
         alike = (level(own.get(name)) for name in within)
-        groups.setdefault((data[cell] if several else "", *alike), []).append(cell)
-    names = {name for own in coords.values() for name in own}
-    kept = {name for name in names if _tells(name, coords, [*groups.values()])}
+        own_data = data[cell] if several else ""
+        groups.setdefault((own_data, *alike), []).append(cell)
+        by_data.setdefault(own_data, []).append(cell)
+    names = {name for own in coords.values() for name in own if name not in within}
+    kept = {name for name in names if _tells(name, coords, [*by_data.values()])}
     found: dict[str, str] = {}
     wanted = {name: level(coords[baseline].get(name)) for name in kept}
     if not kept and not any(baseline in group for group in groups.values()):
@@ -72,8 +75,8 @@ def baselines(
 
 
 def _tells(
-    name: str, coords: Mapping[str, Mapping[str, Any]], groups: Sequence[Sequence[str]]
+    name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
-    """Whether a factor is more than a name of the groups: it varies in one, or two share it."""
-    levels = [{level(coords[cell].get(name)) for cell in group} for group in groups]
+    """Whether a factor is more than a name of the data sets: it varies on one, or two share it."""
+    levels = [{level(coords[cell].get(name)) for cell in cells} for cells in by_data]
     return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)

@@ -60,6 +60,19 @@ def test_each_data_set_of_a_cross_has_its_own_baseline_and_best(order: tuple[str
     assert "No baseline" not in text
 
 
+def test_each_data_set_with_each_loss_has_its_own_baseline() -> None:
+    """Losses and data sets crossed with methods, `within: [loss]`: as many baselines as of both."""
+    crossed = [
+        {"data": data, "loss": loss, "method": method}
+        for data, loss, method in itertools.product(LEVEL, ("pa", "ms", "ns"), ("plain", "ddml"))
+    ]
+    found = table(crossed, within=["loss"])
+    assert {row.cell for row in found.rows if row.baseline} == {
+        f"{data} {loss} plain" for data in LEVEL for loss in ("pa", "ms", "ns")
+    }
+    assert {value for name, value in differences(found).items() if "ddml" in name} == {0.1}
+
+
 def test_the_recipe_s_baseline_names_the_method() -> None:
     crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), LEVEL)]
     found = table(crossed, baseline={"method": "ddml"})
