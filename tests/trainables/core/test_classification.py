@@ -74,9 +74,7 @@ def test_a_model_that_tells_no_classes_says_so(shared_cache: Path, tmp_path: Pat
     model = load(tmp_path / "best.safetensors", device="cpu")
     pixels = torch.zeros(2, 16, 16, dtype=torch.uint8)
     assert model.embed(pixels).shape == (2, 16)
-    with pytest.raises(
-        ConfigError, match="found a model of plain on triplet_l2; expected"
-    ):
+    with pytest.raises(ConfigError, match="found a model of plain on triplet_l2; expected"):
         model.logits(pixels)
 
 
