@@ -14,10 +14,11 @@ def test_a_tensor_above_the_threshold_gets_no_fresh_pages_again() -> None:
     if not keep_freed_memory():
         pytest.skip("no glibc")
 
-    def faults() -> int:
+    def faults(megabytes: int) -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        torch.ones(40 * 2**18)  # 40 MiB, 10,240 pages
+        torch.ones(megabytes * 2**18)  # of 40 MiB 10,240 pages
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-    faults()
-    assert min(faults() for _ in range(3)) < 1000
+    faults(40)
+    # Each a little smaller: something small may lie at the edge of what was freed.
+    assert min(faults(40 - each) for each in range(1, 4)) < 1000
