@@ -228,7 +228,7 @@ def _marked(note: str) -> str:
 def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
     """A section: the table, the further columns in a second one, its own notes."""
     shared = shared or Footnotes()
-    first, *second = [_pipes(part) for part in parts(grid(table))]
+    first, *second = [pipes(part) for part in parts(grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     more = [line for part in second for line in (FURTHER, "", *part, "")]
     notes = [f"- {_starred(f'{mark} {note}'.strip())}" for mark, note in shared.own(table)]
@@ -251,16 +251,18 @@ def _starred(text: str) -> str:
     return f"\\{text}" if text.startswith("*") else text
 
 
-def _pipes(layout: Grid) -> list[str]:
+def pipes(layout: Grid) -> list[str]:
+    """The lines of a table."""
+
     def line(texts: list[str]) -> str:
         return "| " + " | ".join(" ".join(text.split()) for text in texts) + " |"
 
     rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
-    texts = [[(escaped(f.text), f.best) for f in row] for row in layout.rows]
+    texts = [[(_escaped(f.text), f.best) for f in row] for row in layout.rows]
     body = [line([f"**{text}**" if best else text for text, best in row]) for row in texts]
-    return [line([*map(escaped, layout.headers)]), line(rule), *body]
+    return [line([*map(_escaped, layout.headers)]), line(rule), *body]
 
 
-def escaped(text: str) -> str:
+def _escaped(text: str) -> str:
     """Signs of Markdown as they stand: emphasis, code, HTML, columns."""
     return MARKUP.sub(r"\\\g<0>", text)

@@ -28,9 +28,10 @@ from reports.errors import ReportError
 from reports.figures import forest
 from reports.figures.drawn import style
 from reports.frame import Frame, load
-from reports.pages.markup import escaped
+from reports.pages.markup import pipes
 from reports.pages.verdict import difference, note
 from reports.sweeps.compare import Place, sweep_id
+from reports.tables import model
 from reports.tables.build import build_all
 from reports.tables.labels import metric_label, p_equals
 from reports.tables.verdict import Verdict, verdicts
@@ -92,25 +93,14 @@ def lines(overview: Overview, frame_of: Callable[[str], Frame]) -> list[Line]:
 
 
 def markdown(found: Sequence[Line], picture: str) -> str:
-    """The block: the picture, the table, and what it was made of."""
-    metric = metric_label(found[0].verdict.metric)
-    rows = [
-        f"| method | set-up | row | against | Δ {metric} [95 %] | n | |",
-        "| :-- | :-- | :-- | :-- | --: | --: | :-- |",
-    ]
-    for line in found:
-        told = line.verdict
-        p = f" ({p_equals(told.p)})" if told.call in ("better", "worse") and told.p else ""
-        fields = (
-            line.comparison.method,
-            line.comparison.setup,
-            told.label,
-            told.baseline,
-            difference(told),
-            str(told.n),
-            told.call + p,
-        )
-        rows.append(f"| {' | '.join(map(escaped, fields))} |")
+    """The block: the picture, the table, and what it was made of.
+
+    Raises:
+        ReportError: the tables compare by metrics that differ.
+    """
+    headers = ("method", "set-up", "row", "against", f"Δ {_metric(found)} [95 %]", "n", "verdict")
+    rows = tuple(tuple(map(model.Field, _fields(line))) for line in found)
+    table = pipes(model.Grid(headers, 4, (False,) * len(headers), rows))
     sweeps = {line.frame.document["name"]: line.frame.document["sweep_id"] for line in found}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
     how = note([line.verdict for line in found])
@@ -118,10 +108,34 @@ def markdown(found: Sequence[Line], picture: str) -> str:
         [
             f"![Every method against its baseline]({picture})",
             "",
-            *rows,
+            *table,
             "",
             f"Sweeps: {made}. {how}",
         ]
+    )
+
+
+def _metric(found: Sequence[Line]) -> str:
+    metrics = [*dict.fromkeys(metric_label(line.verdict.metric) for line in found)]
+    if len(metrics) > 1:
+        raise ReportError(
+            f"overview: found comparisons by {', '.join(metrics)}; expected one metric, the first "
+            "of each table"
+        )
+    return metrics[0]
+
+
+def _fields(line: Line) -> tuple[str, ...]:
+    told = line.verdict
+    p = f" ({p_equals(told.p)})" if told.call in ("better", "worse") and told.p else ""
+    return (
+        line.comparison.method,
+        line.comparison.setup,
+        told.label,
+        told.baseline,
+        difference(told),
+        str(told.n),
+        told.call + p,
     )
 
 

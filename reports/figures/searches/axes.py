@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reports.errors import ReportError
+from reports.frame import Frame
+from reports.parts.figures import AxesOptions
+from reports.recipe import Figure
+from reports.tables.factors.importance import space_of
 from reports.tables.labels import coordinate_names, level
 
 
@@ -34,15 +38,15 @@ class Axis:
         return (at - low) / (high - low) if high > low else 0.5
 
 
-def axes_of(
-    study: str, space: Mapping[str, Mapping[str, Any]], wanted: Sequence[str]
-) -> list[Axis]:
-    """The wanted parameters of a space in their order, or all of it.
+def axes_of(frame: Frame, recipe: Figure) -> list[Axis]:
+    """The parameters of the recipe's (first) study that it asks for, in its order, or all.
 
     Raises:
-        ReportError: one that the space does not have.
+        ReportError: the study is no search, or lacks a parameter.
     """
-    paths = list(wanted or space)
+    study = recipe.studies[0]
+    space = space_of(frame, study)
+    paths = list(AxesOptions.model_validate(recipe.options).axes or space)
     if unknown := [path for path in paths if path not in space]:
         raise ReportError(
             f"report.figures: found {unknown[0]!r} for {study}; expected of {', '.join(space)}"

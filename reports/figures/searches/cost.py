@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
 from matplotlib.axes import Axes as Panel
 from matplotlib.figure import Figure as Canvas
 
@@ -96,15 +97,15 @@ def cost(frame: Frame, recipe: Figure) -> Drawn:
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if paid == "seconds":
         caption += " Seconds are of the machines that ran them, beside what else ran there."
-    cells = [frame.study(study) for study in recipe.studies]
+    cells = pd.concat([frame.study(study) for study in recipe.studies])
     return Drawn(
         slug(f"cost_{'_'.join(recipe.studies)}_{recipe.metric}_{paid}"),
         recipe.studies[0],
         title,
         said(recipe.caption, caption),
         figure,
-        tuple(run for each in cells for run in run_ids(each)),
-        tuple(gap for each in cells for gap in gaps(each)),
+        run_ids(cells),
+        gaps(cells),
         spots,
     )
 

@@ -25,12 +25,9 @@ from reports.figures.drawn import (
     style,
 )
 from reports.figures.searches.axes import Axis, axes_of
-from reports.figures.searches.slices import best_of
 from reports.frame import Frame
-from reports.parts.figures import AxesOptions
 from reports.recipe import Figure
 from reports.tables.cells import gaps, protocol, run_ids
-from reports.tables.factors.importance import space_of
 from reports.tables.factors.trials import Trial, Trials, trials_of
 from reports.tables.labels import (
     greek,
@@ -54,9 +51,7 @@ def parallel(frame: Frame, recipe: Figure) -> Drawn:
         ReportError: the study is no search, or lacks a parameter.
     """
     study = recipe.studies[0]
-    wanted = AxesOptions.model_validate(recipe.options).axes
-    axes = axes_of(study, space_of(frame, study), wanted)
-    cells = frame.study(study)
+    axes, cells = axes_of(frame, recipe), frame.study(study)
     told = trials_of(cells, recipe.metric)
     title = greek(recipe.title) or f"{study}: parallel coordinates"
     with style():
@@ -105,7 +100,7 @@ def _figure(told: Trials, axes: list[Axis], metric: str, title: str) -> tuple[Ca
         panel.add_collection(lines)
     else:
         empty(panel)
-    best = best_of(told, metric)
+    best = told.best(metric)
     if best is not None:
         panel.plot(columns, places[best.number], color=COLOURS[1], linewidth=2.4)
     _ruled(panel, axes, metric, ends)

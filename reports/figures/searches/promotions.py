@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pandas as pd
 from matplotlib.axes import Axes as Panel
 from matplotlib.figure import Figure as Canvas
 from scipy.stats import rankdata
@@ -110,15 +111,15 @@ def promotions(frame: Frame, recipe: Figure) -> Drawn:
         "the cells alike. Only the best of a source are in it, which are alike there: over all "
         "its cells they may be larger."
     )
-    cells = [frame.study(study) for study in recipe.studies]
+    cells = pd.concat([frame.study(study) for study in recipe.studies])
     return Drawn(
         slug(f"promotions_{'_'.join(recipe.studies)}_{recipe.metric}"),
         recipe.studies[0],
         title,
         said(recipe.caption, caption),
         figure,
-        tuple(run for each in cells for run in run_ids(each)),
-        tuple(gap for each in cells for gap in gaps(each)),
+        run_ids(cells),
+        gaps(cells),
         tuple(spots),
     )
 

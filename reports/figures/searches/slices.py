@@ -29,15 +29,12 @@ from reports.figures.drawn import (
 )
 from reports.figures.searches.axes import Axis, axes_of
 from reports.frame import Frame
-from reports.parts.figures import AxesOptions
 from reports.recipe import Figure
 from reports.tables.cells import gaps, protocol, run_ids
-from reports.tables.factors.importance import space_of
 from reports.tables.factors.trials import Trial, Trials, trials_of
 from reports.tables.labels import (
     greek,
     level,
-    lower_is_better,
     metric_label,
     number,
     scale,
@@ -57,9 +54,7 @@ def slices(frame: Frame, recipe: Figure) -> Drawn:
         ReportError: the study is no search, or lacks a parameter.
     """
     study = recipe.studies[0]
-    wanted = AxesOptions.model_validate(recipe.options).axes
-    axes = axes_of(study, space_of(frame, study), wanted)
-    cells = frame.study(study)
+    axes, cells = axes_of(frame, recipe), frame.study(study)
     told = trials_of(cells, recipe.metric)
     title = greek(recipe.title) or f"{study}: each parameter"
     with style():
@@ -76,12 +71,6 @@ def slices(frame: Frame, recipe: Figure) -> Drawn:
     return Drawn(key, study, title, caption, figure, run_ids(cells), gaps(cells), tuple(spots))
 
 
-def best_of(told: Trials, metric: str) -> Trial | None:
-    """The first of the best trials."""
-    sign = -1 if lower_is_better(metric) else 1
-    return max(told.trials, key=lambda each: sign * each.result.mean, default=None)
-
-
 def _figure(told: Trials, axes: list[Axis], metric: str, title: str) -> tuple[Canvas, list[Spot]]:
     across = min(ACROSS, len(axes))
     down = -(-len(axes) // across)
@@ -89,7 +78,7 @@ def _figure(told: Trials, axes: list[Axis], metric: str, title: str) -> tuple[Ca
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel in panels[len(axes) :]:
         panel.set_axis_off()
-    best, spots = best_of(told, metric), []
+    best, spots = told.best(metric), []
     for panel, axis in zip(panels, axes, strict=False):
         spots += _panel(panel, told, axis, metric, best)
     figure.supylabel(metric_label(metric), fontsize=mpl.rcParams["font.size"])

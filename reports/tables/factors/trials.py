@@ -11,6 +11,7 @@ import pandas as pd
 from reports.stats.describe import Summary, summary
 from reports.tables.beside import NEUTRAL
 from reports.tables.cells import by_cell
+from reports.tables.labels import lower_is_better
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,11 @@ class Trials:
     trials: tuple[Trial, ...]
     lost: tuple[int, ...]
     neutral: Summary | None
+
+    def best(self, metric: str) -> Trial | None:
+        """The first of the best of them."""
+        sign = -1 if lower_is_better(metric) else 1
+        return max(self.trials, key=lambda each: sign * each.result.mean, default=None)
 
 
 def trials_of(cells: pd.DataFrame, metric: str) -> Trials:

@@ -14,7 +14,6 @@ from reports.errors import ReportError
 from reports.figures.kinds import drawer
 from reports.figures.searches.axes import axes_of
 from reports.figures.searches.parallel import LEFT_OUT, heights
-from reports.figures.searches.slices import best_of
 from reports.frame import Frame
 from reports.parts.figures import FIGURES
 from reports.recipe import Figure
@@ -63,8 +62,8 @@ def test_the_neutral_cell_is_no_proposal_and_a_lost_one_keeps_its_number() -> No
     assert {each.number: each.result.mean for each in told.trials} == pytest.approx(MEANS)
     assert told.lost == (LOST + 1,)
     assert told.neutral is not None and told.neutral.mean == pytest.approx(0.6)
-    best = best_of(told, METRIC)
-    worst = best_of(told, "test/spectrum")  # where less is better
+    best = told.best(METRIC)
+    worst = told.best("test/spectrum")  # where less is better
     assert best is not None and best.number == 12 and worst is not None and worst.number == 1
 
 
@@ -117,9 +116,10 @@ def test_parallel_lines_pass_the_places_of_their_values() -> None:
 
 
 def test_a_search_of_one_value_has_lines_in_the_middle() -> None:
-    found = frame("search", POINTS[:1], value, seeds=1, study={"space": SPACE})
+    space = {"loss.margin": {"low": 0.0, "high": 0.0}}
+    found = frame("search", POINTS[:1], value, seeds=1, study={"space": space})
     (trial,) = trials_of(found.study("s"), METRIC).trials
-    axes = axes_of("s", {"loss.margin": {"low": 0.0, "high": 0.0}}, ())
+    axes = axes_of(found, recipe("parallel"))
     assert heights(trial, axes, (0.5, 0.5)) == [0.5, 0.5]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ OVERVIEW = Overview(
 
 def test_each_row_stands_with_its_difference_and_its_verdict() -> None:
     text = markdown(lines(OVERVIEW, SWEEPS.__getitem__), "all.svg")
-    rows = [line for line in text.splitlines() if line.startswith("| ")][2:]
+    rows = [line for line in text.splitlines() if line.startswith(("| ONE", "| TWO"))]
     assert rows == [
         "| ONE | heads | \\_ddml\\_ | plain | +2.00 [+2.00, +2.00] | 8 | better (p = 0.008) |",
         "| TWO | heads | \\_ddml\\_ | plain | −3.00 [−3.00, −3.00] | 8 | worse (p = 0.008) |",
@@ -68,3 +69,10 @@ def test_only_its_block_is_written() -> None:
     assert filled(before, "new") == before.replace("old", "new")
     with pytest.raises(ReportError, match="found no `<!-- overview -->`"):
         filled("# ablate\n", "new")
+
+
+def test_metrics_that_differ_are_not_set_below_each_other() -> None:
+    one, two = lines(OVERVIEW, SWEEPS.__getitem__)
+    other = replace(two, verdict=replace(two.verdict, metric="test/recall_at_1"))
+    with pytest.raises(ReportError, match="found comparisons by MAP@R, validation"):
+        markdown([one, other], "all.svg")
