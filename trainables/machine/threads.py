@@ -20,11 +20,19 @@ T = TypeVar("T")
 
 
 def side_by_side(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
-    """`work` on each, in as many threads as torch has, none of which divides its own further."""
+    """`work` on each, in as many threads as torch has, none of which divides its own further; with
+    gradients or without, and in inference mode or not, as the caller is: torch keeps both for each
+    thread, and tensors made in that mode cannot be written outside it."""
     threads = torch.get_num_threads()
     if threads == 1:
         return [work(item) for item in items]
-    return list(_pool(threads).map(work, items))
+    inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+    def likewise(item: S) -> T:
+        with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
+            return work(item)
+
+    return list(_pool(threads).map(likewise, items))
 
 
 @cache

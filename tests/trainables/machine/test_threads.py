@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.trainables.data.pictures import ragged
+from tests.trainables.data.pictures import HALF, ragged
+from trainables.data.augment import eval_images
 from trainables.data.resizing.antialiased import of_resized, resampled, resized_sizes
 from trainables.machine.threads import side_by_side
+
+Mode = Callable[[], AbstractContextManager[object]]
 
 
 @pytest.fixture(params=[2, 3])
@@ -65,3 +70,34 @@ def test_crops_are_the_same_to_the_bit(kind, threads: int) -> None:
     torch.set_num_threads(1)
     for one, other in zip(made(), several, strict=True):
         assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad, torch.enable_grad])
+def test_threads_compute_in_the_mode_of_their_caller(threads: int, mode: Mode) -> None:
+    """As evaluation does: what is made in inference mode can be written nowhere else."""
+    with mode():
+        out = torch.zeros(8, 3)
+
+        def write(row: int) -> tuple[bool, bool]:
+            out[row].add_(row)
+            return torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+        seen = side_by_side(write, range(8))
+        assert {*seen} == {(torch.is_inference_mode_enabled(), torch.is_grad_enabled())}
+    assert out[:, 0].tolist() == list(range(8))
+
+
+@pytest.mark.parametrize("resize", [None, 20])
+def test_pictures_are_made_ready_in_inference_mode_as_outside(
+    threads: int, resize: int | None
+) -> None:
+    images = replace(ragged(), resize=resize)
+
+    def made() -> torch.Tensor:
+        every = torch.arange(len(images))
+        return eval_images(images, every, size=16, mean=HALF, std=HALF, device="cpu")
+
+    outside = made()
+    with torch.inference_mode():
+        inside = made()
+    assert torch.equal(inside.clone(), outside)
