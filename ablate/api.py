@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -205,17 +206,29 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
     """
     if not (options.report and options.track):
         return Results(outcome, settings.ledger)
-    paths, text = compile_report(options.store, plan.sweep_id)
+    paths, text = compile_report(options.store, plan.sweep_id, options.device)
     return Results(outcome, settings.ledger, paths, text)
 
 
-def compile_report(store: Store, sweep_id: str) -> tuple[dict[str, Path], str]:
-    """Paths and text of a sweep's report, from MLflow."""
+def compile_report(
+    store: Store, sweep_id: str, device: str = "auto"
+) -> tuple[dict[str, Path], str]:
+    """Paths and text of a sweep's report, from MLflow, into which goes before what its figures show
+    of trained models that are here.
+
+    device: that reads those.
+    """
+    from ablate.tracking.views import supply
     from reports import compile as compiler
     from reports.errors import ReportError, StoreAway
+    from trainables.machine.cache_folder import default_cache
 
+    uri = client_uri(store.uri)
+    look = partial(
+        supply, tracking_uri=uri, trials=store.out / "trials", cache=default_cache(), device=device
+    )
     try:
-        report = compiler.compile_report(client_uri(store.uri), sweep_id, store.out / "reports")
+        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
     except StoreAway as error:
         raise ReportError(
             f"{error} When it is back: {store.remedy()}, then {store.command('report')}"

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sqlite3
+import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -32,6 +33,22 @@ def open_client(tracking_uri: str) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=tracking_uri)
+
+
+def artifact(client: Any, run_id: str, path: str) -> bytes:
+    """A file that was logged with a run.
+
+    Raises:
+        mlflow.exceptions.MlflowException, OSError: there is none, or the store is away.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
+
+
+def has_artifact(client: Any, run_id: str, path: str) -> bool:
+    """Whether a file was logged with a run."""
+    folder = path.rpartition("/")[0] or None
+    return path in {found.path for found in client.list_artifacts(run_id, folder)}
 
 
 def _check_file(path: Path, shown: str) -> None:

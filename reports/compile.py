@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,12 @@ class Report:
 
 
 def compile_report(
-    tracking_uri: str, sweep_id: str, out_dir: str | Path, *, log_to_parent: bool = True
+    tracking_uri: str,
+    sweep_id: str,
+    out_dir: str | Path,
+    *,
+    log_to_parent: bool = True,
+    supply: Callable[[Frame], None] | None = None,
 ) -> Report:
     """Compile the report of a sweep from its MLflow runs alone.
 
@@ -63,6 +68,8 @@ def compile_report(
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id, or the id of one parent run.
         out_dir: `<name>-<sweep_id>` is made in it.
+        supply: given the sweep's runs, logs with them what their figures of trained models show
+            and they lack.
         log_to_parent: also log the files as artifacts `report/…` of the parent run; the same
             content is logged once.
 
@@ -77,7 +84,10 @@ def compile_report(
     from mlflow.exceptions import MlflowException
 
     try:
-        return _compile(tracking_uri, sweep_id, Path(out_dir), log_to_parent=log_to_parent)
+        frame = load(tracking_uri, sweep_id)
+        if supply is not None:
+            supply(frame)
+        return _compile(tracking_uri, frame, Path(out_dir), log_to_parent=log_to_parent)
     except MlflowException as error:
         reason = scrubbed((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreAway(
@@ -86,8 +96,7 @@ def compile_report(
         ) from error
 
 
-def _compile(tracking_uri: str, sweep_id: str, out_dir: Path, *, log_to_parent: bool) -> Report:
-    frame = load(tracking_uri, sweep_id)
+def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: bool) -> Report:
     recipe = frame.recipe.begun({*frame.cells["study"]})
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)

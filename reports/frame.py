@@ -6,16 +6,14 @@ Runs of several parents (one sweep on several machines, writing to one server) m
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reports.client import open_client
+from reports.client import artifact, has_artifact, open_client
 from reports.errors import ReportError
 from reports.recipe import Recipe
 from reports.uri import redacted
@@ -24,18 +22,7 @@ PAGE = 1000
 FINAL = "final/"
 BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
-KEYS = [
-    "study",
-    "cell",
-    "idx",
-    "seed",
-    "fold",
-    "coords",
-    "status",
-    "reason",
-    "trial_id",
-    "run_id",
-]
+KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "trial_id", "run_id"]
 
 
 @dataclass(frozen=True)
@@ -128,6 +115,14 @@ class Frame:
             rows += [(run_id, epoch, value) for epoch, value in self._histories[key]]
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
+    def view(self, run_id: str, name: str) -> dict[str, Any] | None:
+        """What was read of a run's model under this name; None: nothing."""
+        path = f"views/{name}.json"
+        if not run_id or not has_artifact(self._client, run_id, path):
+            return None
+        content: dict[str, Any] = json.loads(artifact(self._client, run_id, path))
+        return content
+
 
 OTHER = ", not neutral"  # how a row around the best cell that is not neutral is called
 TRIAL_KEYS = (
@@ -214,10 +209,8 @@ def _search(client: Any, experiments: list[str], condition: str) -> list[Any]:
 
 
 def _document(client: Any, run_id: str) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(client.download_artifacts(run_id, "sweep.json", folder))
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return content
+    content: dict[str, Any] = json.loads(artifact(client, run_id, "sweep.json"))
+    return content
 
 
 def _joined(tags: dict[str, str], name: str) -> str:

@@ -8,7 +8,7 @@ from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
 from ablate.values.remedies import nearest, nearest_metric
 from ablate.values.wording import listed
-from reports.parts.figures import FIGURES
+from reports.parts.figures import FIGURES, ModelOptions
 from reports.recipe import TABLES, Figure, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
@@ -83,6 +83,15 @@ def _figure(place: str, at: str, figure: Figure, study: Study) -> None:
             _factors(f"{place}.options.{option}", wanted, study)
         else:
             _among(f"{place}.options.{option}", wanted, list(study.paths))
+    if isinstance(options, ModelOptions) and options.cells:
+        if not study.fixed:
+            raise ConfigError(
+                f"{place}.options.cells",
+                f"{options.cells[0]!r} for {name}, whose cells are found while it runs",
+                "none: the best is shown",
+                "Leave `cells` out, or name a study that lists its cells",
+            )
+        _among(f"{place}.options.cells", options.cells, [each.cell for each in study.listed])
     varied = [name for name, found in levels.items() if len(found) > 1]
     if figure.kind == "interactions" and len(varied) < 2:
         raise ConfigError(

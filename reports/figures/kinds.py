@@ -8,6 +8,10 @@ from reports.figures.drawn import Drawn
 from reports.figures.factors.critical_difference import critical_difference
 from reports.figures.factors.interactions import interactions
 from reports.figures.factors.shapley import shapley
+from reports.figures.models.embedding_map import embedding_map
+from reports.figures.models.gallery import gallery
+from reports.figures.models.spaces import distances, spectrum
+from reports.figures.models.uncertainty import uncertainty
 from reports.figures.searches.cost import cost
 from reports.figures.searches.importance import importance
 from reports.figures.searches.parallel import parallel
@@ -21,12 +25,17 @@ Drawer = Callable[[Frame, Figure], Drawn]
 DRAWERS: Mapping[str, Drawer] = {  # those whose options `reports/parts/figures.py` describes
     "cost": cost,
     "critical_difference": critical_difference,
+    "distances": distances,
+    "embedding_map": embedding_map,
+    "gallery": gallery,
     "importance": importance,
     "interactions": interactions,
     "parallel": parallel,
     "promotions": promotions,
     "shapley": shapley,
     "slices": slices,
+    "spectrum": spectrum,
+    "uncertainty": uncertainty,
 }
 
 

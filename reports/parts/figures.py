@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from reports.parts.base import RecipePart
 
 MOST_AXES = 12  # of a search in one picture
 MOST_PAIRS = 12  # of factors in one picture
+MOST_LINES = 8  # models in one picture
 
 
 class FigureOptions(RecipePart):
@@ -102,13 +105,85 @@ class PromotionOptions(FigureOptions):
     several = True
 
 
+class ModelOptions(FigureOptions):
+    """Of figures of trained models: what is read of them once, into their trials' folders.
+
+    split: whose images are shown. cells: those of the study, by name; default: the best by the
+    figure's metric, or where `every` is set all, up to `MOST_LINES`. Of a cell its first seed.
+    """
+
+    every: ClassVar[bool] = False
+    split: Literal["train", "val", "test"] = "test"
+    cells: tuple[str, ...] = Field((), max_length=MOST_LINES)
+
+    def read(self) -> dict[str, Any]:
+        """What the reader of a model is told."""
+        return self.model_dump(mode="json", exclude={"cells"})
+
+    def name(self, kind: str) -> str:
+        """Of the file that holds what is read: the same for figures that ask for the same."""
+        told = json.dumps(self.read(), sort_keys=True, separators=(",", ":"))
+        return f"{kind}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
+
+
+class GalleryOptions(ModelOptions):
+    """Of `gallery`. queries: drawn, each of another class. failures: so many of the hardest.
+    nearest: images beside each."""
+
+    queries: int = Field(4, ge=0, le=24)
+    failures: int = Field(4, ge=0, le=24)
+    nearest: int = Field(8, ge=1, le=16)
+
+    @model_validator(mode="after")
+    def some_rows(self) -> GalleryOptions:
+        if not self.queries + self.failures:
+            raise ValueError("queries, failures or both, not neither")
+        return self
+
+
+class MapOptions(ModelOptions):
+    """Of `embedding_map`, t-SNE. classes: drawn. points: images of them at most. pictures: so many
+    of those are shown. perplexity: about how many neighbours a point has."""
+
+    classes: int = Field(12, ge=1, le=24)
+    points: int = Field(600, ge=4, le=5000)
+    pictures: int = Field(40, ge=0, le=200)
+    perplexity: float = Field(30.0, ge=2, le=200)
+
+
+class SpectrumOptions(ModelOptions):
+    """Of `spectrum`: singular values of the embeddings of a split (NIR, Fig. 4)."""
+
+    every: ClassVar[bool] = True
+
+
+class DistanceOptions(ModelOptions):
+    """Of `distances` within classes and between them. images: of whole classes, so many at most."""
+
+    every: ClassVar[bool] = True
+    images: int = Field(3000, ge=4, le=20000)
+
+
+class UncertaintyOptions(ModelOptions):
+    """Of `uncertainty` (IDML, Fig. 6 and 8). images: that are measured. ends: so many of the most
+    and of the least certain are shown."""
+
+    images: int = Field(1024, ge=2, le=20000)
+    ends: int = Field(8, ge=1, le=16)
+
+
 FIGURES: dict[str, type[FigureOptions]] = {  # kind → its options
     "cost": CostOptions,
     "critical_difference": RanksOptions,
+    "distances": DistanceOptions,
+    "embedding_map": MapOptions,
+    "gallery": GalleryOptions,
     "importance": ImportanceOptions,
     "interactions": InteractionOptions,
     "parallel": AxesOptions,
     "promotions": PromotionOptions,
     "shapley": ShapleyOptions,
     "slices": AxesOptions,
+    "spectrum": SpectrumOptions,
+    "uncertainty": UncertaintyOptions,
 }

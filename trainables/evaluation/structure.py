@@ -87,6 +87,12 @@ def spectrum(rows: Tensor) -> float:
     without the largest value (@2) and without the nine largest (@10); NIR does not say which. On
     the CPU that code finds by truncated SVD only as many values as an option says, less one.
     """
+    share = singular_shares(rows)
+    return float(-(share * len(share)).log().mean())
+
+
+def singular_shares(rows: Tensor) -> Tensor:
+    """S of `spectrum`, [m] float64, descending."""
     triangle = rows.new_empty((0, rows.shape[1]), dtype=torch.float64)
     # R of the QR of all rows, block by block: the singular values of R are those of the matrix.
     for block in torch.split(rows, 4 * BLOCK):
@@ -94,8 +100,8 @@ def spectrum(rows: Tensor) -> float:
     values = torch.linalg.svdvals(triangle)
     least = float(values.max()) * max(rows.shape) * torch.finfo(torch.float64).eps
     values = values.clamp(min=max(least, torch.finfo(torch.float64).tiny))
-    share = values / values.sum()
-    return float(-(share * len(share)).log().mean())
+    share: Tensor = values / values.sum()
+    return share
 
 
 def uniformity(rows: Tensor) -> float:

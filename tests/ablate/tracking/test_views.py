@@ -1,0 +1,75 @@
+"""Figures of models from end to end: read once, logged, and drawn from MLflow alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.ablate.command import ablate_run
+
+SPEC = """
+name: looks
+seeds: 1
+trial:
+  data: {name: digits, image_size: 32, split: {by: classes}}
+  backbone: {name: mobilenetv3_small_050, weights: none, mode: frozen}
+  embedding: {dim: 8}
+  loss: {name: normsoftmax}
+  training: {epochs: 1, batch_size: 60, per_class: 1}
+studies:
+  methods: {design: compare, variants: {plain: {}, ddml: {trial: {method: {name: ddml}}}}}
+report:
+  figures:
+    - {kind: gallery, studies: [methods], options: {queries: 1, failures: 1, nearest: 2}}
+    - {kind: spectrum, studies: [methods]}
+"""
+
+
+@pytest.mark.slow
+def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -> None:
+    (tmp_path / "looks.yaml").write_text(SPEC)
+    first = ablate_run(tmp_path, "looks.yaml")
+    assert first.returncode == 0, first.stderr
+    read = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/trials/*/views/*.json")}
+    assert len(read) == 3  # the best one's gallery, two spectra
+    (page,) = tmp_path.glob("runs/reports/*/report.html")
+    whole = page.read_text()
+    assert "what is found first" in whole and "not read" not in whole
+
+    again = ablate_run(tmp_path, "looks.yaml")
+    assert again.returncode == 0 and page.read_text() == whole
+    assert read == {path: path.stat().st_mtime_ns for path in read}
+
+    shutil.rmtree(tmp_path / "runs" / "trials")
+    drawn = ablate_run(tmp_path, "looks.yaml")
+    assert drawn.returncode == 0 and "left empty" not in drawn.stderr
+    assert "not read" not in page.read_text()
+
+    spec = yaml.safe_load(SPEC)
+    spec["report"]["figures"][0]["options"]["nearest"] = 3
+    (tmp_path / "more.yaml").write_text(yaml.safe_dump(spec))
+    more = ablate_run(tmp_path, "more.yaml")
+    assert more.returncode == 0, more.stderr
+    assert "figure gallery of trial" in more.stderr and "is left empty: no folder" in more.stderr
+    assert "not read: its weights or its data were not at hand" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("{cells: [ddm]}", "found 'ddm'; expected one of plain, ddml. Did you mean 'ddml'?"),
+        ("{split: tests}", "split"),
+        ("{queries: 0, failures: 0}", "queries, failures or both, not neither"),
+    ],
+)
+def test_what_no_figure_can_show_is_told_before_a_trial_starts(
+    tmp_path: Path, options: str, words: str
+) -> None:
+    text = SPEC.replace("{queries: 1, failures: 1, nearest: 2}", options)
+    (tmp_path / "looks.yaml").write_text(text)
+    done = ablate_run(tmp_path, "looks.yaml")
+    assert done.returncode == 2 and words in done.stderr, done.stderr
+    assert not (tmp_path / "runs" / "ledger.sqlite").exists()

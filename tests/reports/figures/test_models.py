@@ -1,0 +1,140 @@
+"""Figures of trained models: which are shown, what is drawn of them, and what is missing."""
+
+from __future__ import annotations
+
+import base64
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from reports.figures.kinds import drawer
+from reports.figures.models.seen import NOT_READ, asked, options_of, seen
+from reports.frame import Frame
+from reports.parts.figures import FIGURES, ModelOptions
+from reports.recipe import Figure, Recipe
+from tests.reports.made import METRIC, frame
+
+CELLS = ["plain", "one", "two"]
+MEANS = {"plain": 0.4, "one": 0.6, "two": 0.5}
+KINDS = [kind for kind, options in FIGURES.items() if issubclass(options, ModelOptions)]
+
+
+def value(coords: dict[str, Any], seed: int) -> float | None:
+    lost = coords["v"] == "plain" and seed == 0
+    return None if lost else MEANS[coords["v"]] + 0.01 * seed
+
+
+def picture() -> str:
+    file = BytesIO()
+    Image.new("RGB", (40, 30), (20, 90, 160)).save(file, "JPEG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def near(hit: bool) -> dict[str, Any]:
+    return {"picture": picture(), "class": "b", "hit": hit, "score": 0.5}
+
+
+def row(failed: bool) -> dict[str, Any]:
+    found = [near(not failed), near(False)]
+    return {"query": picture(), "class": "a", "rank": 1, "failed": failed, "near": found}
+
+
+READ: dict[str, dict[str, Any]] = {
+    "gallery": {"rows": [row(False), row(True)], "looked_at": 9, "failing": 2},
+    "embedding_map": {
+        "x": [0.0, 1.0, 2.0, 3.0],
+        "y": [0.0, 1.0, 0.0, 1.0],
+        "label": [0, 0, 1, 1],
+        "classes": ["a", "b"],
+        "of_classes": 5,
+        "pictures": [[0, picture()]],
+        "options": {"perplexity": 30.0},
+    },
+    "spectrum": {"shares": [0.5, 0.3, 0.2], "spectrum": 0.0513},
+    "distances": {
+        "edges": [0.0, 1.0, 2.0],
+        "intra": [0.75, 0.25],
+        "inter": [0.25, 0.75],
+        "means": [0.8, 1.3],
+        "overlap": 0.5,
+        "images": 20,
+        "classes": 4,
+    },
+    "uncertainty": {
+        "values": {"uncertainty_original": [0.1, 0.2, 0.3], "uncertainty_gap": [0.0, 0.1, 0.2]},
+        "low": [{"picture": picture(), "class": "a", "value": 0.1}],
+        "high": [{"picture": picture(), "class": "b", "value": 0.3}],
+    },
+}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Frame:
+    """Read of all runs but those of `two`."""
+
+    def view(self: Frame, run_id: str, name: str) -> dict[str, Any] | None:
+        return None if run_id.startswith("run2") else READ[name.rpartition("-")[0]]
+
+    monkeypatch.setattr(Frame, "view", view)
+    return frame("compare", [{"v": name} for name in CELLS], value, seeds=2, names=CELLS)
+
+
+def recipe(kind: str, **options: Any) -> Figure:
+    return Figure(kind=kind, studies=("s",), metric=METRIC, options=options)
+
+
+def models(found: Frame, figure: Figure) -> list[tuple[str, int]]:
+    options = options_of(figure)
+    assert options is not None
+    return [(each.cell, each.seed) for each in seen(found, figure, options)]
+
+
+def test_the_best_is_shown_or_those_that_are_asked_for(made: Frame) -> None:
+    assert models(made, recipe("gallery")) == [("one", 0)]
+    assert models(made, recipe("gallery", cells=["two", "plain"])) == [("two", 0), ("plain", 1)]
+    assert models(made, recipe("spectrum")) == [("plain", 1), ("one", 0), ("two", 0)]
+
+
+def test_what_is_asked_for_twice_is_read_once(made: Frame) -> None:
+    figures = (recipe("gallery"), recipe("gallery", cells=["one"]), recipe("gallery", nearest=2))
+    every = [*asked(made, Recipe(figures=figures))]
+    assert [each.run_id for each in every] == ["run1-0", "run1-0"]
+    assert [each.options["nearest"] for each in every] == [8, 2]
+    assert every[0].name != every[1].name and every[0].name.startswith("gallery-")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_drawn(made: Frame, kind: str, tmp_path: Path) -> None:
+    drawn = drawer(kind)(made, recipe(kind, cells=["one"]))
+    paths = drawn.save(tmp_path)
+    assert drawn.spots and all(0 <= x <= 1 and 0 <= y <= 1 for x, y, _ in drawn.places())
+    assert paths["svg"].stat().st_size > 2000 and drawn.run_ids == ("run1-0",)
+    assert not drawn.gaps and "validation-selected" in drawn.caption
+    again = drawer(kind)(made, recipe(kind, cells=["one"])).save(tmp_path / "..")
+    assert again["svg"].read_bytes() == paths["svg"].read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_not_read_is_a_gap(made: Frame, kind: str, tmp_path: Path) -> None:
+    drawn = drawer(kind)(made, recipe(kind, cells=["two"]))
+    drawn.save(tmp_path)
+    assert drawn.gaps == (f"two, seed 0: {NOT_READ}",) and not drawn.spots
+    assert drawn.caption.endswith(f"two, seed 0: {NOT_READ}.")
+
+
+def test_a_gallery_tells_hits_from_misses_and_failures(made: Frame) -> None:
+    drawn = drawer("gallery")(made, recipe("gallery"))
+    told = [spot.text for spot in drawn.spots]
+    assert told[0] == "a: the first of its class is no. 1" and told[1] == "1: b, 0.5000"
+    assert "the last 1 are the hardest failures" in drawn.caption
+    assert "one, seed 0, the best by MAP@R" in drawn.caption
+
+
+def test_the_spectrum_and_the_overlap_are_told(made: Frame) -> None:
+    lines = drawer("spectrum")(made, recipe("spectrum", cells=["one"])).figure
+    assert "ρ = 0.051" in lines.axes[0].get_legend().get_texts()[0].get_text()
+    panels = drawer("distances")(made, recipe("distances", cells=["one"])).figure
+    assert "overlap 50.0 %" in panels.axes[0].get_title(loc="left")

@@ -1,0 +1,217 @@
+"""What is read of a trained model for figures, against loops in float64."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from reports.figures.models.seen import pixels
+from tests.trainables import core_trials
+from trainables.core.runtime import Runtime
+from trainables.errors import ConfigError
+from trainables.jobs.job import run_job
+from trainables.jobs.request import Job
+from trainables.jobs.views.embedded import Embedded, Reader
+from trainables.jobs.views.kinds import KINDS, read
+from trainables.jobs.views.request import Request, View, Wanted
+
+CLOSE = 1e-5  # float32 embeddings
+
+GALLERY = {"queries": 3, "failures": 3, "nearest": 4}
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: Path) -> Path:
+    folder = tmp_path_factory.mktemp("trial")
+    method = {"name": "idml", "uncertainty_dim": 8, "mixing": "feature_mixup"}
+    config, runtime = (
+        core_trials.config(drawn, method=method),
+        Runtime("cpu", 1, shared_cache, folder),
+    )
+    *_, last = run_job(Job("t", config.model_dump(mode="json"), 0, runtime))
+    assert last["event"] == "final"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(trial: Path, shared_cache: Path) -> Reader:
+    return Reader(trial, "cpu", shared_cache)
+
+
+@pytest.fixture(scope="module")
+def split(model: Reader) -> Embedded:
+    return model.split("test")
+
+
+def unit(split: Embedded) -> np.ndarray:
+    rows = split.rows.double().numpy()
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def asked(model: Reader, kind: str, **options: Any) -> dict[str, Any]:
+    found = read(model, View("x", kind, {"split": "test", **options}))
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
+    model: Reader, split: Embedded
+) -> None:
+    found = asked(model, "gallery", **GALLERY)
+    z, labels = unit(split), split.subset.labels.numpy()
+    similarity = z @ z.T
+    np.fill_diagonal(similarity, -np.inf)
+    of_picture = {split.picture(place): place for place in range(len(z))}
+    assert len(of_picture) == len(z), "the drawn images must differ"
+    shown = []
+    for row in found["rows"]:
+        query = of_picture[row["query"]]
+        shown.append(query)
+        order = np.argsort(-similarity[query], kind="stable")
+        near = [of_picture[each["picture"]] for each in row["near"]]
+        assert similarity[query][near] == pytest.approx(similarity[query][order[:4]], abs=CLOSE)
+        assert query not in near
+        for place, each in zip(near, row["near"], strict=True):
+            assert each["hit"] == (labels[place] == labels[query])
+            assert each["class"] == split.subset.classes[labels[place]]
+            assert each["score"] == pytest.approx(similarity[query, place], abs=CLOSE)
+        assert row["rank"] == 1 + np.flatnonzero(labels[order] == labels[query])[0]
+    same = labels[:, None] == labels[None]
+    np.fill_diagonal(same, val=False)
+    right = np.where(same, similarity, -np.inf).max(1)
+    wrong = np.where(same | np.eye(len(z), dtype=bool), -np.inf, similarity).max(1)
+    assert found["failing"] == (wrong > right).sum()
+    drawn = [query for query, row in zip(shown, found["rows"], strict=True) if not row["failed"]]
+    failed = [query for query, row in zip(shown, found["rows"], strict=True) if row["failed"]]
+    assert len({labels[query] for query in drawn}) == min(3, len(split.subset.classes))
+    hardest = sorted((wrong - right)[[q for q in range(len(z)) if q not in drawn]])[::-1]
+    expected = [margin for margin in hardest if margin > 0][:3]
+    assert (wrong - right)[failed] == pytest.approx(expected, abs=CLOSE)
+
+
+def test_the_same_queries_are_shown_of_another_model(model: Reader) -> None:
+    one = asked(model, "gallery", queries=2, failures=0, nearest=1)
+    two = asked(model, "gallery", queries=2, failures=0, nearest=3)
+    assert [row["query"] for row in one["rows"]] == [row["query"] for row in two["rows"]]
+
+
+def test_pictures_are_the_images(split: Embedded) -> None:
+    def away(made: np.ndarray, place: int) -> float:
+        small = Image.fromarray(split.subset.images[int(split.subset.index[place])].numpy())
+        small.thumbnail((72, 72))
+        whole = np.asarray(small.convert("RGB"), dtype=float)
+        return float(np.abs(made - whole).mean()) if whole.shape == made.shape else np.inf
+
+    for place in (0, 3, len(split.subset) - 1):
+        made = pixels(split.picture(place)).astype(float)
+        distances = [away(made, each) for each in range(len(split.subset))]
+        assert int(np.argmin(distances)) == place
+        assert distances[place] < 16, "more than a JPEG of noise loses"
+
+
+def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
+    z, labels = unit(split), split.subset.labels.numpy()
+    found = asked(model, "spectrum")
+    singular = np.linalg.svd(z, compute_uv=False)
+    assert found["shares"] == pytest.approx(list(singular / singular.sum()), abs=CLOSE)
+    far = asked(model, "distances", images=10_000)
+    apart = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1))
+    upper = np.triu_indices(len(z), 1)
+    same = (labels[:, None] == labels[None])[upper]
+    for kind, mean, chosen in zip(("intra", "inter"), far["means"], (same, ~same), strict=True):
+        values = apart[upper][chosen]
+        assert mean == pytest.approx(values.mean(), abs=1e-4)
+        shares = np.histogram(values, far["edges"])[0] / len(values)
+        assert np.abs(np.cumsum(far[kind]) - np.cumsum(shares)).max() < 0.01
+        assert sum(far[kind]) == pytest.approx(1)
+    low = np.minimum(far["intra"], far["inter"]).sum()
+    assert far["overlap"] == pytest.approx(low)
+
+
+def test_a_map_has_a_point_an_image_of_the_classes_drawn(model: Reader, split: Embedded) -> None:
+    found = asked(model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0)
+    assert len(found["classes"]) == 2 and found["of_classes"] == len(split.subset.classes)
+    assert len(found["x"]) == len(found["y"]) == len(found["label"]) <= 12
+    assert {*found["label"]} <= {0, 1} and len(found["pictures"]) == 3
+    again = asked(model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0)
+    assert again == found
+
+
+def test_uncertainty_is_ranked(model: Reader) -> None:
+    found = asked(model, "uncertainty", images=20, ends=3)
+    values = next(iter(found["values"].values()))
+    assert len(values) == 20 and {*found["values"]} == {*model.network.method.MEASURES}
+    ends = [each["value"] for each in found["low"]], [each["value"] for each in found["high"]]
+    assert ends[0] == pytest.approx(sorted(values)[:3], rel=1e-4)
+    assert ends[1] == pytest.approx(sorted(values)[::-1][:3], rel=1e-4)
+
+
+def test_the_process_reads_what_it_can_and_tells_the_rest(
+    trial: Path, shared_cache: Path, tmp_path: Path
+) -> None:
+    good = View("spectrum-1", "spectrum", {"split": "val"})
+    bad = View("spectrum-2", "spectrum", {"split": "nothing"})
+    (tmp_path / "empty").mkdir()
+    trials = (Wanted(trial, (good, bad)), Wanted(tmp_path / "empty", (good,)))
+    request = Request(trials, "cpu", 1, shared_cache)
+    done = subprocess.run(
+        [sys.executable, "-m", "trainables.jobs.views"],
+        input=json.dumps(request.to_dict()),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert done.returncode == 1, done.stderr
+    assert [(Path(each["folder"]), each["name"]) for each in told] == [
+        (trial, bad.name),
+        (tmp_path / "empty", good.name),
+    ]
+    assert "nothing" in told[0]["reason"] and "config.json" in told[1]["reason"]
+    assert json.loads(good.path(trial).read_text())["kind"] == "spectrum"
+    assert not bad.path(trial).exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "words"),
+    [
+        (
+            "embedding_map",
+            {"classes": 1, "points": 2, "pictures": 0, "perplexity": 5.0},
+            "at least 4",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_told(
+    model: Reader, kind: str, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        asked(model, kind, **change)
+
+
+def test_a_method_without_measures_has_no_uncertainty(
+    model: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(model.network.method), "MEASURES", ())
+    with pytest.raises(ConfigError, match="a method that has none"):
+        asked(model, "uncertainty", images=4, ends=1)
+
+
+def test_every_kind_is_read_by_a_figure() -> None:
+    from reports.parts.figures import FIGURES, ModelOptions
+
+    taken: dict[str, Callable[..., Any]] = dict(KINDS)
+    of_models = {kind for kind, of in FIGURES.items() if issubclass(of, ModelOptions)}
+    assert of_models == {*taken}
+    for kind in of_models:
+        options = FIGURES[kind]().model_dump()  # type: ignore[call-arg]
+        wanted = {*taken[kind].__annotations__} - {"return", "split"}
+        assert {*options} - {"cells", "split"} == wanted, kind

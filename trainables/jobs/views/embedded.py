@@ -1,0 +1,102 @@
+"""A trained model's embeddings of one split, and small pictures of its images."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from trainables.core.assembly import assemble
+from trainables.core.export import read_weights
+from trainables.core.inputs import Inputs
+from trainables.core.network import Network
+from trainables.data.splits import Subset, load_splits
+from trainables.errors import ConfigError
+from trainables.machine.devices import resolve_device
+from trainables.trial import TrialConfig
+
+SIDE = 72  # pixels of a small picture's long side
+QUALITY = 80  # of its JPEG
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """network: in evaluation mode. inputs: as it takes them. subset: the split."""
+
+    network: Network
+    inputs: Inputs
+    subset: Subset
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """[N, E] of all images of the split, as retrieval compares them."""
+        with torch.inference_mode():
+            return torch.cat([self.network.embed(x) for x in self.inputs.blocks(self.subset)])
+
+    @property
+    def unit(self) -> Tensor:
+        """`rows` brought to unit length."""
+        return F.normalize(self.rows, dim=1)
+
+    @property
+    def labels(self) -> Tensor:
+        return self.subset.labels.to(self.rows.device)
+
+    def name(self, place: int) -> str:
+        """The class of the image at this place of the split."""
+        return self.subset.classes[int(self.subset.labels[place])]
+
+    def picture(self, place: int) -> str:
+        """The image at this place of the split, small: JPEG in base64."""
+        pixels = self.subset.images[int(self.subset.index[place])]
+        image = Image.fromarray(pixels.squeeze(-1).numpy())
+        image.thumbnail((SIDE, SIDE))
+        file = BytesIO()
+        image.save(file, "JPEG", quality=QUALITY, subsampling=0)
+        return base64.b64encode(file.getvalue()).decode()
+
+
+class Reader:
+    """The model of one trial's folder; its splits are loaded once.
+
+    Raises:
+        ConfigError: the trial has not finished here, or its weights are gone.
+    """
+
+    def __init__(self, folder: Path, device: str, cache: Path) -> None:
+        config, seed, export = _trial(folder)
+        self.splits = load_splits(config.data, cache)
+        where = resolve_device(device)
+        parts = assemble(config, seed, self.splits, cache, where)
+        parts.network.load_state_dict(read_weights(export))
+        self.network, self.inputs = parts.network.eval(), parts.inputs
+        self._known: dict[str, Embedded] = {}
+
+    def split(self, name: str) -> Embedded:
+        """Its embeddings of a split.
+
+        Raises:
+            ConfigError: the trial has no such split.
+        """
+        if name not in self._known:
+            self._known[name] = Embedded(self.network, self.inputs, self.splits[name])
+        return self._known[name]
+
+
+def _trial(folder: Path) -> tuple[TrialConfig, int, Path]:
+    try:
+        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        export = folder / json.loads((folder / "final.json").read_text(encoding="utf-8"))["export"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            str(folder), f"no finished trial ({error})", "its config.json and final.json"
+        ) from error
+    return TrialConfig.model_validate(said["config"]), int(said["seed"]), export

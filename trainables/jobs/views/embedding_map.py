@@ -1,0 +1,53 @@
+"""The embedding space on a plane: t-SNE of unit embeddings (van der Maaten & Hinton, 2008).
+
+By scikit-learn, started from principal components, so that two runs on one machine give the same
+map. Distances between groups and their sizes mean little in it; which images are neighbours does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trainables import streams
+from trainables.errors import ConfigError
+from trainables.jobs.views.embedded import Embedded
+
+LEAST = 4  # points
+
+
+@torch.inference_mode()
+def embedding_map(
+    split: Embedded, *, classes: int, points: int, pictures: int, perplexity: float
+) -> dict[str, Any]:
+    """`x`, `y`: of up to `points` images of `classes` classes that are drawn; `label`: of each the
+    place of its class in `classes`; `pictures`: [place, picture] of some.
+
+    Raises:
+        ConfigError: too few images.
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    total = len(split.subset.classes)
+    chosen = torch.randperm(total, generator=streams.generator(0, "views.map.classes"))[:classes]
+    of_these = torch.isin(split.subset.labels, chosen).nonzero().squeeze(1)
+    order = torch.randperm(len(of_these), generator=streams.generator(0, "views.map"))[:points]
+    places = of_these[order]
+    if len(places) < LEAST:
+        raise ConfigError("figures, embedding_map", f"{len(places)} images", f"at least {LEAST}")
+    rows = split.unit[places.to(split.rows.device)].double().cpu().numpy()
+    tsne = TSNE(init="pca", perplexity=min(perplexity, (len(places) - 1) / 3), random_state=0)
+    with threadpool_limits(1):  # its threads spin while others compute: 17 times slower was seen
+        made = tsne.fit_transform(rows)
+    names = sorted({split.name(place) for place in places.tolist()})
+    number = {name: at for at, name in enumerate(names)}
+    return {
+        "x": [round(float(value), 4) for value in made[:, 0]],
+        "y": [round(float(value), 4) for value in made[:, 1]],
+        "label": [number[split.name(place)] for place in places.tolist()],
+        "classes": names,
+        "of_classes": total,
+        "pictures": [[at, split.picture(p)] for at, p in enumerate(places[:pictures].tolist())],
+    }

@@ -1,0 +1,44 @@
+"""What is asked of trained models, as it crosses to the process that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainables.jobs.crossing import Crosses
+
+FOLDER = "views"  # in a trial's
+
+
+@dataclass(frozen=True, slots=True)
+class View(Crosses):
+    """name: of its file, without the ending. kind: one of `kinds.KINDS`. options: what that takes,
+    and `split`."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any]
+
+    def path(self, trial: Path) -> Path:
+        """Of its file, in a trial's folder."""
+        return trial / FOLDER / f"{self.name}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Crosses):
+    """Of one finished trial. folder: its own."""
+
+    folder: Path
+    views: tuple[View, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Crosses):
+    """device, threads, cache: as a trial's `Runtime` has them."""
+
+    trials: tuple[Wanted, ...]
+    device: str
+    threads: int | None
+    cache: Path
