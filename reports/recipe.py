@@ -61,6 +61,7 @@ else:
 class Table(RecipePart):
     """One table of one study.
 
+    study: by name. title, caption: above it. published: a paper's numbers beside its own.
     kind: `components` (all on/off cells), `promoted` (a promote study's cells beside what they were
         in the study that it is of), `compare` (the cells of any study that lists them, beside a
         baseline), `search` (the best trials), `effects` (main effects, interactions and Shapley
@@ -126,6 +127,7 @@ class Table(RecipePart):
 class Heatmap(RecipePart):
     """A metric over two coordinates of a grid study, averaged over seeds.
 
+    study: by name. metric: as in a table. title, caption: above it. digits: after the point.
     x, y: coordinates of the study (`method.alpha`); each level is one column or row, in
         ascending order, evenly spaced (so a logarithmic grid looks logarithmic).
     """
@@ -148,7 +150,9 @@ class Heatmap(RecipePart):
 class Curves(RecipePart):
     """A metric per epoch, one line per cell, with a band of ± one sd over seeds.
 
+    studies: by name. metric: as in a table. title, caption: above it.
     cells: only these cells (default: all; of a search study the best `top`).
+    top: so many of a search.
     """
 
     studies: tuple[str, ...] = Field(min_length=1)
@@ -165,6 +169,7 @@ class FactorCurves(RecipePart):
     studies: grids, one-factor studies or any other that lists its cells; cells that do not vary
         `x` are left out. Each combination of the other coordinates' levels is its own line; a
         combination seen at one level of `x` only is left out where others have more.
+    metric: as in a table. title, caption: above it.
     x: the factor, `method.gamma`.
     at: only cells at these levels of other coordinates, `{method.beta: 0.1}`.
     interval: `t` (95 % Student), `bootstrap` (95 % percentile) or `sd` (± one standard deviation).
@@ -193,8 +198,12 @@ class FactorCurves(RecipePart):
 
 
 class Figure(RecipePart):
-    """A figure named by `kind`: one of `reports/parts/figures.py`, or another package's (an entry
-    point of `ablate.figures`). options: what its kind takes, or its author says it takes."""
+    """A figure named by its kind.
+
+    kind: one of `reports/parts/figures.py`, or another package's (an entry point of
+        `ablate.figures`). options: what its kind takes, or its author says it takes.
+    studies: by name. metric: as in a table. title, caption: above it.
+    """
 
     kind: str
     studies: tuple[str, ...] = Field(min_length=1)
@@ -226,8 +235,11 @@ CurvesT = TypeVar("CurvesT", Curves, FactorCurves, Figure)
 
 
 class Recipe(RecipePart):
-    """The whole `report:` section. `best`: studies whose best configuration is written as YAML.
-    `sources`: where settings come from; in a file the name of the one that says it."""
+    """The whole `report:` section.
+
+    best: studies whose best configuration is written as YAML.
+    sources: where settings come from; in a file the name of the one that says it.
+    """
 
     tables: tuple[Table, ...] = ()
     heatmaps: tuple[Heatmap, ...] = ()

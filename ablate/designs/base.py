@@ -71,6 +71,8 @@ class Sampled(Sampling, Protocol):
 class StudyBase(SpecPart):
     """What all designs share.
 
+    title: what reports call it. trial: a partial trial over the sweep's. seeds: n for 0…n−1, or a
+        list; None: the sweep's. around: studies whose best values are taken before its own are set.
     folds: every cell trains once for each of so many class-disjoint folds (`data.split.folds`);
         what cells are compared by is the mean over folds and seeds. The mean over folds is what
         the reality check (Musgrave et al. 2020) calls "separated".

@@ -37,8 +37,10 @@ OTHER = ", not neutral"  # how the name of such a row ends
 
 
 class Variant(SpecPart):
-    """One row of a comparison, or one level of a crossed factor: its own centre and its own
-    partial trial."""
+    """One row of a comparison, or one level of a crossed factor.
+
+    title: what reports call it. around: its own centre. trial: its own partial trial.
+    """
 
     title: str = ""
     around: tuple[Around, ...] = ()
@@ -51,6 +53,7 @@ class Variant(SpecPart):
 class Compare(StudyBase):
     """Named variants side by side, or every combination of crossed factors.
 
+    variants: rows by name.
     cross: `{method: {plain: {trial: …}, ddml: {…}}, loss: {…}}`; the last factor varies fastest.
         Crossed with `variants` where both are given. All `around` of a combination come
         before all its `trial`s, each in the order of the factors.

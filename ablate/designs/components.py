@@ -21,7 +21,10 @@ Off = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 class Switched(StudyBase):
-    """What the designs over components share."""
+    """What the designs over components share.
+
+    components: what switches each of them off, `{name: {path: value}}`.
+    """
 
     components: dict[str, Off] = Field(min_length=1)
 

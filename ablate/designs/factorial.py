@@ -23,11 +23,13 @@ from trainables.errors import ConfigError
 class Factorial(StudyBase):
     """Combinations of the factors' levels, two or more each.
 
+    factors: values by path, or under a name of the factor levels by name, `{level: {path: value}}`.
     fraction: "full" has every combination, the last factor varying fastest. "fractional", with
         two levels each, is a 2^(k−p): the smallest of `resolution` (4 if not given) or more, or as
         `generators` say (`{D: [A, B, C]}`: factor D is the product of A, B and C).
         "plackett_burman", two levels each, has the fewest runs that tell all main effects
         apart; they are confounded with interactions.
+    generators: see fraction.
     resolution: 3 confuses main effects with interactions of two factors, 4 such interactions
         with one another, 5 neither.
     exclude: combinations left out, `{factor: level or list of levels, …}`, where all of them

@@ -17,7 +17,10 @@ from ablate.schedulers.decide import Scheduler
 
 @DESIGNS.register("grid")
 class Grid(StudyBase):
-    """Every combination of the listed values; the last path varies fastest."""
+    """Every combination of the listed values; the last path varies fastest.
+
+    grid: values by path. scheduler: that ends cells early.
+    """
 
     design: Literal["grid"]
     scheduler: Scheduler | None = None

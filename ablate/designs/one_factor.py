@@ -15,6 +15,8 @@ from ablate.designs.parts import Point, cell_name
 class OneFactor(StudyBase):
     """The centre, then each factor's levels with all other factors at the centre.
 
+    factors: as in a factorial.
+
     A level that equals the centre's is the centre's own trial, trained once. coords: the factor
     and its level; none for the centre.
     """

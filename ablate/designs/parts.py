@@ -30,13 +30,17 @@ class SpecPart(Strict):
 
 
 class Around(SpecPart):
-    """Centre on the best cell of study `best_of`: the one with the best mean objective over its
-    seeds, the earlier one on a tie. Of several objectives the first decides, then the second, …;
-    `by` names the one, or another metric read of that study, that decides instead. `take` names
-    the paths taken; default: the paths which that study varies or has itself taken. `rank`: 2 for
-    the second best cell in this order, and so on; cells that failed, or that a scheduler or a race
-    ended early, have no rank. `neutral: false`: the best of those in which a method does something,
-    where a neutral cell is ranked too (`neutral` of searches and promotions)."""
+    """Centre on the best cell of a study.
+
+    best_of: that study. The best cell has the best mean objective over its seeds, and is the
+        earlier one on a tie. Of several objectives the first decides, then the second.
+    by: the one, or another metric read of that study, that decides instead.
+    take: the paths taken; default: those which that study varies or has itself taken.
+    rank: 2 for the second best cell in this order, and so on; cells that failed, or that a
+        scheduler or a race ended early, have no rank.
+    neutral: false: the best of those in which a method does something, where a neutral cell is
+        ranked too (`neutral` of searches and promotions).
+    """
 
     best_of: str
     by: str | None = None
@@ -58,7 +62,10 @@ def one_or_several(value: Any) -> Any:
 
 
 class Objective(SpecPart):
-    """What a search looks at: a metric read of its trials, and which way is better."""
+    """What a search looks at.
+
+    metric: read of its trials. direction: which way is better.
+    """
 
     metric: str
     direction: Direction = "maximize"

@@ -52,7 +52,8 @@ class Promote(StudyBase):
     succeeded than are wanted, those there are run, the study says so and stays incomplete; studies
     centred on it go on with what it has.
 
-    best: how many cells. share: that share of the cells of `of`, rounded up. One of the two.
+    of: the study. best: how many cells. share: that share of the cells of `of`, rounded up. One of
+        the two.
     seeds: named one by one they are its own, and `--seeds` leaves them: finalists are ranked on
         seeds that neither chose them nor judge them.
     neutral: as in a search: one candidate more, at the best rates of a baseline that was promoted

@@ -24,6 +24,8 @@ from trainables.errors import ConfigError
 class Search(StudyBase):
     """A sampler proposes configurations from the results of earlier ones.
 
+    sampler: how. trials: how many it proposes. space: axes by path.
+    scheduler: that ends cells early.
     round: so many trials at a time; a round is proposed when all results of the rounds before it
         are known, which makes the sequence a function of the results alone. "asynchronous": a
         trial is proposed whenever a worker is free; none is lost, none repeated and the budget is

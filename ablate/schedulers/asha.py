@@ -26,7 +26,10 @@ from ablate.schedulers.base import (
 @SCHEDULERS.register("asha")
 class Asha(SchedulerBase):
     """Asynchronous successive halving: a cell goes on as soon as it is among the best
-    1/`factor` of those that have reached its rung so far."""
+    1/`factor` of those that have reached its rung so far.
+
+    factor: also of the epochs of a rung to those of the one before.
+    """
 
     name: Literal["asha"] = "asha"
     factor: int = Field(3, ge=2)

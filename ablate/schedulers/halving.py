@@ -25,7 +25,10 @@ from ablate.schedulers.base import (
 
 
 class Halving(SchedulerBase):
-    """What successive halving and Hyperband share: brackets, each halved by itself."""
+    """What successive halving and Hyperband share: brackets, each halved by itself.
+
+    factor: of the epochs of a rung to those of the one before; one of so many cells goes on.
+    """
 
     factor: int = Field(3, ge=2)
 

@@ -18,7 +18,10 @@ from ablate.schedulers.base import SCHEDULERS, STOP, Decision, Entry, SchedulerB
 @SCHEDULERS.register("median")
 class Median(SchedulerBase):
     """A cell stops at epoch `grace` + i · `every` if its best value so far is below the median
-    of the other cells' mean values up to that epoch; not before `least` others got there."""
+    of the other cells' mean values up to that epoch; not before `least` others got there.
+
+    every: epochs from one look to the next. least: other cells that must have come as far.
+    """
 
     name: Literal["median"] = "median"
     every: int = Field(1, ge=1)

@@ -38,7 +38,10 @@ ENDING = "_fair"
 
 
 class Also(SpecPart):
-    """Axes for the rows of these methods, or losses, or both; none named: of all."""
+    """Axes for the rows of these methods, or losses, or both.
+
+    methods, losses: by name; none named: of all. space: the axes, by path.
+    """
 
     methods: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()

@@ -62,8 +62,11 @@ class Resources(SpecPart):
 
 
 class Spec(SpecPart):
-    """A sweep.
+    """What a file says.
 
+    name: its name in ledger, reports and MLflow. title: what reports call it.
+    extends: files that this one is laid over, by their paths beside it.
+    studies: by name, in the order in which they are told. report: tables and figures.
     seeds: n for 0…n−1, or a list; a study may have its own.
     objective: what search maximises and `best_of` compares, at the selected epoch.
     trial, datasets: partial TrialConfigs; keys may be dotted paths.

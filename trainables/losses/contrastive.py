@@ -33,7 +33,8 @@ class Contrastive(Loss):
 
     class Config(NamedConfig):
         """margin: m. Neither paper gives its number; 1 is that of the comparison by Musgrave et
-        al. ("A metric learning reality check", ECCV 2020), as is pos_margin: m⁺, 0.
+        al. ("A metric learning reality check", ECCV 2020).
+        pos_margin: m⁺; 0 is theirs too.
 
         form: "linear" or "squared", see the class.
         average: each mean is over the pairs with a loss above 0 ("active") or over all ("all").

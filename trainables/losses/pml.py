@@ -33,7 +33,7 @@ Options = dict[str, bool | int | float | str | None]
 
 
 class PartOptions(ComponentConfig):
-    """options: keyword arguments of the class."""
+    """class: its name in the library. options: keyword arguments of it."""
 
     options: Options = Field(default_factory=dict)
 

@@ -37,7 +37,10 @@ class ProxyNCA(Loss):
     geometry = Geometry("l2sq")
 
     class Config(NamedConfig):
-        """scale: σ; the paper has none, so 1. init: `proxies.start`; that of public codes."""
+        """scale: σ; the paper has none, so 1. init: `proxies.start`; that of public codes.
+
+        denominator: whether the positive proxy is in it ("all") or not, see the class.
+        """
 
         name: Literal["proxy_nca"] = "proxy_nca"
         scale: float = Field(1.0, gt=0, le=1024)

@@ -76,7 +76,10 @@ class DVML(Plain):
     class Config(NamedConfig):
         """The weights are the paper's; it does not state the phases' length.
 
-        lambda1 … lambda4, by phase: weights of kl, reconstruction, generated, metric.
+        lambda1_phase1, lambda1_phase2: λ1, weight of the term kl.
+        lambda2_phase1, lambda2_phase2: λ2, of reconstruction.
+        lambda3_phase1, lambda3_phase2: λ3, of generated.
+        lambda4_phase1, lambda4_phase2: λ4, of metric.
         phase1: share of all optimiser steps that belongs to the first phase; 0: the second
             alone, 1: the first alone.
         samples: T.

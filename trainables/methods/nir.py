@@ -102,6 +102,7 @@ class NIR(Plain):
             loss. "generate": ψˢ detached, proxies learn. "match": proxies detached, also as the
             condition, so that the flow learns alone. "both": neither detached.
         synthetic_weight: of that term, times ω; the paper does not state one.
+        temperature: t of scales "t" and "d".
         flow: see `NIRFlow`.
         """
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from PIL import Image
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from tests.ablate.command import ROOT, ablate_run
+from tests.documented import blocks
 
 
 def folder(root: Path, classes: int) -> Path:
@@ -77,6 +81,32 @@ def test_the_readmes_experiment_runs(birds: Path, tmp_path: Path) -> None:
     with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
         rows = ledger.rows("SELECT status FROM trials")
     assert len(rows) == (5 if few else 2) and {row["status"] for row in rows} == {"done"}
+    if few:
+        the_readmes_python_runs(tmp_path, birds)
+
+
+def the_readmes_python_runs(folder: Path, birds: Path) -> None:
+    """Its block, on the sweep that has just run there: all of it is known."""
+    (code,) = blocks(ROOT / "README.md", "python")
+    (export, *_) = sorted((folder / "runs" / "trials").glob("*/best.safetensors"))
+    for shown, here in (
+        ("search_spaces/ddml.yaml", "my.yaml"),
+        ("runs/trials/<trial>/best.safetensors", str(export)),
+    ):
+        assert shown in code
+        code = code.replace(shown, here)
+    given = "import numpy as np\nimages = np.zeros((2, 40, 32, 3), np.uint8)\n"
+    asked = "\nprint(len(results.frame), tuple(model.embed(images).shape))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", given + code + asked],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ABLATE_CACHE": str(folder / "cache")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "6 (2, 512)", done.stdout
 
 
 BATCH: dict[str, Any] = {"batch_size": 128, "per_class": 4}

@@ -1,0 +1,96 @@
+"""What every design that lists its cells must do:
+
+    from ablate.testing import designs
+
+    def test_my_design() -> None:
+        designs.check({"design": "mine", "path": "embedding.dim", "levels": [8, 16]})
+
+Its cells are a function of its options: as many as it says, each with a name of its own, set at
+paths that a trial has, to values that a trial can have. Its options say which sweep it is; an
+unknown one, title and seeds do not. A design that grows by results is held to what does not ask for
+any: its options and its plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ablate.designs.base import StudyBase
+from ablate.plan.checks import checked_plan
+from ablate.plan.overrides import Overrides
+from ablate.plan.plan import Plan
+from ablate.spec.read import read_spec
+from trainables.errors import ConfigError
+
+Given = Mapping[str, Any]  # a study, as a spec has it
+NO_OPTION = "no_such_option"
+
+
+def check(study: Given, **spec: Any) -> StudyBase:
+    """All of them; the study as it was read.
+
+    Args:
+        spec: what else the spec says, as `trial={"method": {"name": "ddml"}}`.
+    """
+    found = _plan(study, **spec).spec.studies["studied"]
+    lists_alike(study, **spec)
+    its_cells_can_be(study, **spec)
+    refuses_an_unknown_option(study, **spec)
+    is_told_by_its_options(study, **spec)
+    return found
+
+
+def lists_alike(study: Given, **spec: Any) -> None:
+    """The same points each time, as many as it says, told apart by name and by coordinates."""
+    first, again = (_plan(study, **spec).spec.studies["studied"] for _ in range(2))
+    if not first.fixed:
+        assert not first.listed, "a design that lists no cells (`fixed` is False) has some"
+        return
+    assert first.listed == again.listed, "listed again they are others"
+    assert len(first.listed) == first.size > 0, "as many as `size` says, and not none"
+    names = [point.cell for point in first.listed]
+    assert len(set(names)) == len(names), "two cells of one name"
+    coords = [repr(sorted(point.coords.items())) for point in first.listed]
+    assert len(set(coords)) == len(coords), "two cells at the same coordinates"
+
+
+def its_cells_can_be(study: Given, **spec: Any) -> None:
+    """Each is a trial, and has the values that its point sets."""
+    plan = _plan(study, **spec)
+    found = plan.spec.studies["studied"]
+    if found.around:
+        return  # its cells are known once those of others are
+    for number, point in enumerate(found.listed):
+        for cell in plan.cells("studied", point, number, ()):
+            assert cell.error is None, f"{point.cell}: {cell.error}"
+            assert cell.coords == point.coords
+
+
+def refuses_an_unknown_option(study: Given, **spec: Any) -> None:
+    """In a line that names its place."""
+    try:
+        _plan({**study, NO_OPTION: 1}, **spec)
+    except ConfigError as error:
+        assert NO_OPTION in str(error), f"not told by its name: {error}"
+        assert "\n" not in str(error)
+    else:
+        raise AssertionError("an unknown option is taken")
+
+
+def is_told_by_its_options(study: Given, **spec: Any) -> None:
+    """Title and seeds make no other sweep."""
+    told = _plan(study, **spec).spec.studies["studied"].identity()
+    renamed = _plan({**study, "title": "another", "seeds": [7]}, **spec).spec.studies["studied"]
+    assert renamed.identity() == told, "another by its title or its seeds"
+    assert told["design"] == study["design"]
+
+
+def _plan(study: Given, **spec: Any) -> Plan:
+    return checked_plan(
+        read_spec({"name": "studied", "studies": {"studied": dict(study)}, **spec}),
+        Overrides(),
+        lambda data, _: f"unread-{data.name}",  # no image is read for a plan's sake
+        Path("unused"),
+    )

@@ -1,0 +1,106 @@
+"""What `ablate.testing.designs` asks, of the designs here and of some that break it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.parts import Point
+from ablate.testing import designs
+
+RATES = {"optimizer.lr": [1e-4, 1e-3]}
+SIZES = {"embedding.dim": [8, 16, 32]}
+PARTS = {"one": {"method.alpha": 0}, "two": {"method.beta": 0}}
+STUDIES: dict[str, dict[str, Any]] = {
+    "search": {"trials": 4, "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}},
+    "grid": {"grid": RATES | SIZES},
+    "one_factor": {"factors": RATES | SIZES},
+    "factorial": {"factors": RATES | SIZES},
+    "components": {"components": PARTS},
+    "leave_one_out": {"components": PARTS},
+    "add_one": {"components": PARTS},
+    "compare": {"variants": {"a": {}, "b": {"trial": {"method.alpha": 0}}}},
+}
+
+
+def test_each_design_is_named() -> None:
+    ours = {name for name in DESIGNS if DESIGNS[name].__module__.startswith("ablate.")}
+    assert ours == set(STUDIES) | {"promote"}, "promote is of another study"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_designs_here(name: str) -> None:
+    study = designs.check({"design": name, **STUDIES[name]}, trial={"method": {"name": "ddml"}})
+    assert study.fixed == (name != "search")
+
+
+class Broken(StudyBase):
+    design: Literal["broken"]
+
+    heatmap: ClassVar[bool] = False
+    calls: ClassVar[Any] = itertools.count()
+
+    def points(self) -> list[Point]:
+        return [Point(f"c{i}", {"n": i}, {"embedding.dim": 8 + i}, "design") for i in range(2)]
+
+
+class Changing(Broken):
+    def points(self) -> list[Point]:
+        return [Point(f"c{next(self.calls)}", {}, {"embedding.dim": 8}, "design")]
+
+
+class Twice(Broken):
+    def points(self) -> list[Point]:
+        return [super().points()[0]] * 2
+
+
+class OneCoordinate(Broken):
+    def points(self) -> list[Point]:
+        return [Point(f"c{i}", {}, {"embedding.dim": 8 + i}, "design") for i in range(2)]
+
+
+class Impossible(Broken):
+    def points(self) -> list[Point]:
+        return [Point("c", {}, {"schedule.warmup_epochs": 50}, "design"), *super().points()]
+
+
+class Titled(Broken):
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "title": self.title}
+
+
+@pytest.mark.parametrize(
+    ("cls", "reason"),
+    [
+        (Broken, None),
+        (Changing, "listed again"),
+        (Twice, "two cells of one name"),
+        (OneCoordinate, "same coordinates"),
+        (Impossible, "c: "),
+        (Titled, "by its title"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_what_breaks_it_is_told(
+    cls: type[StudyBase], reason: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read by the class itself: a test adds no design to those that the schema lists."""
+    plan = designs._plan
+
+    def with_broken(study: dict[str, Any], **spec: Any) -> Any:
+        rest = {key: value for key, value in study.items() if key != "design"}
+        made = plan({**STUDIES["grid"], "design": "grid", **rest}, **spec)
+        own = cls.model_validate({**study, "design": "broken"})
+        studies = {"studied": own}
+        object.__setattr__(made, "spec", made.spec.model_copy(update={"studies": studies}))
+        return made
+
+    monkeypatch.setattr(designs, "_plan", with_broken)
+    if reason is None:
+        designs.check({"design": "broken"})
+    else:
+        with pytest.raises(AssertionError, match=reason):
+            designs.check({"design": "broken"})

@@ -1,0 +1,8 @@
+"""`python -m tests.ablate.reference`: write the pages of search_spaces/reference/ anew."""
+
+from __future__ import annotations
+
+from tests.ablate.reference.pages import FOLDER, pages
+
+for name, text in pages().items():
+    (FOLDER / name).write_text(text, encoding="utf-8")

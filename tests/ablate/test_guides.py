@@ -1,0 +1,115 @@
+"""The guides' examples are run: their tests, plans of their sweeps, and trials with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.ablate import guides
+from tests.ablate.command import ROOT
+
+PAGES = sorted(guides.FOLDER.glob("*.md"))
+# A cell of each sweep, what makes it one of the guide's component, and all in little: an epoch of
+# two steps. (The search over uniform waits for the one before it, whose best cell it ranks too.)
+CELLS = {
+    "deviance.yaml": ("losses/deviance", {}),
+    "uniform.yaml": ("tune_plain/0000", {"method.name": "uniform"}),
+    "rates.yaml": ("rates/optimizer.lr=0.001", {}),
+}
+LITTLE = {
+    "backbone.name": "mobilenetv3_small_050",
+    "backbone.weights": "none",
+    "data.name": "digits",
+    "data.image_size": "32",
+    "training.epochs": "1",
+    "training.batch_size": "96",
+    "training.per_class": "32",
+}
+
+SCRIPT = """
+import contextlib, io, json, sys
+import pytest
+from ablate.cli.main import main
+from ablate.ledger.ledger import Ledger
+
+tests, cells, little = json.loads(sys.argv[1])
+told = {"tests": int(pytest.main(["-q", "-p", "no:cacheprovider", *tests])), "plans": {}}
+for spec, (cell, more) in cells.items():
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = main(["run", spec, "--plan", "--out", "planned"])
+    told["plans"][spec] = [code, said.getvalue()]
+    options = [
+        word for key, value in {**little, **more}.items()
+        for word in ("--set", f"{key}={value}")
+    ]
+    assert main(["run", spec, "--cell", cell, "--device", "cpu", *options]) == 0, spec
+with Ledger("runs/ledger.sqlite") as ledger:
+    ids = [row["trial_id"] for row in ledger.rows("SELECT trial_id FROM trials")]
+    told["trials"] = [
+        {"config": ledger.trial(name)["config"], "epochs": ledger.epochs(name)} for name in ids
+    ]
+print(json.dumps(told, default=str), file=open("told.json", "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a process tells in which all guides' packages are installed."""
+    folder = tmp_path_factory.mktemp("guides")
+    made = [path for page in PAGES for path in guides.install(page, folder)]
+    tests = [path.name for path in made if path.name.startswith("test_")]
+    assert {path.name for path in made if path.suffix == ".yaml"} == set(CELLS)
+    paths = os.pathsep.join(map(str, [folder, ROOT]))
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps([tests, CELLS, LITTLE])],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    return {**answer, "out": done.stdout}
+
+
+def test_the_tests_that_guides_show_pass(told: dict[str, Any]) -> None:
+    assert told["tests"] == 0, told["out"]
+    assert "5 passed" in told["out"]
+
+
+def test_the_sweeps_can_be_planned(told: dict[str, Any]) -> None:
+    for spec, (code, said) in told["plans"].items():
+        assert code == 0, f"{spec}: {said}"
+    assert "from 0.000125 to 0.008" in told["plans"]["rates.yaml"][1], "a design's own note"
+
+
+def test_trials_are_trained_with_them(told: dict[str, Any]) -> None:
+    trials = told["trials"]
+    assert len(trials) == 3
+    by_loss = {trial["config"]["loss"]["name"]: trial for trial in trials}
+    deviance = by_loss["binomial_deviance"]["epochs"][0]["metrics"]
+    assert deviance["term/metric/value"] > 0
+    uniform = by_loss["normsoftmax"]
+    assert uniform["config"]["method"]["name"] == "uniform"
+    metrics = uniform["epochs"][0]["metrics"]
+    assert metrics["term/uniform/value"] < 0, "the logarithm of a mean below 1"
+    weight = uniform["config"]["method"]["weight"]
+    assert metrics["term/uniform/weight"] == pytest.approx(weight)
+    rung = by_loss["proxy_anchor"]
+    assert rung["config"]["optimizer"]["lr"] == 1e-3
+
+
+def test_commands_of_guides_are_commands() -> None:
+    """Those in shell blocks name files of the same page."""
+    for page in PAGES:
+        (shell,) = (text for language, text in guides.blocks(page) if not language)
+        named = [word for line in shell.splitlines() for word in line.split() if "." in word]
+        assert set(named) - {"."} <= set(guides.files(page)), page.name

@@ -1,0 +1,130 @@
+"""search_spaces/reference/ is as the models and the parsers are now, and tells every field."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from ablate.cli.parser import parser
+from tests.ablate.reference import commands
+from tests.ablate.reference.docstrings import meaning, models, prose
+from tests.ablate.reference.markdown import slug
+from tests.ablate.reference.pages import COMMAND, FOLDER, pages
+from trainables.config.registry import ComponentConfig
+
+CELLS = re.compile(r"(?<!\\)\|")  # what parts the cells of a row
+
+
+@pytest.fixture(scope="module")
+def now() -> dict[str, str]:
+    return pages()
+
+
+def test_the_pages_are_current(now: dict[str, str]) -> None:
+    assert {path.name for path in FOLDER.iterdir()} == set(now)
+    for name, text in now.items():
+        there = (FOLDER / name).read_text(encoding="utf-8")
+        assert there == text, f"search_spaces/reference/{name} is stale; run: {COMMAND}"
+
+
+def rows(page: str) -> Iterator[dict[str, str]]:
+    """Rows of all tables, by the names of their columns."""
+    head: list[str] = []
+    for line in page.splitlines():
+        if not line.startswith("| "):
+            head = []
+            continue
+        cells = [cell.strip() for cell in CELLS.split(line)[1:-1]]
+        if not head:
+            head = cells
+        elif cells[0] != "---":
+            yield dict(zip(head, cells, strict=True))
+
+
+def test_every_field_has_a_meaning(now: dict[str, str]) -> None:
+    told = list(rows(now["fields.md"]))
+    assert len(told) > 300
+    missing = [row["field"] for row in told if not row.get("meaning")]
+    assert not missing, f"{missing}: tell them in the docstrings of their models, `field: meaning`"
+
+
+def test_a_row_says_what_the_model_does(now: dict[str, str]) -> None:
+    told = {row["field"]: row for row in rows(now["fields.md"])}
+    lr = told["`optimizer.lr`"]
+    assert (lr["type"], lr["bounds"], lr["default"]) == ("number", "> 0, ≤ 10", "`0.0001`")
+    assert told["`split.test`"]["bounds"] == "> 0, < 1"
+    assert told["`trials`"]["default"] == "required"
+    assert told["`fair`"]["default"] == "none"
+
+
+@pytest.mark.parametrize("name", ["fields.md", "commands.md"])
+def test_links_lead_to_headings(name: str, now: dict[str, str]) -> None:
+    headings = [slug(h) for h in re.findall(r"^#+ (.*)$", now[name], re.MULTILINE)]
+    assert len(set(headings)) == len(headings), "two headings of one anchor"
+    assert set(re.findall(r"\]\(#([^)]*)\)", now[name])) <= set(headings)
+
+
+def test_every_option_of_every_command_is_told(now: dict[str, str]) -> None:
+    def leaves(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+        yield command
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for inner in action.choices.values():
+                    yield from leaves(inner)
+
+    seen = list(leaves(parser()))
+    assert len(seen) > 8
+    for command in seen:
+        heading = f"## {command.prog}\n"
+        assert heading in now["commands.md"]
+        section = now["commands.md"].partition(heading)[2].partition("\n## ")[0]
+        for option in set(command._option_string_actions) - {"-h", "--help"}:
+            assert re.search(rf"`{option}[ `]", section), f"{command.prog} {option}"
+
+
+def test_an_argument_is_told_with_its_values_and_default() -> None:
+    made = argparse.ArgumentParser(prog="made")
+    made.add_argument("what", nargs="?", choices=("a", "b"), default="a", help="one | other")
+    made.add_argument("--many", nargs=2, metavar="X", required=True, help="100 %% of %(dest)s")
+    made.add_argument("--said", default="5", help="so many (default: 5)")
+    text = "\n".join(commands._command("made", made))
+    assert r"| `[a\|b]` | `a` | one \| other |" in text
+    assert "| `--many X X` | required | 100 % of many |" in text
+    assert "| `--said SAID` |  | so many (default: 5) |" in text
+
+
+class Below(ComponentConfig):
+    """A base. first: of the base."""
+
+    first: int = 1
+    second: int = 2
+
+
+class Told(Below):
+    """What it is.
+
+    second, third: both of them, with first: no field here.
+    fourth: over
+        two lines; fifth: the end;
+
+    And more.
+    """
+
+    third: int = 3
+    fourth: int = 4
+    fifth: int = 5
+
+
+def test_docstrings_tell_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.ablate.reference.docstrings.PACKAGES", (__name__,))
+    assert models()["Told"] is Told
+    assert prose(Told) == "What it is.\n\nAnd more."
+    assert meaning(Told, "first") == "of the base."
+    assert meaning(Told, "second") == meaning(Told, "third")
+    assert meaning(Told, "third") == "both of them, with first: no field here."
+    assert meaning(Told, "fourth") == "over\n    two lines"
+    assert meaning(Told, "fifth") == "the end"
+    assert meaning(Told, "sixth") == ""

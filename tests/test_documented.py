@@ -1,0 +1,130 @@
+"""What the READMEs show works: each command is one, each block of YAML can be planned, and files
+that a page names are there. (`tests/ablate/test_guides.py` runs the guides,
+`tests/ablate/cli/test_own_data.py` the first page's experiment and its Python.)
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ablate.cli.main import main
+from ablate.cli.parser import parser
+from ablate.spec.read import read_spec
+from tests.documented import ROOT, Command, blocks, commands, pages
+from tests.trainables.data import trees
+from trainables.jobs.batch.__main__ import parser as batch_parser
+
+PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
+SHOWN = [command for page in PAGES.values() for command in commands(page)]
+SPACE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}  # for the `…` of a README
+
+
+def check(command: Command) -> None:
+    """By the parser that a user would meet."""
+    first, *words = command.words
+    if first == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert words[0] in targets, f"no target {words[0]}"
+        return
+    if first == "python":
+        module, *words = words[1:]
+        assert find_spec(module) is not None, f"no module {module}"
+        if module == "trainables.jobs.batch":
+            batch_parser().parse_args(words)
+        if module != "ablate.run":
+            return
+        words = ["run", *words]
+    if first == "…":
+        words = ["run", "my.yaml", *words]
+    known = next(a for a in parser()._actions if a.dest == "command").choices
+    assert known is not None and words[0] in known, f"no command {words[0]}"
+    if len(words) > 1 or command.block:
+        args = parser().parse_args(words[: words.index(">")] if ">" in words else words)
+        spec = ROOT / str(getattr(args, "spec", ""))
+        if spec.is_file():
+            studies = read_spec(spec).spec.studies
+            assert set(args.studies) <= set(studies), f"{spec.name} has no such study"
+
+
+def test_commands_are_found() -> None:
+    assert len(SHOWN) > 40
+    first = {" ".join(command.words[:3]) for command in SHOWN}
+    assert {"python -m ablate.run", "ablate data check", "make test", "… --seeds 10"} <= first
+    assert {command.page for command in SHOWN} >= {"README.md", "CONTRIBUTING.md"}
+
+
+@pytest.mark.parametrize("command", SHOWN, ids=lambda c: f"{c.page}: {' '.join(c.words)}"[:90])
+def test_a_command_is_one(command: Command) -> None:
+    check(command)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ablate", "rum", "my.yaml"],
+        ["ablate", "run"],
+        ["…", "--sed", "optimizer.lr"],
+        ["make", "tset"],
+        ["python", "-m", "trainables.jobs.bash"],
+        ["ablate", "run", "search_spaces/papers/detreg.yaml", "--study", "table9"],
+    ],
+)
+def test_what_is_no_command_is_told(words: list[str]) -> None:
+    with pytest.raises((AssertionError, SystemExit, ModuleNotFoundError)):
+        check(Command("page", words, True))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_lead_to_files(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", PAGES[name].read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (PAGES[name].parent / target).exists(), f"{name}: no {target}"
+
+
+# ---------------------------------------------------------------- YAML of search_spaces/README.md
+
+
+@pytest.fixture
+def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(spec: dict[str, Any], *options: str) -> str:
+        path = tmp_path / "spec.yaml"
+        path.write_text(yaml.safe_dump({"name": "shown", **spec}, sort_keys=False))
+        code = main(["run", str(path), "--plan", "--out", str(tmp_path / "runs"), *options])
+        said = capsys.readouterr()
+        assert code == 0, said.err
+        return said.out
+
+    return run
+
+
+DATA, CLASSIFIED, FAIR = blocks(ROOT / "search_spaces" / "README.md", "yaml")
+ALONE = {"only": {"design": "grid", "grid": {"optimizer.lr": [1e-3]}}}
+
+
+def test_a_data_set_as_it_is_unpacked(planned: Any, tmp_path: Path) -> None:
+    assert "root: /datasets/CUB_200_2011" in DATA
+    root = trees.cub200(tmp_path / "CUB_200_2011")
+    shown = yaml.safe_load(DATA.replace("/datasets/CUB_200_2011", str(root)))
+    shown["trial"]["training"] = {"per_class": 1}
+    assert "only: grid, 1 cells" in planned({**shown, "studies": ALONE}, "--allow-partial")
+
+
+def test_a_classification(planned: Any) -> None:
+    assert "only: grid, 1 cells" in planned({**yaml.safe_load(CLASSIFIED), "studies": ALONE})
+
+
+def test_a_fair_comparison(planned: Any) -> None:
+    """With no warning: it is one by the rule that it shows."""
+    studies = yaml.safe_load(FAIR.replace("space: …", f"space: {SPACE}"))
+    said = planned({"studies": studies})
+    assert "tune_ddml: search, 25 cells" in said, "the neutral one is a candidate"
+    assert "judged: compare, 3 cells" in said, "and DDML at its best that is not neutral stands by"
+    assert "warning" not in said
+    studies["tune_ddml"]["trials"] = 12
+    assert "warning" in planned({"studies": studies}), "and without it there is one"
