@@ -16,9 +16,10 @@ import torch
 import ablate
 from ablate import api
 from ablate.cli import doctor
-from ablate.cli.commands import _print_report, ending
 from ablate.cli.main import main
 from ablate.cli.options import seconds, seed_option, settings
+from ablate.cli.running.run import ending
+from ablate.cli.sweeps.report import print_report
 from ablate.engine import driver
 from ablate.engine.board import Board, rows
 from ablate.engine.foreground import run_cell
@@ -256,7 +257,7 @@ def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
 def test_the_end_says_where_the_report_and_mlflow_are(
     capsys: pytest.CaptureFixture[str], store: str, line: str
 ) -> None:
-    _print_report("a table", {"page": Path("o/report.html")}, store)
+    print_report("a table", {"page": Path("o/report.html")}, store)
     said = capsys.readouterr().out.splitlines()
     assert "a table" in said and "report: o/report.html" in said and line in said
 
