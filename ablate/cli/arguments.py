@@ -21,6 +21,13 @@ class Parser(argparse.ArgumentParser):
         super().error(clean(message))
 
 
+def positive(text: str) -> int:
+    """A count of at least one."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 2**31):
+        raise argparse.ArgumentTypeError(f"found {text!r}; expected a whole number, at least 1")
+    return int(text)
+
+
 def allow_partial(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-partial",

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.facts.place import ledger_path
+from ablate.cli.facts.place import ledger_path, trial_called
+from ablate.cli.facts.shown import words
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 
@@ -32,29 +33,17 @@ def ledger(args: argparse.Namespace) -> int:
         return 0
     with Ledger(path) as facts:
         if args.action == "show":
-            _show(facts, args.name)
+            _show(facts, args.name, path.parent, as_json=args.json)
         else:
             _list(facts)
     return 0
 
 
-def _show(facts: Ledger, name: str | None) -> None:
-    from ablate.ledger import queries
-
-    ids = queries.trials_called(facts, name or "")
-    if not name or not ids:
-        raise ConfigError(
-            "TRIAL", repr(name or ""), "a trial id or its beginning", "`ablate ledger ls` helps"
-        )
-    if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
-        more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
-        raise ConfigError(
-            "TRIAL",
-            repr(name),
-            f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}",
-            "Give more of its id",
-        )
-    trial_id = ids[0]  # of one configuration the first seed
+def _show(facts: Ledger, name: str | None, out: Path, *, as_json: bool) -> None:
+    trial_id = trial_called(facts, name)
+    if not as_json:
+        say("\n".join(words(facts, trial_id, out)))
+        return
     known = facts.trial(trial_id) or {}
     # Who looks at one trial mostly asks why it has no result: that first, details after it.
     first = {key: known.get(key) for key in ("trial_id", "status", "reason")}

@@ -85,7 +85,7 @@ def ending(outcome: Outcome, out: Path) -> str:
         lines.append(f"  {name}: {count} missing")
     if outcome.missing:
         if outcome.interrupted == signal.SIGINT:
-            why = "Stopped by Ctrl-C"
+            why = "Stopped by Ctrl-C or `ablate stop`"
         elif outcome.interrupted is not None:
             why = f"Stopped by signal {outcome.interrupted}"
         elif outcome.out_of_time:

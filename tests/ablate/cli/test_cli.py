@@ -199,7 +199,7 @@ def test_ledger_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["ledger", "--out", str(tmp_path)]) == 0
     assert "done: " in capsys.readouterr().out
     trial_id = made.ledger.cells(made.sweep_id)[0]["trial_id"]
-    assert main(["ledger", "show", trial_id[:10], "--out", str(tmp_path)]) == 0
+    assert main(["ledger", "show", trial_id[:10], "--json", "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["trial_id"].startswith(trial_id[:10])
 
 
@@ -274,7 +274,7 @@ def test_why_a_trial_failed_is_told_at_once_and_first(
     assert stream.getvalue().startswith(f"{cause} (trial ") and stream.getvalue().count(cause) == 1
     board.close()
     failed = next(row for row in table(made) if row["status"] == "failed")["trial_id"]
-    assert main(["ledger", "show", failed, "--out", str(tmp_path)]) == 0
+    assert main(["ledger", "show", failed, "--json", "--out", str(tmp_path)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert list(shown.items())[:3] == [
         ("trial_id", failed),
