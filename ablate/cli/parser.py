@@ -9,6 +9,7 @@ from __future__ import annotations
 from ablate.cli.arguments import Parser, out
 from ablate.cli.facts import arguments as facts
 from ablate.cli.models import arguments as models
+from ablate.cli.new import arguments as new
 from ablate.cli.running import arguments as running
 from ablate.cli.sets import arguments as sets
 from ablate.cli.sweeps import arguments as sweeps
@@ -21,7 +22,7 @@ def parser() -> Parser:
         epilog=f"`python -m ablate.run SPEC …` is `ablate run SPEC …`. {running.EXIT_CODES}",
     )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (running, facts, sets, sweeps, models):
+    for group in (new, running, facts, sets, sweeps, models):
         group.add(commands)
     doctor = commands.add_parser("doctor", help="versions, GPU, disk, and what to repair")
     out(doctor)
