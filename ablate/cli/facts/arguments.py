@@ -1,4 +1,4 @@
-"""The arguments of `status`, `stop`, `trials`, `logs` and `ledger`."""
+"""The arguments of `status`, `stop`, `trials`, `logs`, `prune` and `ledger`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ablate.cli.arguments import Commands, out, positive, tracking
 def add(commands: Commands) -> None:
     add_running(commands)
     add_trials(commands)
+    add_prune(commands)
     add_ledger(commands)
 
 
@@ -55,6 +56,27 @@ def add_trials(commands: Commands) -> None:
     logs.add_argument("--follow", action="store_true", help="go on until the trial ends")
     out(logs)
     logs.set_defaults(handler="facts.trials:logs")
+
+
+def add_prune(commands: Commands) -> None:
+    prune = commands.add_parser(
+        "prune",
+        help="remove checkpoints and weights of finished trials that nobody needs",
+        description="Say what could go, and how much it frees; remove it with --yes. Logs, "
+        "configurations, results and the ledger stay, and so do what runs, what can be resumed and "
+        "the weights of sweeps that are not finished.",
+    )
+    prune.add_argument("sweep", nargs="?", help="sweep id or name; default: all trials")
+    prune.add_argument(
+        "--keep",
+        choices=("best", "weights", "none"),
+        default="best",
+        help="best (default): the weights of each study's best cell, at all its seeds, which "
+        "reports name; weights: all, so that checkpoints alone go; none: no weights",
+    )
+    prune.add_argument("--yes", action="store_true", help="remove it")
+    out(prune)
+    prune.set_defaults(handler="facts.prune:prune")
 
 
 def add_ledger(commands: Commands) -> None:
