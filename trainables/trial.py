@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from trainables.config.images import DataConfig
 from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
+from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, task_of
 from trainables.losses.base import LOSSES, Traits
 from trainables.methods.base import METHODS
@@ -113,6 +114,34 @@ class TrialConfig(Trial):
                 f"not {list(held or ())}: nothing would train in the warm-up"
             )
         return self
+
+
+def recorded(given: dict[str, Any], path: str) -> TrialConfig:
+    """The configuration that a trial has left in the file `path`.
+
+    Raises:
+        ConfigError: a component of it is not here, or is another one here.
+    """
+    for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
+        name = given[part]["name"]
+        if name not in registry:
+            raise ConfigError(
+                path,
+                f"a model of the {part} {name!r}, which is not here",
+                f"one of {', '.join(registry)}",
+                f"Install the package that brings it (by an entry point in ablate.{registry.name})",
+            )
+    try:
+        return TrialConfig.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "config"
+        raise ConfigError(
+            path,
+            f"{place}: {first['msg']}",
+            "the configuration of a trial, as this version and its plug-ins know it",
+            "Load it with those that trained it",
+        ) from error
 
 
 def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:

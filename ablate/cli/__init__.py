@@ -1,1 +1,1 @@
-"""The command line: parser, options, commands, doctor."""
+"""The command line: its parser, and a folder for each group of commands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import platform
 import shutil
@@ -12,11 +13,13 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ablate.engine.output import output_folder
 from ablate.ledger import queries, sqlite_files
 from ablate.ledger.integrity import damage
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.check_store import Store
+from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
 
@@ -45,6 +48,13 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{'ok  ' if self.ok else 'BAD '} {self.text}"
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """0: nothing is to be repaired."""
+    findings = examine(output_folder(args.out))
+    say("\n".join(map(str, findings)))
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
 def examine(out: Path) -> list[Finding]:

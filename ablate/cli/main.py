@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from ablate.cli.parser import parser
 from ablate.cli.startup import end_quickly
@@ -37,14 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         end_quickly()
     tolerant()
     args = parser().parse_args(argv)
-    from ablate.cli import commands
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError
     from reports.errors import ReportError
 
     try:
         _check_texts(args)
-        code: int = getattr(commands, args.command)(args)
+        module, _, name = args.handler.partition(":")
+        code: int = getattr(import_module(f"ablate.cli.{module}"), name)(args)
     except ConfigError as error:
         say(" ".join(str(error).split()), error=True)
         return 2

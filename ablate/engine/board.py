@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from ablate.engine.live.rows import StudyRow, duration, line
 from ablate.sweep.dispatch import Dispatch
 from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import printable
@@ -27,41 +28,12 @@ LINE_SECONDS = 30.0
 REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
 
 
-@dataclass(frozen=True)
-class StudyRow:
-    """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the first objective."""
-
-    study: str
-    size: int
-    known: int
-    done: int
-    running: int
-    failed: int
-    best: float | None
-    eta: float | None
-    note: str
-
-    @property
-    def ended(self) -> bool:
-        return self.done + self.failed >= self.size
-
-
-def duration(seconds: float | None) -> str:
-    """`1:02:03`, `4:05`, or `?`."""
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
     """One row per study. eta = cells left × mean wall time of a trial / trials at once."""
     progression = dispatch.progression
     walls = dispatch.walls
     everywhere = [wall for seen in walls.values() for wall in seen]
-    # In the order of handing out; those beyond wait for a worker (the engine claims ahead).
-    at_work = set(list(dispatch.running)[: max(1, int(parallel))])
+    working = set(at_work(dispatch, parallel))
     seen = []
     for name, state in progression.studies.items():
         done = failed = running = 0
@@ -77,7 +49,7 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
                 value = fact.evaluations.get(split, {}).get(metric)
                 if value is not None:
                     by_idx.setdefault(cell.idx, []).append(value)
-            elif cell.trial_id in at_work:
+            elif cell.trial_id in working:
                 running += 1
         means = [sum(values) / len(values) for values in by_idx.values()]
         best = max if first.direction == "maximize" else min
@@ -101,11 +73,9 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
     return seen
 
 
-def line(row: StudyRow) -> str:
-    best = "-" if row.best is None else f"{row.best:.4f}"
-    text = f"{row.study}: {row.done}/{row.size} done, {row.running} running, {row.failed} failed"
-    note = f" ({row.note})" if row.note else ""
-    return f"{text}, best {best}, left {duration(row.eta)}{note}"
+def at_work(dispatch: Dispatch, parallel: float) -> list[str]:
+    """In the order of handing out; those beyond wait for a worker (the engine claims ahead)."""
+    return list(dispatch.running)[: max(1, int(parallel))]
 
 
 class Board:
@@ -115,16 +85,23 @@ class Board:
         parallel: how many trials run at once.
         log: file that gets every line, with the time.
         stream: where lines go when it is no terminal.
+        tell: gets each snapshot: its rows, the trials at work, and `parallel`.
     """
 
     def __init__(
-        self, dispatch: Dispatch, parallel: float, log: Path, stream: TextIO | None = None
+        self,
+        dispatch: Dispatch,
+        parallel: float,
+        log: Path,
+        stream: TextIO | None = None,
+        tell: Callable[[list[StudyRow], list[str], float], None] = lambda *_: None,
     ) -> None:
-        self.dispatch, self.parallel = dispatch, parallel
+        self.dispatch, self.parallel, self.tell = dispatch, parallel, tell
         self.stream = stream or sys.stdout
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
-        self._rows: list[StudyRow] = rows(dispatch, parallel)
+        self._rows: list[StudyRow] = []
+        self._look()
         self._told = time.monotonic()
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
@@ -148,7 +125,7 @@ class Board:
         now = time.monotonic()
         if now < self._next:
             return
-        self._rows = rows(self.dispatch, self.parallel)
+        self._look()
         took = time.monotonic() - now
         self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
         ended = [row for row in self._rows if row.ended and row.study not in self._ended]
@@ -158,6 +135,10 @@ class Board:
             ended += [row for row in self._rows if row.running]
         for row in ended:
             self.say(line(row), quiet_on_terminal=True)
+
+    def _look(self) -> None:
+        self._rows = rows(self.dispatch, self.parallel)
+        self.tell(self._rows, at_work(self.dispatch, self.parallel), self.parallel)
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
         """One line to the log file and to the stream."""
@@ -178,7 +159,7 @@ class Board:
             self.say(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
 
     def close(self) -> None:
-        self._rows = rows(self.dispatch, self.parallel)
+        self._look()
         if self._live is not None:
             self._live.stop()
             self._live = None

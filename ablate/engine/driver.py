@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
 from dataclasses import replace
 
 from ablate.engine.before import as_it_is, check_inputs
-from ablate.engine.board import Board
+from ablate.engine.board import Board, rows
 from ablate.engine.check_data import check_data
+from ablate.engine.live.presence import Presence
+from ablate.engine.live.signals import stop_signals
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings, Tracking
-from ablate.engine.signals import stop_signals
 from ablate.ledger.full_disk import room
 from ablate.ledger.heartbeat import heartbeats
 from ablate.ledger.ledger import Ledger
@@ -141,12 +143,22 @@ def _fit(
     def begun(parallel: float) -> Board:
         if tracker is not None:
             tracker.ready(TRACKER_SECONDS)
-        return Board(dispatch, parallel, logs / f"{name}.log")
+        return Board(dispatch, parallel, logs / f"{name}.log", tell=presence.tell)
+
+    def asked() -> None:
+        caught.append(signal.SIGINT)  # as by Ctrl-C
+        dispatch.stop()
 
     supervisor = Supervisor(
         dispatch, settings.address, settings.request, scratch, logs / f"{name}-ray.log", begun
     )
-    with stop_signals(dispatch.stop) as caught, heartbeats(settings.ledger, owner):
+    presence = Presence(settings.out, owner, plan.sweep_id, plan.spec.name, asked)
+    presence.tell(rows(dispatch, 1), (), None)
+    with (
+        stop_signals(dispatch.stop) as caught,
+        heartbeats(settings.ledger, owner),
+        presence,
+    ):
         try:
             broken = supervisor.run()
         finally:

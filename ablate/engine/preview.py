@@ -10,10 +10,10 @@ import psutil
 
 from ablate.designs.base import ENSEMBLE
 from ablate.engine.before import as_it_is
-from ablate.engine.board import duration
 from ablate.engine.check_data import check_classes, stores
 from ablate.engine.check_weights import Absent, absent_weights
 from ablate.engine.estimate import Kind, Rate, Total, kind, known_rates, pilot_rates, side_by_side
+from ablate.engine.live.rows import duration
 from ablate.engine.ray.resources import local_gpus
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts

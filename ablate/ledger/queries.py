@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ablate.ledger.records import Records, Row
+from ablate.ledger.records import NO_FOLD, Records, Row
 from trainables.errors import ConfigError
 
 
@@ -44,14 +44,58 @@ def failures(records: Records, sweep_id: str) -> list[Row]:
     )
 
 
+def progress(records: Records, sweep_id: str) -> list[Row]:
+    """study, size, done, failed of the cells × seeds that are known of a sweep, as written."""
+    return records.rows(
+        "SELECT study, count(*) AS size, sum(coalesce(status='done', 0)) AS done, "
+        "sum(coalesce(status='failed', 0)) AS failed FROM cells LEFT JOIN trials USING (trial_id) "
+        "WHERE sweep_id=? GROUP BY study ORDER BY study",
+        [sweep_id],
+    )
+
+
+def trials_of(records: Records, sweep_id: str) -> list[Row]:
+    """All columns of the trials of a sweep, and one of its cells that each fills: study,
+    cell, fold."""
+    return records.rows(
+        "SELECT trials.*, study, cell, fold FROM cells JOIN trials USING (trial_id) WHERE "
+        "sweep_id=? GROUP BY trial_id ORDER BY study, idx, cells.seed, fold",
+        [sweep_id],
+    )
+
+
+def cells_filled(records: Records, trial_id: str) -> list[Row]:
+    """sweep_id, name, study, cell, seed, fold of all cells that a trial fills."""
+    return records.rows(
+        "SELECT sweep_id, name, study, cell, seed, fold FROM cells JOIN sweeps USING (sweep_id) "
+        "WHERE trial_id=? ORDER BY created, study, idx, seed, fold",
+        [trial_id],
+    )
+
+
+def place(cell: Row) -> str:
+    """`STUDY/CELL@SEED[.FOLD]`, as `--cell` takes it."""
+    fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
+    return f"{cell['study']}/{cell['cell']}@{cell['seed']}{fold}"
+
+
+def reached(records: Records) -> dict[str, int]:
+    """Trial → the last of its epochs, of those that are under way."""
+    rows = records.rows(
+        "SELECT trial_id, max(epoch) AS epoch FROM epochs JOIN trials USING (trial_id) "
+        "WHERE status='running' GROUP BY trial_id"
+    )
+    return {row["trial_id"]: row["epoch"] for row in rows}
+
+
 def finished(records: Records) -> list[Row]:
     """config, seconds, epochs of the trials that are done."""
     return records.rows("SELECT config_json, seconds, epochs FROM trials WHERE status='done'")
 
 
 def owners(records: Records) -> list[Row]:
-    """owner, heartbeat of the trials that somebody holds."""
-    return records.rows("SELECT owner, heartbeat FROM trials WHERE owner IS NOT NULL")
+    """trial_id, owner, heartbeat of the trials that somebody holds."""
+    return records.rows("SELECT trial_id, owner, heartbeat FROM trials WHERE owner IS NOT NULL")
 
 
 def sweeps(records: Records) -> list[Row]:

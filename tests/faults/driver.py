@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 from ablate import api
-from ablate.cli.commands import ending
+from ablate.cli.running.run import ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
 from tests.faults.sweeps import Sweep

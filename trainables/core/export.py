@@ -37,7 +37,7 @@ from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import write_atomically
 from trainables.methods.base import METHODS
-from trainables.trial import TrialConfig
+from trainables.trial import TrialConfig, recorded
 
 EXPORT = "best.safetensors"  # in a trial's folder
 FORMAT = "ablate-2"
@@ -87,7 +87,7 @@ class Model:
         self._backbone, self._frame, self._device = backbone, frame, device
 
     def embed(self, images: Any, batch_size: int = 128) -> Tensor:
-        """Embeddings [N, E], float32, on the CPU.
+        """Embeddings [N, E], float32, on the CPU; without gradients, to be used as any tensor.
 
         Args:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
@@ -113,7 +113,8 @@ class Model:
             )
         return self._each(self.network.logits, images, batch_size)
 
-    @torch.inference_mode()
+    # Not inference mode: what comes of it may be part of somebody's training.
+    @torch.no_grad()
     def _each(self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int) -> Tensor:
         data = self.config.data
         pictures = as_images(
@@ -136,7 +137,7 @@ class Model:
             parts.append(read(inputs).cpu())
         return torch.cat(parts)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         """[B, E] × [R, E] → [B, R], larger is closer: the score the trial was evaluated with."""
         return self.network.score(query.to(self._device), reference.to(self._device)).cpu()
@@ -146,10 +147,11 @@ def load(path: str | Path, device: str = "auto") -> Model:
     """Read an export.
 
     Raises:
-        ConfigError: no such file, not an export of this program, or one that was altered.
+        ConfigError: no such file, not an export of this program, one that was altered, or one of
+            a component that is not here.
     """
     about, weights = _read(Path(path))
-    config = TrialConfig.model_validate(about["config"])
+    config = recorded(about["config"], str(path))
     where = resolve_device(device)
     frozen = config.backbone.mode == "frozen"
     # A fine-tuned file holds all weights of the backbone; what it was started from is not needed.
@@ -249,6 +251,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise ConfigError(str(path), "no such file", "an export, best.safetensors") from error
+    except OSError as error:
+        raise ConfigError(str(path), f"{error}", "an export, best.safetensors") from error
     except (SafetensorError, ValueError) as error:  # ValueError: text that is no JSON
         raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
     if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):

@@ -68,7 +68,10 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
     }
     final = _known(job, folder, key)
     if final is None and job.mode != "train":
-        raise TrialFailure(f"{folder}: nothing to evaluate, for the trial has not finished here")
+        raise TrialFailure(
+            f"{folder}: nothing to evaluate, for the trial has not finished here, or its weights "
+            "are gone (`ablate prune`); --force trains it again"
+        )
     if final is None:
         if folder is not None:
             _write_config(folder, config, seed)

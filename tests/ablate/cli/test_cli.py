@@ -16,9 +16,10 @@ import torch
 import ablate
 from ablate import api
 from ablate.cli import doctor
-from ablate.cli.commands import _print_report, ending
 from ablate.cli.main import main
 from ablate.cli.options import seconds, seed_option, settings
+from ablate.cli.running.run import ending
+from ablate.cli.sweeps.report import print_report
 from ablate.engine import driver
 from ablate.engine.board import Board, rows
 from ablate.engine.foreground import run_cell
@@ -198,7 +199,7 @@ def test_ledger_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["ledger", "--out", str(tmp_path)]) == 0
     assert "done: " in capsys.readouterr().out
     trial_id = made.ledger.cells(made.sweep_id)[0]["trial_id"]
-    assert main(["ledger", "show", trial_id[:10], "--out", str(tmp_path)]) == 0
+    assert main(["ledger", "show", trial_id[:10], "--json", "--out", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["trial_id"].startswith(trial_id[:10])
 
 
@@ -256,7 +257,7 @@ def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
 def test_the_end_says_where_the_report_and_mlflow_are(
     capsys: pytest.CaptureFixture[str], store: str, line: str
 ) -> None:
-    _print_report("a table", {"page": Path("o/report.html")}, store)
+    print_report("a table", {"page": Path("o/report.html")}, store)
     said = capsys.readouterr().out.splitlines()
     assert "a table" in said and "report: o/report.html" in said and line in said
 
@@ -273,7 +274,7 @@ def test_why_a_trial_failed_is_told_at_once_and_first(
     assert stream.getvalue().startswith(f"{cause} (trial ") and stream.getvalue().count(cause) == 1
     board.close()
     failed = next(row for row in table(made) if row["status"] == "failed")["trial_id"]
-    assert main(["ledger", "show", failed, "--out", str(tmp_path)]) == 0
+    assert main(["ledger", "show", failed, "--json", "--out", str(tmp_path)]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert list(shown.items())[:3] == [
         ("trial_id", failed),

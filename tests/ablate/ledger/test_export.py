@@ -104,7 +104,7 @@ def test_show_wants_one_trial(
     out, _ = finished
     trial = table(dispatch(specs.plan(), out))[-1]["trial_id"]
     for whole in (trial, trial.partition("-")[0]):
-        assert main(["ledger", "show", whole, "--out", str(out)]) == 0
+        assert main(["ledger", "show", whole, "--json", "--out", str(out)]) == 0
         assert f'"{trial.partition("-")[0]}-s' in capsys.readouterr().out
     assert main(["ledger", "show", "%", "--out", str(out)]) == 2
     assert "the beginning of one trial's id, not of " in capsys.readouterr().err

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.engine.board import Board, StudyRow
+from ablate.engine.board import Board
+from ablate.engine.live.rows import StudyRow
 from ablate.engine.output import output_folder
 from ablate.values.terminal import say
 from tests.ablate import specs

@@ -115,7 +115,7 @@ def listing(root: Path) -> list[Path]:
         )
     files: list[Path] = []
     for folder in classes:
-        inside = [Path(file).relative_to(root) for file in _images(folder)]
+        inside = [Path(file).relative_to(root) for file in images_below(folder)]
         if not inside:
             raise ConfigError(
                 str(folder),
@@ -168,7 +168,7 @@ def _nameable(files: list[Path]) -> None:
             ) from None
 
 
-def _images(folder: Path) -> Iterator[str]:
+def images_below(folder: Path) -> Iterator[str]:
     """Image files at any depth.
 
     By what the folder says of its entries, so that nothing but links is asked for its kind: a data

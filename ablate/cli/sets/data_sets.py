@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ablate.cli.examine import Examination, Summary, examined, summary
+from ablate.cli.sets.examine import Examination, Summary, examined, summary
 from ablate.values.remedies import nearest
 from ablate.values.terminal import progress_shown, say
 from trainables.config.images import SplitConfig
@@ -20,6 +21,17 @@ from trainables.data.splits import split
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import default_cache
 from trainables.machine.texts import user_path
+
+
+def data(args: argparse.Namespace) -> int:
+    """0; of `check` 1 where some of the data set cannot be used."""
+    if args.action == "check":
+        return checked(args.name, args.data_root, args.sheet, allow_partial=args.allow_partial)
+    for option, given in (("NAME", args.name), ("--data-root", args.data_root)):
+        if given is not None:
+            raise ConfigError(option, repr(given), "nothing with list", "Say `check` before it")
+    say("\n".join(listed()))
+    return 0
 
 
 def listed() -> list[str]:

@@ -1,0 +1,91 @@
+"""`ablate ledger`: what an output folder's ledger knows, and what may be done with it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ablate.cli.facts.place import ledger_path, trial_called
+from ablate.cli.facts.shown import words
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ablate.ledger.ledger import Ledger
+
+
+def ledger(args: argparse.Namespace) -> int:
+    from ablate.ledger.ledger import Ledger
+
+    path = ledger_path(args.out)
+    if args.action == "replay":
+        return _replay(path, args)
+    if args.action == "import":
+        from ablate.cli.running import batch
+
+        return batch.take(args, path.parent)
+    if args.action == "export":
+        from ablate.ledger.export import export
+
+        export(path, args.name, None if args.to is None else Path(args.to))
+        return 0
+    with Ledger(path) as facts:
+        if args.action == "show":
+            _show(facts, args.name, path.parent, as_json=args.json)
+        else:
+            _list(facts)
+    return 0
+
+
+def _show(facts: Ledger, name: str | None, out: Path, *, as_json: bool) -> None:
+    trial_id = trial_called(facts, name)
+    if not as_json:
+        say("\n".join(words(facts, trial_id, out)))
+        return
+    known = facts.trial(trial_id) or {}
+    # Who looks at one trial mostly asks why it has no result: that first, details after it.
+    first = {key: known.get(key) for key in ("trial_id", "status", "reason")}
+    source = facts.source(known.get("source")) or "unknown: older than sources are kept"
+    shown = first | known | {"source": source, "evaluations": facts.evaluations(trial_id)}
+    say(json.dumps(shown, indent=1, default=str))
+
+
+def _list(facts: Ledger) -> None:
+    from ablate.ledger import queries
+
+    for row in queries.statuses(facts):
+        say(f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training")
+    for row in queries.sweeps(facts):
+        say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+    for row in queries.reasons(facts):
+        say(f"{row['status']} {row['trial_id']}: {row['reason']}")
+
+
+def _replay(path: Path, args: argparse.Namespace) -> int:
+    """Every sweep of the ledger, or the named one, into the MLflow store."""
+    from ablate.api import Options
+    from ablate.ledger import queries
+    from ablate.ledger.ledger import Ledger
+    from ablate.ledger.queries import find_sweep
+    from ablate.tracking.replay import rebuild, replay_all
+
+    store = Options(out=args.out, tracking_uri=args.tracking_uri).store
+    with Ledger(path) as facts:
+        if args.rebuild:
+            if args.name is not None:
+                raise ConfigError(
+                    "SWEEP", repr(args.name), "none with --rebuild: it writes them all"
+                )
+            say(f"moved aside: {rebuild(facts, store) or 'nothing'}")
+        else:
+            store.check()
+        if args.name is None:
+            chosen = [row["sweep_id"] for row in queries.sweeps(facts)]
+        else:
+            chosen = [find_sweep(facts, args.name, "SWEEP")]
+    refused = replay_all(path, store, chosen)
+    for trial_id, reason in refused.items():
+        say(f"refused {trial_id}: {reason}", error=True)
+    return 1 if refused else 0

@@ -1,0 +1,40 @@
+"""Where the ledger of an output folder lies, and which of its trials is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ablate.engine.output import output_folder
+from ablate.ledger import queries
+from ablate.ledger.records import Records
+from trainables.errors import ConfigError
+
+
+def ledger_path(out: str) -> Path:
+    """Raises ConfigError: there is none in the folder that `--out` names."""
+    path = output_folder(out) / "ledger.sqlite"
+    if not path.is_file():
+        raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
+    return path
+
+
+def trial_called(records: Records, name: str | None) -> str:
+    """The trial whose id begins so; of one configuration the first seed.
+
+    Raises:
+        ConfigError: there is none, or trials of several configurations.
+    """
+    ids = queries.trials_called(records, name or "")
+    if not name or not ids:
+        raise ConfigError(
+            "TRIAL", repr(name or ""), "a trial id or its beginning", "`ablate trials` lists them"
+        )
+    if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
+        more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
+        raise ConfigError(
+            "TRIAL",
+            repr(name),
+            f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}",
+            "Give more of its id",
+        )
+    return ids[0]

@@ -1,0 +1,66 @@
+"""`ablate stop`: asks drivers of an output folder to end as Ctrl-C would."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from ablate.cli.options import seconds
+from ablate.engine.live.presence import Driver, drivers
+from ablate.engine.output import output_folder
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+
+LOOK_SECONDS = 0.2
+
+
+def stop(args: argparse.Namespace) -> int:
+    """0: all that were asked have ended. 1: some have not within the time that is waited."""
+    limit = seconds(args.wait, "--wait")
+    out = output_folder(args.out)
+    asked = [
+        driver
+        for driver in drivers(out)
+        if driver.alive and args.sweep in (None, driver.sweep_id, driver.name)
+    ]
+    if not asked:
+        what = "a run of it" if args.sweep else "a run"
+        raise ConfigError(
+            "SWEEP" if args.sweep else str(out),
+            f"{args.sweep!r}, which no run drives here" if args.sweep else "no run under way",
+            f"{what} that is under way, by its sweep's id or name",
+            "`ablate status` tells what is",
+        )
+    for driver in asked:
+        try:
+            driver.ask_to_stop()
+        except OSError as error:
+            raise ConfigError(
+                str(driver.path.parent),
+                f"a folder that cannot be written ({error.strerror})",
+                "the right to write there, by which a run is asked",
+                f"Press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}",
+            ) from error
+        say(f"asked {_named(driver)} to stop")
+    left = _wait(asked, limit)
+    for driver in left:
+        say(f"{_named(driver)} has not ended yet; trials may end their step first", error=True)
+    if not left:
+        say("stopped; what was running resumes from its checkpoints by the same command")
+    return 1 if left else 0
+
+
+def _wait(asked: Sequence[Driver], limit: float) -> list[Driver]:
+    """Those that have not ended after `limit` seconds."""
+    end = time.monotonic() + limit
+    while True:
+        left = [driver for driver in asked if driver.path.exists() and driver.alive]
+        if not left or time.monotonic() >= end:
+            return left
+        time.sleep(LOOK_SECONDS)
+
+
+def _named(driver: Driver) -> str:
+    owner = driver.owner
+    return f"sweep {driver.name}, {driver.sweep_id} (process {owner.pid} on {owner.host})"

@@ -1,0 +1,1 @@
+"""Commands about networks: backbones, and models that trials have left."""

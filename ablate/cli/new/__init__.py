@@ -1,0 +1,1 @@
+"""`ablate new`: a spec to begin with, from a few options or questions."""

@@ -1,0 +1,1 @@
+"""Commands that plan and run sweeps, here or as a file for another machine."""

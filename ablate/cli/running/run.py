@@ -1,0 +1,130 @@
+"""`ablate run` and `ablate plan`. Heavy imports happen inside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ablate.cli.options import options_of
+from ablate.cli.sweeps.report import print_report
+from ablate.tracking.typed import typed
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+from trainables.machine.collector import uncollected
+
+REASONS = 5  # of failures, shown at the end of a run
+
+if TYPE_CHECKING:
+    from ablate.engine.settings import Outcome
+
+
+def run(args: argparse.Namespace) -> int:
+    with uncollected():
+        from ablate.spec.read import read_spec
+
+        loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
+        from ablate import api
+
+        options = options_of(args)
+        if args.pilot and not args.plan:
+            raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
+        chosen, settings = api.prepare(loaded, options)
+    if args.plan:
+        with uncollected() if not args.pilot else nullcontext():  # a pilot trains for minutes
+            from ablate.engine.preview import examine
+
+            preview = examine(chosen, settings, pilot=args.pilot)
+        say(preview.text)
+        if preview.refused is not None:
+            raise preview.refused
+        return 0 if preview.runnable else 1
+    if args.cell is not None:
+        from ablate.engine.foreground import run_cell
+
+        return run_cell(chosen, settings, args.cell)
+    from ablate.engine.driver import run_plan
+    from ablate.ledger.schema import LedgerError
+
+    try:
+        outcome = run_plan(chosen, settings)
+    except LedgerError as error:
+        raise LedgerError(f"{error}. {go_on()}") from error
+    say(ending(outcome, settings.out))
+    if outcome.interrupted is not None:
+        return outcome.code
+    results = api.finish(chosen, settings, options, outcome)
+    print_report(results.text, results.paths, options.store.shown)
+    if not outcome.tracked:
+        store = options.store
+        say(
+            "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
+            f"everything: {store.remedy()}, then {store.command('report')}",
+            error=True,
+        )
+    return outcome.code
+
+
+def ending(outcome: Outcome, out: Path) -> str:
+    """How a run ended, and how to go on."""
+    lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
+    lines += [f"  taken as the same code: {text}" for text in outcome.same]
+    for name, count in outcome.failed.items():
+        lines.append(f"  {name}: {count} failed")
+    if outcome.failed:
+        lines += [f"  {text}" for text in _reasons(out, outcome.sweep_id)]
+        lines.append("  failures are facts (`ablate ledger ls`); --retry-failed runs them again")
+    for trial_id, reason in outcome.lost.items():
+        lines.append(f"  {trial_id}: {reason}")
+    for name, reason in outcome.blocked.items():
+        lines.append(f"  {name}: {reason}")
+    for name, count in outcome.missing.items():
+        lines.append(f"  {name}: {count} missing")
+    if outcome.missing:
+        if outcome.interrupted == signal.SIGINT:
+            why = "Stopped by Ctrl-C or `ablate stop`"
+        elif outcome.interrupted is not None:
+            why = f"Stopped by signal {outcome.interrupted}"
+        elif outcome.out_of_time:
+            why = "The budget is used up"
+        elif outcome.broken:
+            why = f"Ray is gone ({outcome.broken}; its log is in {out / 'logs'})"
+        else:
+            why = "Not all of it could be run"
+        lines.append(
+            f"{why}; everything finished is kept in {out}, what was running resumes from its "
+            f"checkpoints. {go_on()}"
+        )
+    return "\n".join(lines)
+
+
+def go_on() -> str:
+    """The command on a line of its own, to be copied."""
+    return f"Go on with:\n  {typed() or 'the same call'}"
+
+
+def _reasons(out: Path, sweep_id: str) -> list[str]:
+    """Why trials of a sweep failed: each reason once, the most frequent first, a few of them."""
+    from ablate.ledger import queries
+    from ablate.ledger.ledger import Ledger
+
+    with Ledger(out / "ledger.sqlite") as facts:
+        reasons = queries.failures(facts, sweep_id)
+    shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:REASONS]]
+    more = len(reasons) - REASONS
+    return shown + ([f"and {more} other reasons"] if more > 0 else [])
+
+
+def plan(args: argparse.Namespace) -> int:
+    if args.schema:
+        from ablate.spec.json_schema import json_schema
+
+        say(json.dumps(json_schema(), indent=1, sort_keys=True))
+        return 0
+    if args.spec is None:
+        raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")
+    args.plan, args.cell = True, None
+    return run(args)

@@ -1,0 +1,1 @@
+"""Commands that show whole sweeps: reports, two side by side."""

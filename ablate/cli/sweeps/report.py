@@ -1,0 +1,43 @@
+"""`ablate report`: a sweep's tables and figures, compiled again."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ablate.cli.facts.place import ledger_path
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+
+
+def report(args: argparse.Namespace) -> int:
+    if args.compare is not None:
+        from ablate.cli.sweeps import compared
+
+        return compared.side_by_side(args)
+    if args.other is not None:
+        raise ConfigError(
+            "--other", "it without --compare", "--compare SWEEP SWEEP", "Leave it out"
+        )
+    from ablate.api import Options, compile_report
+    from ablate.ledger.ledger import Ledger
+    from ablate.ledger.queries import find_sweep
+
+    options = Options(out=args.out, tracking_uri=args.tracking_uri)
+    with Ledger(ledger_path(args.out)) as facts:
+        sweep_id = find_sweep(facts, args.sweep, "sweep")
+    options.store.check()
+    paths, text = compile_report(options.store, sweep_id)
+    print_report(text, paths, options.store.shown)
+    return 0
+
+
+def print_report(text: str, paths: dict[str, Path], store: str) -> None:
+    if text:
+        say(f"\n{text}\n")
+    if "page" in paths:
+        page = paths["page"]
+        say(f"report: {page}\n  with {len(paths) - 1} files in {page.parent}")
+        # A server is its own interface; a file needs one, on the loopback address by default.
+        served = store.startswith("http")
+        say(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")

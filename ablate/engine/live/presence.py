@@ -1,0 +1,152 @@
+"""What a driver tells of itself in its output folder, and the request to stop it finds there.
+
+    OUT/drivers/<sweep>-<driver>.json    who drives which sweep, its studies, its slots, by now
+    OUT/drivers/<sweep>-<driver>.stop    made by whoever wants it to stop
+
+Files, because any shell or machine that sees the folder can then ask and be told, whatever the
+driver is at; a signal would need the same host and the same user. They hold nothing that is needed
+to go on: that is in the ledger. A driver that was killed leaves its file, which the next one
+removes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
+
+if TYPE_CHECKING:
+    from ablate.engine.live.rows import StudyRow
+
+FOLDER = "drivers"
+POLL_SECONDS = 0.5
+log = logging.getLogger("ablate.engine")
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A driver as it last said of itself.
+
+    path: its file. began, at: of the run, and of this word; seconds since 1970. slots: trials at
+    once; None: Ray has not started. trials: the ids of those at work. studies: as the board has
+    them (`StudyRow`). stopping: it was asked to.
+    """
+
+    path: Path
+    owner: Owner
+    sweep_id: str
+    name: str
+    began: float
+    at: float
+    slots: float | None
+    trials: tuple[str, ...]
+    studies: tuple[Mapping[str, Any], ...]
+    stopping: bool
+
+    @property
+    def alive(self) -> bool:
+        return self.owner.alive(self.at, STALE_SECONDS)
+
+    def ask_to_stop(self) -> None:
+        """Raises OSError: the folder cannot be written."""
+        self.path.with_suffix(".stop").touch()
+
+
+def drivers(out: Path) -> list[Driver]:
+    """Those that have left a file, the latest first; whether each is alive, it must be asked."""
+    found = []
+    for path in (out / FOLDER).glob("*.json"):
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue  # it has ended just now
+        owner, trials, studies = (told.pop(key) for key in ("owner", "trials", "studies"))
+        found.append(
+            Driver(path, Owner.parse(owner), trials=(*trials,), studies=(*studies,), **told)
+        )
+    return sorted(found, key=lambda driver: -driver.began)
+
+
+class Presence:
+    """This driver's file, for as long as the block lasts.
+
+    title: the sweep's name. asked: called once, in a thread, when somebody has asked it to stop.
+    """
+
+    def __init__(
+        self, out: Path, owner: Owner, sweep_id: str, title: str, asked: Callable[[], None]
+    ) -> None:
+        name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
+        self.path = out / FOLDER / f"{name}.json"
+        self.asked = asked
+        self._lock, self._news = threading.Lock(), False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="presence", daemon=True)
+        self._told: dict[str, Any] = {
+            "owner": str(owner),
+            "sweep_id": sweep_id,
+            "name": title,
+            "began": time.time(),
+            "slots": None,
+            "trials": [],
+            "studies": [],
+            "stopping": False,
+        }
+
+    def __enter__(self) -> Self:
+        for left in drivers(self.path.parent.parent):
+            if not left.alive:
+                _remove(left.path)
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        _remove(self.path)
+
+    def tell(self, rows: Iterable[StudyRow], trials: Iterable[str], slots: float | None) -> None:
+        """What is going on now."""
+        studies = [asdict(row) for row in rows]
+        with self._lock:
+            self._told |= {"studies": studies, "trials": [*trials], "slots": slots}
+            self._news = True
+
+    def _watch(self) -> None:
+        written = time.monotonic()
+        while not self._ended.wait(POLL_SECONDS):
+            if not self._told["stopping"] and self.path.with_suffix(".stop").exists():
+                with self._lock:
+                    self._told["stopping"] = self._news = True
+                self.asked()
+            if self._news or time.monotonic() - written >= HEARTBEAT_SECONDS:
+                written = time.monotonic()
+                self._write()
+
+    def _write(self) -> None:
+        """Whole or not at all; whether it survives the machine does not matter."""
+        with self._lock:
+            text = json.dumps({**self._told, "at": time.time()})
+            self._news = False
+        draft = self.path.with_suffix(".tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self.path)
+        except OSError as error:
+            # A full disk is told by what must be written; this is for whoever looks on.
+            log.info("no word of this run in %s: %s", self.path, error)
+
+
+def _remove(path: Path) -> None:
+    for suffix in (".json", ".tmp", ".stop"):
+        path.with_suffix(suffix).unlink(missing_ok=True)

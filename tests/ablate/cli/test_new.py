@@ -1,0 +1,128 @@
+"""`ablate new`: what it writes plans as it is, whatever was asked for."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ablate.cli.main import main
+from ablate.cli.new.asked import GOALS
+from ablate.cli.new.methods import KNOWN, tuning
+from tests.trainables import core_trials
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+ROOT = Path(__file__).resolve().parents[3]
+NOTHING = {("plain", "terms"), ("plain", "compare")}  # no terms; nothing to compare with
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """14 classes, in a folder whose name YAML would read otherwise."""
+    return core_trials.draw(tmp_path_factory.mktemp("data") / "my: birds #1")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def planned(capsys: Captured) -> str:
+    assert main(["run", "x.yaml", "--plan"]) == 0
+    said = capsys.readouterr()
+    assert not said.err and "warning" not in said.out, said.out
+    return said.out
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("method", KNOWN)
+def test_it_plans(method: str, goal: str, tree: Path, capsys: Captured) -> None:
+    code = main(["new", "x", "--data", str(tree), "--method", method, "--goal", goal])
+    if (method, goal) in NOTHING:
+        said = capsys.readouterr().err
+        assert code == 2 and said.startswith("--goal: found ") and said.count("\n") == 1
+        assert not Path("x.yaml").exists()
+        return
+    assert code == 0
+    text = Path("x.yaml").read_text()
+    assert text.count("#") > 8
+    assert "x.yaml --plan" in capsys.readouterr().out
+    told = planned(capsys)
+    assert ("components" in told) == (goal == "terms")
+    assert ("promote" in told) == (goal == "compare")
+
+
+def test_every_method_and_loss_is_known_or_derived(tree: Path, capsys: Captured) -> None:
+    assert set(KNOWN) <= set(METHODS)
+    for loss in LOSSES:
+        if loss == "pml":  # which loss of that library, only a person can say
+            continue
+        words = ["new", "x", "--data", str(tree), "--method", "plain", "--loss", loss]
+        assert main([*words, "--replace"]) == 0, capsys.readouterr().err
+        capsys.readouterr()
+        planned(capsys)
+
+
+def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
+    assert main(["new", "x", "--method", "nir", "--loss", "n_pair"]) == 2
+    said = capsys.readouterr().err
+    assert "a loss with proxies or centres for method nir" in said and said.count("\n") == 1
+    assert not Path("x.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["a b"], "NAME: found 'a b'"),
+        (["x", "--data", "nowhere"], "--data: found 'nowhere'; expected a folder that is there"),
+        (["x", "--loss", "proxy_ancor"], "Did you mean 'proxy_anchor'?"),
+        (["x", "--goal", "ablate"], "--goal: found 'ablate'; expected one of tune, terms, compare"),
+        (["x", "--backbone", "bn_inception"], "--backbone: found bn_inception, whose weights"),
+        (["x", "--backbone", "resnet5"], "backbone.name: found 'resnet5'"),
+        (["there"], "there.yaml: found a file that is there; expected a new one"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], line: str, capsys: Captured) -> None:
+    Path("there.yaml").write_text("mine")
+    assert main(["new", *words]) == 2
+    said = capsys.readouterr()
+    assert line in said.err and said.err.count("\n") == 1 and not said.out
+    assert Path("there.yaml").read_text() == "mine" and not Path("x.yaml").exists()
+
+
+def test_a_method_of_another_package_is_searched_around_its_defaults(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As DDML would be, if it were one."""
+    monkeypatch.delitem(KNOWN, "ddml")
+    found = tuning("ddml")
+    assert found.terms == {"alpha": {"alpha": 0.0}, "beta": {"beta": 0.0}, "gamma": {"gamma": 0.0}}
+    assert found.space["beta"] == {"low": 0.1 / 30, "high": 0.1 * 30, "log": True}
+
+
+def test_a_person_at_a_terminal_is_asked(tmp_path: Path, tree: Path) -> None:
+    """A wrong answer is asked for again, an empty one is the default."""
+    ours, theirs = pty.openpty()
+    code = "import sys; from ablate.cli.main import main; sys.exit(main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "new", "x", "--loss", "margin"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(theirs)
+    os.write(ours, f"{tree}\nddmll\ndetreg\n\nterms\n".encode())
+    assert process.wait(100) == 0
+    said = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert "Data: a name" in said and "Loss:" not in said and "Did you mean 'ddml'?" in said
+    text = (tmp_path / "x.yaml").read_text()
+    assert "{name: detreg}" in text and "dueling" in text and "margin" in text

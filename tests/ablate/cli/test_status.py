@@ -1,0 +1,178 @@
+"""`ablate status`, `trials`, `logs` and `ledger show`, of a sweep driven here without Ray."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ablate.cli.main import main
+from ablate.cli.running.run import ending
+from ablate.engine.board import at_work, rows
+from ablate.engine.driver import run_plan
+from ablate.engine.live.presence import POLL_SECONDS, Presence, drivers
+from ablate.engine.ray import supervisor
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.ledger.owner import Owner
+from ablate.sweep.dispatch import Dispatch
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain, finish, table
+
+ROOT = Path(__file__).resolve().parents[3]
+RUNNER = "tests.ablate.synthetic:run_job"
+Captured = pytest.CaptureFixture[str]
+
+
+def command(out: Path, *words: str) -> int:
+    return main([*words, "--out", str(out)])
+
+
+def presence(made: Dispatch, out: Path, asked: threading.Event) -> Presence:
+    return Presence(out, made.owner, made.sweep_id, "small", asked.set)
+
+
+def test_a_sweep_under_way_is_told_from_files(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, asked = dispatch(specs.plan(), tmp_path), threading.Event()
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    first = made.next_job()
+    assert first is not None
+    finish(made, first.trial_id)
+    second, third = made.next_job(), made.next_job()
+    assert second is not None and third is not None
+    here = presence(made, tmp_path, asked)
+    here.tell(rows(made, 2), at_work(made, 2), 2)
+    with here:
+        assert command(tmp_path, "status") == 0
+        text = capsys.readouterr().out
+        assert f"sweep small ({made.sweep_id}): running for 0:0" in text
+        assert f"process {made.owner.pid}" in text and "2 of 2 slots in use" in text
+        assert "tune: 0/6 done, " in text and "1 failed" in text
+        assert f"at work: {second.trial_id} (" in text and "epoch 0 of 3" in text
+        reason = "TrialFailure: metric: the loss is not finite at step 3"
+        assert f"failed: 1 × {reason} (as {first.trial_id})" in text
+        assert command(tmp_path, "status", "--json") == 0
+        (sweep,) = json.loads(capsys.readouterr().out)["sweeps"]
+        (driver,) = sweep["drivers"]
+        assert [trial["trial_id"] for trial in driver["trials"]] == [
+            second.trial_id,
+            third.trial_id,
+        ]
+        assert driver["slots"] == 2 and not driver["stopping"]
+    assert drivers(tmp_path) == [] and not asked.is_set()
+    made.interrupt("stopped by the test")
+    assert command(tmp_path, "status", "small") == 0
+    text = capsys.readouterr().out
+    assert f"sweep small ({made.sweep_id}): not running" in text
+    assert "tune: 0 of 3 known trials done, 1 failed, 2 without a result" in text
+
+
+def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys: Captured) -> None:
+    made, asked = dispatch(specs.plan(), tmp_path), threading.Event()
+    folder = tmp_path / "drivers"
+    gone = {"owner": str(Owner("elsewhere", 1, 1.0)), "sweep_id": "x", "name": "x", "at": 1.0}
+    more = {"began": 1.0, "slots": None, "trials": [], "studies": [], "stopping": False}
+    folder.mkdir()
+    (folder / "x-1.json").write_text(json.dumps(gone | more))
+    assert command(tmp_path, "stop") == 2
+    line = capsys.readouterr().err
+    assert "no run under way" in line and "`ablate status`" in line and line.count("\n") == 1
+    with presence(made, tmp_path, asked):
+        assert [each.name for each in folder.iterdir()] != ["x-1.json"], "the dead one's is removed"
+        assert command(tmp_path, "stop", "another") == 2
+        assert command(tmp_path, "stop", "small", "--wait", "0") == 1
+        assert asked.wait(20 * POLL_SECONDS)
+        assert command(tmp_path, "status") == 0
+        said = capsys.readouterr()
+        assert "asked sweep small" in said.out and "has not ended yet" in said.err
+        assert "stopping for" in said.out and "Ray is starting" in said.out
+    assert [*folder.iterdir()] == []
+
+
+def test_trials_and_their_logs(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    monkeypatch.setenv("SYN_FAIL", "5e-3")
+    drain(made)
+    known = table(made)
+    assert command(tmp_path, "trials") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len({row["trial_id"] for row in known})
+    assert all(" val/map_at_r 0." in line for line in lines if "  done  " in line)
+    assert command(tmp_path, "trials", "--failed") == 0
+    failed = capsys.readouterr().out.splitlines()
+    assert 0 < len(failed) < len(lines)
+    assert all("  failed  " in line and "the loss is not finite" in line for line in failed)
+    trial = failed[0].split()[0]
+    assert command(tmp_path, "logs", trial) == 0
+    log = capsys.readouterr().out.splitlines()
+    assert "begins (train)" in log[0] and "the loss is not finite" in log[-1]
+    assert command(tmp_path, "logs", trial, "--lines", "1", "--follow") == 0
+    assert capsys.readouterr().out.splitlines() == log[-1:]
+    (tmp_path / "trials" / trial / "trial.log").unlink()
+    assert command(tmp_path, "logs", trial) == 2
+    assert "no log, of a trial that is failed" in capsys.readouterr().err
+    assert command(tmp_path, "logs", "nothing-like-it") == 2
+    assert "`ablate trials` lists them" in capsys.readouterr().err
+
+
+def test_a_trial_in_six_lines(tmp_path: Path, capsys: Captured) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made)
+    trial = table(made)[0]["trial_id"]
+    assert command(tmp_path, "ledger", "show", trial) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6 and lines[0] == f"{trial}: done"
+    for line, words in zip(
+        lines[1:],
+        (
+            f"small ({made.sweep_id}) ",
+            "ddml on proxy_anchor",
+            "val/",
+            "3 epochs (30 steps)",
+            "best",
+        ),
+        strict=True,
+    ):
+        assert words in line
+    assert command(tmp_path, "ledger", "show", trial, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["trial_id"] == trial
+
+
+def test_a_run_that_is_asked_to_stop_ends_as_by_ctrl_c_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From another process, while the driver is at work; Ray's part is stood in for."""
+    monkeypatch.setattr(
+        supervisor, "COMMAND", (sys.executable, "-P", "-m", "tests.ablate.without_ray")
+    )
+    monkeypatch.setenv("PIDS", str(tmp_path / "pids"))
+    monkeypatch.setenv("LIVES", "work")
+    monkeypatch.setenv("SYN_SLEEP", "0.3")
+    settings = Settings(tmp_path, tmp_path, Request(1, 0, "cpu"), runner=RUNNER)
+    code = f"""
+import sys, time
+from ablate.cli.main import main
+from ablate.engine.live.presence import drivers
+from pathlib import Path
+while not any(each.trials for each in drivers(Path({str(tmp_path)!r}))):
+    time.sleep(0.05)
+sys.exit(main(["stop", "small", "--out", {str(tmp_path)!r}]))
+"""
+    asking = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    outcome = run_plan(specs.plan(), settings)
+    assert asking.wait(60) == 0
+    assert outcome.interrupted == signal.SIGINT and outcome.code == 130 and outcome.missing
+    assert "Stopped by Ctrl-C or `ablate stop`" in ending(outcome, tmp_path)
+    assert not list((tmp_path / "drivers").iterdir())
+    monkeypatch.setenv("SYN_SLEEP", "0")
+    (tmp_path / "pids").unlink()
+    assert run_plan(specs.plan(), settings).code == 0

@@ -1,0 +1,48 @@
+"""What an exported model gives, and what is said where it cannot be built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.trainables.core import exported
+from trainables import load
+from trainables.errors import ConfigError
+
+PICTURES = np.random.default_rng(0).integers(0, 256, (3, 40, 40, 3), dtype=np.uint8)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported.write(tmp_path_factory.mktemp("model") / "best.safetensors")
+
+
+def test_embeddings_may_be_trained_on(file: Path) -> None:
+    """A linear classifier of them, say: of tensors of inference mode autograd takes none."""
+    model = load(file, "cpu")
+    embeddings = model.embed(PICTURES)
+    assert not embeddings.is_inference() and not embeddings.requires_grad
+    head = torch.nn.Linear(16, 2)
+    head(embeddings).sum().backward()
+    assert head.weight.grad is not None and head.weight.grad.isfinite().all()
+    scores = model.score(embeddings, embeddings)
+    assert not scores.is_inference() and scores.shape == (3, 3)
+
+
+@pytest.mark.parametrize("part", ["loss", "method", "data"])
+def test_a_plug_in_that_is_absent_is_one_line(file: Path, tmp_path: Path, part: str) -> None:
+    other = tmp_path / "best.safetensors"
+    other.write_bytes(file.read_bytes())
+    exported.renamed(other, part, "theirs")
+    with pytest.raises(ConfigError, match=f"the {part} 'theirs', which is not here") as caught:
+        load(other)
+    line = str(caught.value)
+    assert "\n" not in line and line.startswith(str(other)) and "Install the package" in line
+
+
+def test_a_folder_is_no_export(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"expected an export, best\.safetensors"):
+        load(tmp_path)
