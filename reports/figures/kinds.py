@@ -8,8 +8,10 @@ from reports.figures.drawn import Drawn
 from reports.figures.factors.critical_difference import critical_difference
 from reports.figures.factors.interactions import interactions
 from reports.figures.factors.shapley import shapley
+from reports.figures.models.affinity import affinity
 from reports.figures.models.embedding_map import embedding_map
 from reports.figures.models.gallery import gallery
+from reports.figures.models.grad_cam import grad_cam
 from reports.figures.models.spaces import distances, spectrum
 from reports.figures.models.uncertainty import uncertainty
 from reports.figures.searches.cost import cost
@@ -23,11 +25,13 @@ from reports.recipe import Figure
 
 Drawer = Callable[[Frame, Figure], Drawn]
 DRAWERS: Mapping[str, Drawer] = {  # those whose options `reports/parts/figures.py` describes
+    "affinity": affinity,
     "cost": cost,
     "critical_difference": critical_difference,
     "distances": distances,
     "embedding_map": embedding_map,
     "gallery": gallery,
+    "grad_cam": grad_cam,
     "importance": importance,
     "interactions": interactions,
     "parallel": parallel,

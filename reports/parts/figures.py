@@ -143,12 +143,31 @@ class GalleryOptions(ModelOptions):
 
 class MapOptions(ModelOptions):
     """Of `embedding_map`, t-SNE. classes: drawn. points: images of them at most. pictures: so many
-    of those are shown. perplexity: about how many neighbours a point has."""
+    of those are shown. perplexity: about how many neighbours a point has. centred: class means
+    are taken away first, so that it shows how images of one class differ (DVML, Fig. 1)."""
 
     classes: int = Field(12, ge=1, le=24)
     points: int = Field(600, ge=4, le=5000)
     pictures: int = Field(40, ge=0, le=200)
     perplexity: float = Field(30.0, ge=2, le=200)
+    centred: bool = False
+
+
+class AffinityOptions(ModelOptions):
+    """Of `affinity`: cosines between the proxies of training classes. classes: at most."""
+
+    every: ClassVar[bool] = True
+    split: Literal["train"] = "train"
+    classes: int = Field(60, ge=3, le=200)
+
+
+class GradCamOptions(ModelOptions):
+    """Of `grad_cam`: where in training images terms of the loss are lowered (DDML, Fig. 3). images:
+    of a class each. terms: by name; default: all that the trial has."""
+
+    split: Literal["train"] = "train"
+    images: int = Field(6, ge=1, le=12)
+    terms: tuple[str, ...] = Field((), max_length=6)
 
 
 class SpectrumOptions(ModelOptions):
@@ -173,11 +192,13 @@ class UncertaintyOptions(ModelOptions):
 
 
 FIGURES: dict[str, type[FigureOptions]] = {  # kind → its options
+    "affinity": AffinityOptions,
     "cost": CostOptions,
     "critical_difference": RanksOptions,
     "distances": DistanceOptions,
     "embedding_map": MapOptions,
     "gallery": GalleryOptions,
+    "grad_cam": GradCamOptions,
     "importance": ImportanceOptions,
     "interactions": InteractionOptions,
     "parallel": AxesOptions,

@@ -63,6 +63,23 @@ READ: dict[str, dict[str, Any]] = {
         "images": 20,
         "classes": 4,
     },
+    "affinity": {
+        "cosines": [[1.0, 0.5, -0.1], [0.5, 1.0, 0.2], [-0.1, 0.2, 1.0]],
+        "classes": ["a", "b", "c"],
+        "of_classes": 9,
+        "mean": 0.2,
+        "of": "proxies",
+    },
+    "grad_cam": {
+        "terms": ["metric", "split"],
+        "rows": [
+            {
+                "picture": picture(),
+                "class": "a",
+                "maps": {"metric": [[0.0, 1.0], [0.5, 0.2]], "split": [[0.0, 0.0], [0.0, 0.0]]},
+            }
+        ],
+    },
     "uncertainty": {
         "values": {"uncertainty_original": [0.1, 0.2, 0.3], "uncertainty_gap": [0.0, 0.1, 0.2]},
         "low": [{"picture": picture(), "class": "a", "value": 0.1}],
@@ -112,7 +129,7 @@ def test_each_is_drawn(made: Frame, kind: str, tmp_path: Path) -> None:
     paths = drawn.save(tmp_path)
     assert drawn.spots and all(0 <= x <= 1 and 0 <= y <= 1 for x, y, _ in drawn.places())
     assert paths["svg"].stat().st_size > 2000 and drawn.run_ids == ("run1-0",)
-    assert not drawn.gaps and "validation-selected" in drawn.caption
+    assert not drawn.gaps and "Nothing was read" not in drawn.caption
     again = drawer(kind)(made, recipe(kind, cells=["one"])).save(tmp_path / "..")
     assert again["svg"].read_bytes() == paths["svg"].read_bytes()
 
@@ -138,3 +155,10 @@ def test_the_spectrum_and_the_overlap_are_told(made: Frame) -> None:
     assert "ρ = 0.051" in lines.axes[0].get_legend().get_texts()[0].get_text()
     panels = drawer("distances")(made, recipe("distances", cells=["one"])).figure
     assert "overlap 50.0 %" in panels.axes[0].get_title(loc="left")
+
+
+def test_the_likest_classes_and_flat_terms_are_told(made: Frame) -> None:
+    spots = drawer("affinity")(made, recipe("affinity", cells=["one"])).spots
+    assert spots[0].text == "one: a, b: 0.500"
+    told = [spot.text for spot in drawer("grad_cam")(made, recipe("grad_cam")).spots]
+    assert told == ["a", "a: metric", "a: split, which nothing in it lowers"]

@@ -14,10 +14,12 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from trainables.backbones.backbone import Backbone, frozen_backbone
 from trainables.core.assembly import assemble
 from trainables.core.export import read_weights
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
+from trainables.data.augment import eval_images
 from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
 from trainables.machine.devices import resolve_device
@@ -29,8 +31,10 @@ QUALITY = 80  # of its JPEG
 
 @dataclass(frozen=True)
 class Embedded:
-    """network: in evaluation mode. inputs: as it takes them. subset: the split."""
+    """config: the trial's. network: in evaluation mode. inputs: as it takes them. subset: the
+    split."""
 
+    config: TrialConfig
     network: Network
     inputs: Inputs
     subset: Subset
@@ -49,6 +53,31 @@ class Embedded:
     @property
     def labels(self) -> Tensor:
         return self.subset.labels.to(self.rows.device)
+
+    def pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
+        """[B, 3, S, S] of the images at these places, and the backbone that takes them, which of
+        cached features is built anew.
+
+        Raises:
+            ConfigError: a transformer with a second token, whose two outputs are of no one map.
+        """
+        backbone = self.network.backbone
+        if backbone is None:
+            size = self.config.data.image_size
+            backbone = frozen_backbone(self.config.backbone, size).to(self.rows.device)
+        if not isinstance(backbone, Backbone):
+            raise ConfigError(
+                "figures", "a transformer with a second token", "a backbone of one output"
+            )
+        made = eval_images(
+            self.subset.images,
+            self.subset.index[places],
+            size=self.config.data.image_size,
+            mean=backbone.mean,
+            std=backbone.std,
+            device=self.rows.device,
+        )
+        return made, backbone
 
     def name(self, place: int) -> str:
         """The class of the image at this place of the split."""
@@ -72,10 +101,10 @@ class Reader:
     """
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
-        config, seed, export = _trial(folder)
-        self.splits = load_splits(config.data, cache)
+        self.config, seed, export = _trial(folder)
+        self.splits = load_splits(self.config.data, cache)
         where = resolve_device(device)
-        parts = assemble(config, seed, self.splits, cache, where)
+        parts = assemble(self.config, seed, self.splits, cache, where)
         parts.network.load_state_dict(read_weights(export))
         self.network, self.inputs = parts.network.eval(), parts.inputs
         self._known: dict[str, Embedded] = {}
@@ -87,7 +116,7 @@ class Reader:
             ConfigError: the trial has no such split.
         """
         if name not in self._known:
-            self._known[name] = Embedded(self.network, self.inputs, self.splits[name])
+            self._known[name] = Embedded(self.config, self.network, self.inputs, self.splits[name])
         return self._known[name]
 
 

@@ -12,6 +12,7 @@ import torch
 
 from trainables import streams
 from trainables.errors import ConfigError
+from trainables.evaluation.structure import centres
 from trainables.jobs.views.embedded import Embedded
 
 LEAST = 4  # points
@@ -19,10 +20,20 @@ LEAST = 4  # points
 
 @torch.inference_mode()
 def embedding_map(
-    split: Embedded, *, classes: int, points: int, pictures: int, perplexity: float
+    split: Embedded,
+    *,
+    classes: int,
+    points: int,
+    pictures: int,
+    perplexity: float,
+    centred: bool,
 ) -> dict[str, Any]:
     """`x`, `y`: of up to `points` images of `classes` classes that are drawn; `label`: of each the
     place of its class in `classes`; `pictures`: [place, picture] of some.
+
+    Args:
+        centred: of each embedding the mean of its class's is taken away: what is left is how the
+            images of a class differ, whichever class it is (DVML, Fig. 1).
 
     Raises:
         ConfigError: too few images.
@@ -37,10 +48,13 @@ def embedding_map(
     places = of_these[order]
     if len(places) < LEAST:
         raise ConfigError("figures, embedding_map", f"{len(places)} images", f"at least {LEAST}")
-    rows = split.unit[places.to(split.rows.device)].double().cpu().numpy()
+    rows = split.unit[places.to(split.rows.device)].double().cpu()
+    if centred:
+        _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)
+        rows = rows - centres(rows, classes_of)[classes_of]
     tsne = TSNE(init="pca", perplexity=min(perplexity, (len(places) - 1) / 3), random_state=0)
     with threadpool_limits(1):  # its threads spin while others compute: 17 times slower was seen
-        made = tsne.fit_transform(rows)
+        made = tsne.fit_transform(rows.numpy())
     names = sorted({split.name(place) for place in places.tolist()})
     number = {name: at for at, name in enumerate(names)}
     return {

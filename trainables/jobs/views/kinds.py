@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trainables.jobs.views.affinity import affinity
 from trainables.jobs.views.embedded import Reader
 from trainables.jobs.views.embedding_map import embedding_map
 from trainables.jobs.views.gallery import gallery
+from trainables.jobs.views.grad_cam import grad_cam
 from trainables.jobs.views.request import View
 from trainables.jobs.views.spaces import distances, spectrum_of
 from trainables.jobs.views.uncertainty import uncertainty
 
 KINDS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "affinity": affinity,
     "distances": distances,
     "embedding_map": embedding_map,
     "gallery": gallery,
+    "grad_cam": grad_cam,
     "spectrum": spectrum_of,
     "uncertainty": uncertainty,
 }

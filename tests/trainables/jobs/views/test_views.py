@@ -7,24 +7,29 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from reports.figures.models.seen import pixels
 from tests.trainables import core_trials
+from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.jobs.views.embedded import Embedded, Reader
+from trainables.jobs.views.grad_cam import _cam
 from trainables.jobs.views.kinds import KINDS, read
 from trainables.jobs.views.request import Request, View, Wanted
 
 CLOSE = 1e-5  # float32 embeddings
 
+MAP = {"classes": 2, "points": 12, "pictures": 3, "perplexity": 30.0, "centred": False}
 GALLERY = {"queries": 3, "failures": 3, "nearest": 4}
 
 
@@ -137,12 +142,96 @@ def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
 
 
 def test_a_map_has_a_point_an_image_of_the_classes_drawn(model: Reader, split: Embedded) -> None:
-    found = asked(model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0)
+    found = asked(
+        model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0, centred=False
+    )
     assert len(found["classes"]) == 2 and found["of_classes"] == len(split.subset.classes)
     assert len(found["x"]) == len(found["y"]) == len(found["label"]) <= 12
     assert {*found["label"]} <= {0, 1} and len(found["pictures"]) == 3
-    again = asked(model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0)
+    again = asked(
+        model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0, centred=False
+    )
     assert again == found
+
+
+def test_a_centred_map_is_of_what_differs_within_classes(
+    model: Reader, split: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[np.ndarray] = []
+
+    def keep(_: object, rows: np.ndarray) -> np.ndarray:
+        given.append(rows)
+        return rows[:, :2]
+
+    monkeypatch.setattr("sklearn.manifold.TSNE.fit_transform", keep)
+    every = {"classes": 9, "points": 1000, "pictures": 0, "perplexity": 5.0}
+    found = asked(model, "embedding_map", centred=True, **every)
+    label = np.asarray(found["label"])
+    for at in range(len(found["classes"])):
+        assert np.abs(given[0][label == at].mean(0)).max() < 1e-7
+    z = unit(split)
+    within = sum(
+        ((z[rows] - z[rows].mean(0)) ** 2).sum()
+        for rows in (split.subset.labels.numpy() == c for c in range(len(split.subset.classes)))
+    )
+    assert (given[0] ** 2).sum() == pytest.approx(within, rel=1e-4)
+
+
+def test_affinity_is_of_the_proxies(model: Reader) -> None:
+    found = asked(model, "affinity", split="train", classes=200)
+    references = model.network.method.loss.references()
+    assert references is not None and found["of"] == "proxies"
+    w = references.vectors.detach().double().numpy()
+    w = w / np.linalg.norm(w, axis=1, keepdims=True)
+    names = model.splits.train.classes
+    rows = [names.index(name) for name in found["classes"]]
+    assert sorted(rows) == list(range(len(names)))
+    assert np.asarray(found["cosines"]) == pytest.approx((w @ w.T)[rows][:, rows], abs=1e-4)
+
+
+class Maps(torch.nn.Module):
+    """A backbone's shell. kind: how its last features lie."""
+
+    num_features = 3
+    num_prefix_tokens = 2
+
+    def lie(self, maps: torch.Tensor, kind: str) -> torch.Tensor:
+        if kind == "last":
+            return maps.permute(0, 2, 3, 1)
+        if kind == "tokens":
+            tokens = maps.flatten(2).mT
+            return torch.cat([torch.full_like(tokens[:, :2], 9.0), tokens], 1)
+        return maps
+
+
+@pytest.mark.parametrize("kind", ["map", "last", "tokens"])
+def test_grad_cam_is_the_paper_s(kind: str) -> None:
+    """By loops; of a term whose slopes are known."""
+    g = torch.Generator().manual_seed(0)
+    maps = torch.randn(2, 3, 4, 4, generator=g, dtype=torch.float64)
+    slopes = torch.randn(2, 3, 4, 4, generator=g, dtype=torch.float64)
+    model = Maps()
+    backbone = SimpleNamespace(model=model)
+    lying, slanted = model.lie(maps.clone(), kind).requires_grad_(), model.lie(slopes, kind)
+    found = _cam((slanted * lying).sum(), lying, cast(Backbone, backbone))
+    for image in range(2):
+        cam = np.zeros((4, 4))
+        for y, x in np.ndindex(4, 4):
+            for channel in range(3):
+                weight = slopes[image, channel].mean()
+                cam[y, x] -= float(weight * maps[image, channel, y, x])
+        cam = np.maximum(cam, 0)
+        assert found[image].numpy() == pytest.approx(cam / cam.max(), abs=5e-4)
+    flat = _cam((0 * lying).sum(), lying, cast(Backbone, backbone))
+    assert not flat.any()
+
+
+def test_grad_cam_has_a_map_a_term(model: Reader) -> None:
+    found = asked(model, "grad_cam", split="train", images=2, terms=["metric"])
+    assert found["terms"] == ["metric"] and len(found["rows"]) == 2
+    assert np.asarray(found["rows"][0]["maps"]["metric"]).ndim == 2
+    with pytest.raises(ConfigError, match="'metrik'; expected of metric"):
+        asked(model, "grad_cam", split="train", images=2, terms=["metrik"])
 
 
 def test_uncertainty_is_ranked(model: Reader) -> None:
@@ -185,7 +274,7 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     [
         (
             "embedding_map",
-            {"classes": 1, "points": 2, "pictures": 0, "perplexity": 5.0},
+            {"classes": 1, "points": 2, "pictures": 0, "perplexity": 5.0, "centred": False},
             "at least 4",
         ),
     ],

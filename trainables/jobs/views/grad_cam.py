@@ -1,0 +1,99 @@
+"""Where in an image a term of the loss is decided: Grad-CAM (Selvaraju et al., ICCV 2017) of it.
+
+With A the last feature map [C, H, W] of an image and L a term:
+
+    CAM = ReLU(−Σ_c w_c A_c),   w_c = mean over h, w of ∂L/∂A_c
+
+What lowers the term is bright (a class score, of which Grad-CAM is, is to be high, a loss is to be
+low). DDML shows its agnostic and its specific loss so (Fig. 3). Images are as in evaluation, two of
+each class, for losses of pairs; none is mixed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables import streams
+from trainables.backbones.backbone import Backbone
+from trainables.errors import ConfigError
+from trainables.jobs.views.embedded import Embedded
+from trainables.methods.base import Progress
+
+
+def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[str, Any]:
+    """`rows`, one of each of `images` classes: `picture`, `class`, and `maps`: term → [H][W], in
+    0 … 1 of its largest, all 0 where the term does not depend on the image.
+
+    Args:
+        terms: empty: all that the trial has.
+
+    Raises:
+        ConfigError: a backbone whose maps have no places, or a term that the trial has not.
+    """
+    places = _of_classes(split, images)
+    pictures, backbone = split.pictures(places)
+    labels = split.subset.labels[places].to(pictures.device)[:, None]
+    method = split.network.method
+    with torch.enable_grad():
+        maps = backbone.maps(pictures).detach().requires_grad_()
+        draws = streams.generator(0, "views.grad_cam", device=pictures.device)
+        progress = Progress(fraction=1.0)
+        state = method(backbone.pooled(maps).float(), labels, progress, draws)
+        found = method.terms(state, labels, progress, draws)
+        for name in terms:
+            if name not in found:
+                raise ConfigError("figures, grad_cam.terms", repr(name), f"of {', '.join(found)}")
+        cams = {name: _cam(found[name].value, maps, backbone) for name in terms or found}
+    return {
+        "terms": [*cams],
+        "rows": [
+            {
+                "picture": split.picture(int(places[at])),
+                "class": split.name(int(places[at])),
+                "maps": {name: cam[at].tolist() for name, cam in cams.items()},
+            }
+            for at in range(0, len(places), 2)
+        ],
+    }
+
+
+def _of_classes(split: Embedded, count: int) -> Tensor:
+    """Two images each of `count` classes that have as many."""
+    labels = split.subset.labels
+    order = torch.randperm(len(labels), generator=streams.generator(0, "views.grad_cam"))
+    taken: dict[int, list[int]] = {}
+    for place in order.tolist():
+        taken.setdefault(int(labels[place]), []).append(place)
+    pairs = [places[:2] for places in taken.values() if len(places) > 1][:count]
+    return torch.tensor([place for pair in pairs for place in pair])
+
+
+def _cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:
+    (gradient,) = torch.autograd.grad(
+        term.sum(), maps, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    shown, slopes = (_placed(each, backbone) for each in (maps.detach(), gradient))
+    cam = -(slopes.mean((2, 3), keepdim=True) * shown).sum(1)
+    cam = cam.clamp_min(0).double().cpu()
+    most = cam.amax((1, 2), keepdim=True)
+    return (cam / most.where(most > 0, torch.ones_like(most))).round(decimals=3)
+
+
+def _placed(maps: Tensor, backbone: Backbone) -> Tensor:
+    """[B, C, H, W] of a map, of one with channels last, or of the tokens of a grid of patches."""
+    width = getattr(backbone.model, "num_features", None)
+    if maps.dim() == 4:
+        return maps.permute(0, 3, 1, 2) if maps.shape[-1] == width != maps.shape[1] else maps
+    patches = maps[:, getattr(backbone.model, "num_prefix_tokens", 1) :]
+    side = math.isqrt(patches.shape[1])
+    if maps.dim() != 3 or side**2 != patches.shape[1]:
+        raise ConfigError(
+            "figures, grad_cam",
+            f"a backbone whose last features are of shape {tuple(maps.shape)}",
+            "a map [B, C, H, W], or the tokens of a square grid",
+        )
+    return patches.mT.reshape(len(patches), -1, side, side)
