@@ -18,7 +18,7 @@ from reports.figures.drawn import Drawn
 from reports.figures.factors import factor_curves, heatmap
 from reports.figures.kinds import drawer
 from reports.figures.searches import history
-from reports.frame import Frame, load
+from reports.frame import Frame, Parent, load
 from reports.pages import csv_table, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
 from reports.pages.footnotes import footnotes
@@ -29,9 +29,10 @@ from reports.tables.build import build_all
 from reports.tables.labels import slug
 from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import headline, verdicts
-from reports.uri import redacted, scrubbed
+from reports.uri import link, redacted, run_page, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
+NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
 FILES = {"log": "trial.log", "configuration": "config.json", "weights": "best.safetensors"}
 LONGEST = 150  # characters of a file's name without its ending; a file system allows 255 bytes
 
@@ -136,7 +137,9 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
         paths |= {path.name: path for path in saved.values()}
         with_files.append((figure, saved["svg"]))
     judged = Judged(told, found, with_files.pop(0) if plot else None)
-    texts["report.md"] = markdown.report(frame, made, judged, with_files, best)
+    pages = [run_page(parent.experiment_id, parent.run_id) for parent in frame.parents]
+    known = [server + page for page in pages] if (server := link(tracking_uri)) else []
+    texts["report.md"] = markdown.report(frame, made, judged, with_files, best, runs=known)
     page = partial(
         html.page, frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
     )
@@ -145,7 +148,9 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
         paths[name] = folder / name
         _write(paths[name], text)
     if log_to_parent:
-        _log(tracking_uri, frame.parents[0].run_id, paths, {"report.html": page(trials={})})
+        parent = frame.parents[0]
+        _log(tracking_uri, parent.run_id, paths, {"report.html": page(trials={})})
+        _describe(tracking_uri, parent, judged)
     plain = "\n".join(
         [
             verdict.plain(told, found),
@@ -217,6 +222,15 @@ def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[s
         else:
             client.log_artifact(run_id, str(path), "report")
     client.set_tag(run_id, CONTENT_TAG, digest)
+
+
+def _describe(tracking_uri: str, parent: Parent, judged: Judged) -> None:
+    """The verdict as the parent run's description; one that somebody has written stands."""
+    there = parent.tags.get(NOTE, "")
+    page = run_page(parent.experiment_id, parent.run_id, "report/report.html")
+    told = verdict.description(judged, page)
+    if there != told and (not there or there.startswith(verdict.TITLE)):
+        open_client(tracking_uri).set_tag(parent.run_id, NOTE, told)
 
 
 __all__ = ["Report", "ReportError", "StoreAway", "compile_report"]

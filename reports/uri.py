@@ -10,6 +10,7 @@ import re
 from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
+VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
 _SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
 _PATH_FIRST = re.compile(r"[^/@:]*(:\d{1,5})?/")  # no user name before it: an @ is the path's
 _BARE = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db, its scheme forgotten
@@ -49,6 +50,12 @@ def link(uri: str) -> str:
     scheme, _, rest = redacted(uri).partition("?")[0].partition("://")
     authority, slash, path = rest.partition("/")
     return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}".rstrip("/") + "/"
+
+
+def run_page(experiment: str, run: str, artifact: str = "") -> str:
+    """The page of a run, or of a file of it, below the address of MLflow's pages."""
+    file = f"/artifacts/{artifact}" if artifact else ""
+    return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"
 
 
 def _anatomy(uri: str) -> tuple[str, list[str]]:

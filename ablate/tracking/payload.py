@@ -83,15 +83,19 @@ def parent_tags(sweep: Row, driver: str) -> dict[str, str]:
 def trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
-    """All tags of a child run. While a trial runs, `ablate.status` is "running"."""
+    """All tags of a child run. While a trial runs, `ablate.status` is "running".
+
+    `study` and `cell` are to group by: of the first of its cells. Commit and versions are the
+    parent's alone.
+    """
     split = trial["config"].get("data", {}).get("split", {})
     protocol = split.get("protocol", "held_out")
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
     name = f"{names[0]}{more} s{trial['seed']}" if names else trial["trial_id"]
     return {
-        **provenance_tags(sweep["provenance"]),
         **provenance_tags(trial["provenance"]),
+        **({key: str(cells[0][key])[:TAG_LIMIT] for key in ("study", "cell")} if cells else {}),
         "mlflow.parentRunId": parent_run_id,
         "mlflow.runName": name[:250],
         "ablate.kind": "trial",

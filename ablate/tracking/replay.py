@@ -11,7 +11,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.check_store import OPTION, DamagedStore, Store
-from ablate.tracking.store import set_aside, sqlite_file
+from ablate.tracking.store import client_uri, set_aside, sqlite_file
 from ablate.values.terminal import say
 from reports.uri import scrubbed
 from trainables.errors import ConfigError
@@ -20,11 +20,16 @@ from trainables.errors import ConfigError
 def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str]:
     """Write sweeps into a store; trials that it refused, with the reason.
 
+    A sweep that has a report here is reported again: what a report leaves in the store, its files
+    and the parent's description, is then in this one too.
+
     Raises:
         ConfigError: the store does not answer.
+        ReportError: a report that cannot be made of what the store has.
     """
     from ablate.tracking.replica import is_away, replay
     from ablate.tracking.writer import first_line
+    from reports.compile import compile_report
 
     refused: dict[str, str] = {}
     for sweep_id in sweeps:
@@ -42,6 +47,8 @@ def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str
             ) from error
         refused |= done.refused
         say(f"sweep {sweep_id}: {done.trials} trials are in {store.shown}")
+        if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
+            compile_report(client_uri(store.uri), sweep_id, store.out / "reports")
     return refused
 
 

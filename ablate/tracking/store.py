@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 FIRST_USE_TIMEOUT = 300.0
 PAGE = 1000
+KIND = "mlflow.experimentKind"
+TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
 SQLITE = "sqlite:///"
 _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
 
@@ -103,7 +106,8 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
         path = sqlite_file(tracking_uri)
         root = None if path is None else (path.resolve().parent / "mlartifacts").as_uri()
         try:
-            return str(client.create_experiment(name, artifact_location=root))
+            made = client.create_experiment(name, artifact_location=root, tags={KIND: TRAINING})
+            return str(made)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -112,7 +116,16 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
                 raise
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
-    return str(experiment.experiment_id)
+    return _told(client, experiment.experiment_id, experiment.tags)
+
+
+def _told(client: MlflowClient, experiment: str, tags: Mapping[str, str]) -> str:
+    """The experiment, its kind said: MLflow opens one whose kind it has to guess in its view for
+    generative models. A kind that somebody has chosen stands."""
+    known = tags.get(KIND, "")
+    if not known or known.endswith("_inferred") or known == "no_inferred_type":
+        client.set_experiment_tag(experiment, KIND, TRAINING)
+    return str(experiment)
 
 
 def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any]:

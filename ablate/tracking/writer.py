@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from ablate.ledger.owner import Owner, host_name
 from ablate.tracking import payload
-from ablate.tracking.news import News
+from ablate.tracking.headline import headlines
+from ablate.tracking.news import News, log_batches
 from ablate.tracking.runs import PARENT, Runs
 
 DRIVER = "ablate.driver"
@@ -48,9 +49,11 @@ class Writer(Runs):
         it.
         """
         client = self.open()
+        points = list(headlines(self.ledger, self.sweep))
         with self.lock:
             run_id = self._parent()["run_id"]
             self._log_document(run_id)  # by now every study's cells are known
+            log_batches(client, run_id, points, [], {})
             driver = client.get_run(run_id).data.tags.get(DRIVER, "")
             if driver != self.driver and driver.count("/") >= 2 and Owner.parse(driver).alive(0.0):
                 return

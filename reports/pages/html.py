@@ -22,7 +22,7 @@ from reports.tables.cells import EMPTY, divided, protocol
 from reports.tables.labels import number, scale, slug
 from reports.tables.model import AnyTable, TableData
 from reports.tables.verdict import groups
-from reports.uri import link, redacted
+from reports.uri import link, redacted, run_page
 
 PROTOCOLS = {
     "test-selected": "Paper protocol: the epoch and the settings were picked on the TEST classes. "
@@ -193,13 +193,14 @@ def _runs(frame: Frame, trials: Mapping[str, Mapping[str, str]]) -> list[dict[st
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
             mark = anchor(study, cell["cell"])
             value = float(cell.get(metric, math.nan))
+            parent = parent_of.get(cell["run_id"], "")
             rows.append(
                 {
                     **cell,
                     "anchor": "" if mark in seen else mark,
                     "value": number(value * scale(metric), 2) if math.isfinite(value) else "–",
                     "files": trials.get(cell["trial_id"], NOTHING),
-                    "experiment_id": experiments.get(parent_of.get(cell["run_id"], ""), ""),
+                    "page": run_page(experiments.get(parent, ""), cell["run_id"]),
                 }
             )
             seen.add(mark)

@@ -21,12 +21,18 @@ def report(
     judged: Judged,
     figures: Sequence[tuple[Drawn, Path]],
     best: Mapping[str, str],
+    *,
+    runs: Sequence[str] = (),
 ) -> str:
-    """Verdict, facts, tables, the notes of several of them once, figures, best configurations."""
+    """Verdict, facts, tables, the notes of several of them once, figures, best configurations.
+
+    runs: addresses of the parent runs, on a server that is known.
+    """
     shared = footnotes(tables)
     title = frame.document.get("title") or frame.document["name"]
     lines = [f"# {title}", "", f"**{protocol(frame)}**", "", *verdict.markdown(judged)]
     lines += [f"- {name}: {value}" for name, value in facts(frame) + provenance(frame)]
+    lines += [f"- MLflow: <{address}>" for address in runs]
     lines += ["", "## Tables", ""] + [markup.markdown(table, shared) for table in tables]
     lines += [markup.markdown_notes(shared)] if shared.shared else []
     if figures:

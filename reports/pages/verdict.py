@@ -11,7 +11,9 @@ from reports.stats.paired import LEVEL
 from reports.tables.labels import metric_label, p_equals, with_interval
 from reports.tables.verdict import Verdict, groups
 
-MOST = 40  # lines on a terminal
+MOST = 40  # lines on a terminal, and in MLflow
+LONGEST = 4900  # characters of a tag in MLflow on some databases, less a sentence
+TITLE = "## Verdict"
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,39 @@ def plain(headline: str, found: Sequence[Verdict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def description(judged: Judged, report: str) -> str:
+    """For the page of the sweep's run in MLflow: the verdict, as far as it has room, and the way to
+    the report.
+
+    report: its address from there.
+    """
+    lines, left = [TITLE, "", f"**{judged.headline}** [The report]({report})", ""], MOST
+    for group in groups(judged.verdicts):
+        shown, left = group[:left], left - len(group[:left])
+        if shown:
+            lines += [*_group(shown), ""]
+    if len(judged.verdicts) > MOST:
+        lines.append(f"And {len(judged.verdicts) - MOST} more in the report.")
+    text = "\n".join(lines).strip() + "\n"
+    if len(text) <= LONGEST:
+        return text
+    return text[:LONGEST].rpartition("\n")[0] + "\n\nMore in the report.\n"
+
+
+def _group(group: Sequence[Verdict]) -> list[str]:
+    lines = [f"{group[0].title}: {heading(group)}", ""]
+    for v in group:
+        size = difference(v)
+        told = f"{v.label}: {size}; {evidence(v)}" if size else f"{v.label}: {evidence(v)}"
+        lines.append(f"- **{v.call}** · {told}")
+    return lines
+
+
 def markdown(judged: Judged) -> list[str]:
     """The lines of the section."""
-    lines = ["## Verdict", "", f"**{judged.headline}**", ""]
+    lines = [TITLE, "", f"**{judged.headline}**", ""]
     for group in groups(judged.verdicts):
-        lines += [f"{group[0].title}: {heading(group)}", ""]
-        for v in group:
-            size = difference(v)
-            told = f"{v.label}: {size}; {evidence(v)}" if size else f"{v.label}: {evidence(v)}"
-            lines.append(f"- **{v.call}** · {told}")
-        lines.append("")
+        lines += [*_group(group), ""]
     if told_how := note(judged.verdicts):
         lines += [told_how, ""]
     if judged.plot:

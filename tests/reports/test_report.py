@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from reports.errors import ReportError
 from reports.figures import curves
 from reports.figures.factors import heatmap
 from reports.frame import load
-from reports.pages import latex
+from reports.pages import html, latex, markdown
 from reports.pages.best import nested
+from reports.pages.verdict import Judged, description
 from reports.recipe import Curves, Heatmap, Recipe, Table
-from reports.tables.build import build
+from reports.tables.build import build, build_all
+from reports.tables.verdict import verdicts
 from tests.reports.conftest import REPORT
 
 
@@ -284,6 +287,59 @@ def test_files_are_logged_to_the_parent_once(sweep: Any, tmp_path: Path) -> None
     before = {path: path.stat().st_mtime_ns for path in logged.iterdir()}
     compile_report(sweep.uri, sweep.sweep_id, tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in logged.iterdir()} == before
+
+
+def test_the_parent_is_described_by_the_verdict(sweep: Any, tmp_path: Path) -> None:
+    """With the report a click away; what somebody wrote there stands."""
+    from mlflow import MlflowClient
+
+    trials = sweep.plan(report={"tables": REPORT["tables"][1:2]}, studies=("tuned",))
+    sweep.finish(trials[:3])
+    sweep.track()
+    client = MlflowClient(sweep.uri)
+
+    def described() -> str:
+        made = compile_report(sweep.uri, sweep.sweep_id, tmp_path)
+        return str(client.get_run(made.frame.parents[0].run_id).data.tags["mlflow.note.content"])
+
+    first = described()
+    run = load(sweep.uri, sweep.sweep_id).parents[0]
+    address = f"#/experiments/{run.experiment_id}/runs/{run.run_id}/artifacts/report/report.html"
+    assert first.startswith("## Verdict\n\n**") and f"({address}?workflowType=" in first
+    assert "no result" in first
+    sweep.finish(trials[3:])
+    sweep.track()
+    later = described()
+    assert "- **cannot tell** · DDML (+NormSoftmax): " in later
+    client.set_tag(run.run_id, "mlflow.note.content", "our own words")
+    assert described() == "our own words"
+
+
+def test_a_description_fits_a_tag(report: Report) -> None:
+    found = verdicts(build_all(report.frame, report.frame.recipe))
+    long = [replace(found[0], label=f"row {i} {'α' * 200}") for i in range(39)]
+    text = description(Judged("39 comparisons.", long, None), "#/x")
+    assert len(text) <= 5000 and text.endswith("\n\nMore in the report.\n")
+    short = replace(found[0], label="row", tuned="")
+    many = description(Judged("90 comparisons.", [short] * 90, None), "#/x")
+    assert "And 50 more in the report." in many and many.count("\n- ") == 40
+
+
+def test_runs_are_linked_where_a_server_is_known(report: Report) -> None:
+    """Else the page says the address below MLflow's, and is no dead link."""
+    frame, judged = report.frame, Judged("", [], None)
+
+    def page(uri: str) -> str:
+        return html.page(frame, uri, tables=[], judged=judged, figures=[], best={})
+
+    run = frame.trials["run_id"][0]
+    address = f"#/experiments/{frame.parents[0].experiment_id}/runs/{run}?workflowType="
+    assert f'<a href="https://x.org/ml/{address}' in page("https://me:word@x.org/ml?a=b")
+    local = page("sqlite:///mlflow.db")
+    assert f'<code title="{address}' in local and f'href="{address}' not in local
+    made = markdown.report(frame, [], judged, [], {}, runs=["https://x.org/#/r"])
+    assert "- MLflow: <https://x.org/#/r>" in made
+    assert "- MLflow" not in markdown.report(frame, [], judged, [], {})
 
 
 @pytest.mark.parametrize("finished_trials", [0, 1, 12])

@@ -19,11 +19,16 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.tracking.check_store import Store
+from ablate.tracking.headline import _plain, headlines
 from ablate.tracking.payload import flatten, in_pieces
-from ablate.tracking.store import store_key
+from ablate.tracking.replay import replay_all
+from ablate.tracking.store import experiment_id, open_store, store_key
 from ablate.tracking.tracker import replay
 from ablate.tracking.writer import Writer
+from reports.compile import compile_report
 from tests.ablate.tracking.store import Inside, assert_complete, children, history, runs
+from tests.reports.conftest import REPORT
 
 
 def test_layout_is_the_contract_s(finished: Any) -> None:
@@ -32,6 +37,8 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
     parent = parents[0]
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["mlflow.runName"] == "ddml"
+    assert parent.data.tags["ablate.git_dirty"] == "false"
+    assert parent.data.tags["ablate.version.ray"] == "2.60.0"
     document = json.loads(
         (
             finished.folder / "mlartifacts" / parent.info.run_id / "artifacts" / "sweep.json"
@@ -48,8 +55,9 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
             assert tags["ablate.status"] == trial["status"]
             assert tags["ablate.reason"] == (trial["reason"] or "")
             assert int(tags["ablate.seed"]) == trial["seed"]
-            assert tags["ablate.git_dirty"] == "false" and tags["ablate.version.ray"] == "2.60.0"
+            assert not [name for name in tags if name.startswith(("ablate.git", "ablate.version"))]
             mine = [c for c in cells if c["trial_id"] == trial_id]
+            assert (tags["study"], tags["cell"]) == (mine[0]["study"], mine[0]["cell"])
             assert [c["cell"] for c in json.loads(tags["ablate.cells"])] == [
                 c["cell"] for c in mine
             ]
@@ -61,6 +69,88 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
                 assert run.data.metrics["final/best_epoch"] == trial["best_epoch"]
             else:
                 assert run.info.status == "FAILED" and tags["ablate.reason"].startswith("term")
+
+
+def test_it_opens_as_training_of_models(finished: Any, sweep: Any) -> None:
+    """Its kind is said where MLflow guessed it, or nobody did; a kind that was chosen stands."""
+    from mlflow import MlflowClient
+
+    assert told(MlflowClient(finished.uri)) == "custom_model_development"
+    client = open_store(sweep.uri)
+    made = client.create_experiment("ddml")
+    for before, after in (
+        ("genai_development_inferred", "custom_model_development"),
+        ("genai_development", "genai_development"),
+    ):
+        client.set_experiment_tag(made, "mlflow.experimentKind", before)
+        assert experiment_id(client, sweep.uri, "ddml") == made
+        assert told(client) == after
+
+
+def told(client: Any) -> str:
+    return str(client.get_experiment_by_name("ddml").tags["mlflow.experimentKind"])
+
+
+def headline(sweep: Any, study: str, uri: str | None = None) -> list[tuple[int, float]]:
+    (parent,) = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "sweep"]
+    return history(sweep, parent, f"best val map_at_r/{study}", uri)
+
+
+def test_the_parent_shows_the_best_so_far_of_each_study(finished: Any, sweep: Any) -> None:
+    with Ledger(finished.ledger_path) as ledger:
+        cells = [c for c in ledger.cells(finished.sweep_id) if c["study"] == "table4"]
+        found = {c["trial_id"]: ledger.evaluations(c["trial_id"]) for c in cells}
+    best, expected = 0.0, []
+    for number in range(8):
+        mine = [found[c["trial_id"]] for c in cells if c["idx"] == number]
+        if all(mine):  # else one of its seeds failed
+            best = max(best, sum(each["val"]["map_at_r"] for each in mine) / len(mine))
+        expected.append((number, pytest.approx(best)))
+    assert len(cells) == 24 and headline(finished, "table4") == expected
+
+
+def test_a_cell_counts_once_all_before_it_have_ended(sweep: Any) -> None:
+    """So that what has been written is not told otherwise later, and a replay says the same."""
+    trials = sweep.plan(seeds=1)
+    sweep.finish([trials[0], trials[2]])
+    sweep.track()
+    assert [step for step, _ in headline(sweep, "tune")] == [0]
+    sweep.fail(trials[1], "term `split` is not finite")
+    sweep.track()
+    told = headline(sweep, "tune")
+    assert [step for step, _ in told] == [0, 1, 2] and told[1][1] == told[0][1]
+    sweep.track()
+    assert headline(sweep, "tune") == told
+    fresh = f"sqlite:///{sweep.folder}/fresh.db"
+    replay(sweep.ledger_path, fresh, sweep.sweep_id)
+    assert headline(sweep, "tune", fresh) == told
+
+
+def test_headlines_follow_the_study_s_own_objective(sweep: Any) -> None:
+    trials = sweep.plan(seeds=1)
+    sweep.finish(trials)
+    with Ledger(sweep.ledger_path) as ledger:
+        row = ledger.sweep(sweep.sweep_id)
+        row["spec"]["studies"]["grid"]["objectives"] = [
+            {"metric": "val/nmi", "direction": "minimize"},
+            {"metric": "val/map_at_r", "direction": "maximize"},
+        ]
+        points = [point for point in headlines(ledger, row) if point[0].endswith("/grid")]
+        cells = [c for c in ledger.cells(sweep.sweep_id) if c["study"] == "grid"]
+        values = [ledger.evaluations(c["trial_id"])["val"]["nmi"] for c in cells]
+    assert {key for key, *_ in points} == {"best val nmi/grid"}
+    assert [value for _, value, _, _ in points] == [min(values[: n + 1]) for n in range(9)]
+
+
+def test_any_study_s_name_is_part_of_a_metric_s(sweep: Any) -> None:
+    names = ["a.b", "a_b", "..", "α 1", "x:y"]
+    plain = [_plain(name) for name in names]
+    assert len(set(plain)) == 5 and plain[1] == "a_b"
+    client = open_store(sweep.uri)
+    run = client.create_run("0").info.run_id
+    for name in plain:
+        client.log_metric(run, f"best val nmi/{name}", 0.5)
+    assert len(client.get_run(run).data.metrics) == 5
 
 
 def test_a_second_run_changes_nothing(sweep: Any) -> None:
@@ -393,6 +483,7 @@ def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
 
 def test_four_processes_may_be_the_first_to_use_a_store(tmp_path: Path) -> None:
     code = f"""
+from ablate.tracking.replay import replay_all
 from ablate.tracking.store import experiment_id, open_store
 uri = "sqlite:///{tmp_path}/fresh/mlflow.db"
 client = open_store(uri)
@@ -425,3 +516,24 @@ def test_long_values_are_cut_into_tags_and_joined() -> None:
     assert list(pieces) == ["ablate.cells", "ablate.cells.1", "ablate.cells.2"]
     assert "".join(pieces.values()) == text
     assert in_pieces("a", "") == {"a": ""}
+
+
+def test_a_replay_into_a_fresh_store_describes_the_parent_too(
+    sweep: Any, empty_store: Path
+) -> None:
+    """Of a sweep that has a report here; another has none there either."""
+    trials = sweep.plan(seeds=1, studies=("tuned",), report={"tables": REPORT["tables"][1:2]})
+    sweep.finish(trials)
+    sweep.track()
+    note = "mlflow.note.content"
+    for reported in (False, True):
+        if reported:
+            compile_report(sweep.uri, sweep.sweep_id, sweep.folder / "reports")
+        shutil.copy(empty_store, sweep.folder / f"fresh-{reported}.db")
+        fresh = f"sqlite:///{sweep.folder}/fresh-{reported}.db"
+        replay_all(sweep.ledger_path, Store(sweep.folder, fresh), [sweep.sweep_id])
+        (parent,) = [r for r in runs(sweep, fresh) if r.data.tags["ablate.kind"] == "sweep"]
+        assert (note in parent.data.tags) == reported
+    (before,) = [r for r in runs(sweep) if r.data.tags["ablate.kind"] == "sweep"]
+    first, second = (r.data.tags[note].replace(r.info.run_id, "") for r in (before, parent))
+    assert first == second
