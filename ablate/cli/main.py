@@ -19,6 +19,7 @@ from ablate.values.terminal import say, tolerant
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
+_SECRET = ("tracking_uri", "storage")  # may hold a password
 _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
 
 
@@ -28,7 +29,7 @@ def _check_texts(args: argparse.Namespace) -> None:
         option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
         for text in value if isinstance(value, list) else [value]:
             if isinstance(text, str) and name != "settings":
-                check_option(text, option, show=name != "tracking_uri")
+                check_option(text, option, show=name not in _SECRET)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

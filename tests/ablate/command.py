@@ -10,10 +10,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
+MAIN = "import sys; from ablate.cli.main import main; sys.exit(main())"
+
+
 def ablate_run(folder: Path, spec: str, *options: str) -> subprocess.CompletedProcess[str]:
     """`python -m ablate.run SPEC …` in `folder`, which holds its cache too."""
+    return _done(folder, "-m", "ablate.run", spec, *options)
+
+
+def ablate(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`ablate …`, likewise."""
+    return _done(folder, "-c", MAIN, *words)
+
+
+def _done(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ablate.run", spec, *options],
+        [sys.executable, *words],
         cwd=folder,
         text=True,
         capture_output=True,

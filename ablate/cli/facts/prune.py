@@ -85,7 +85,7 @@ def chosen(
         rows = queries.trials(records)
     else:
         rows = queries.trials_of(records, find_sweep(records, sweep, "SWEEP"))
-    found = []
+    found: list[Piece] = []
     for row in rows:
         trial = row["trial_id"]
         if row["status"] not in SETTLED or trial in held:

@@ -93,13 +93,18 @@ def _at_work(row: dict[str, Any], epoch: int, out: Path, now: float) -> dict[str
     }
 
 
+def process(pid: int, host: str) -> str:
+    """For a person, without the namespace of its ids."""
+    return f"process {pid} on {host.partition('+')[0]}"
+
+
 def _others(records: Records, alive: Sequence[Driver]) -> dict[str, int]:
     """Processes that hold trials and are no drivers: `--cell`, say."""
     known, held = {str(driver.owner) for driver in alive}, dict[str, int]()
     for row in queries.owners(records):
         owner = Owner.parse(row["owner"])
         if row["owner"] not in known and owner.alive(row["heartbeat"]):
-            name = f"process {owner.pid} on {owner.host}"
+            name = process(owner.pid, owner.host)
             held[name] = held.get(name, 0) + 1
     return held
 
@@ -134,7 +139,7 @@ def told(found: dict[str, Any]) -> Iterator[str]:
 
 def _of_driver(driver: dict[str, Any]) -> str:
     words = "stopping" if driver["stopping"] else "running"
-    words += f" for {duration(driver['seconds'])} (process {driver['pid']} on {driver['host']})"
+    words += f" for {duration(driver['seconds'])} ({process(driver['pid'], driver['host'])})"
     if driver["slots"] is None:
         return f"{words}; Ray is starting"
     busy = len(driver["trials"])

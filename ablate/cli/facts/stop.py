@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
+from ablate.cli.facts.status import process
 from ablate.cli.options import seconds
 from ablate.engine.live.presence import Driver, drivers
 from ablate.engine.output import output_folder
@@ -63,4 +64,4 @@ def _wait(asked: Sequence[Driver], limit: float) -> list[Driver]:
 
 def _named(driver: Driver) -> str:
     owner = driver.owner
-    return f"sweep {driver.name}, {driver.sweep_id} (process {owner.pid} on {owner.host})"
+    return f"sweep {driver.name}, {driver.sweep_id} ({process(owner.pid, owner.host)})"

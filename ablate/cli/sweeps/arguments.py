@@ -1,4 +1,4 @@
-"""The arguments of `report` and `diff`."""
+"""The arguments of `report`, `diff` and `export`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,23 @@ def add(commands: Commands) -> None:
     tracking(diff)
     out(diff)
     diff.set_defaults(handler="sweeps.compared:diff")
+    export = commands.add_parser(
+        "export",
+        help="a sweep's studies in an Optuna storage, for optuna-dashboard",
+        description="Write the studies of a sweep into an Optuna storage: each cell a trial, with "
+        "its parameters, distributions, values (means over seeds), curve and state. As a table: "
+        "`ablate ledger export`.",
+    )
+    export.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    export.add_argument("--to", required=True, choices=("optuna",), help="what it is for")
+    export.add_argument(
+        "--storage",
+        metavar="URI",
+        help="its database, or env:NAME (default: optuna.db in --out)",
+    )
+    export.add_argument("--replace", action="store_true", help="write over studies that are there")
+    out(export)
+    export.set_defaults(handler="sweeps.to_optuna:export")
 
 
 def other(command: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -62,17 +63,19 @@ class Driver:
 
 def drivers(out: Path) -> list[Driver]:
     """Those that have left a file, the latest first; whether each is alive, it must be asked."""
-    found = []
-    for path in (out / FOLDER).glob("*.json"):
-        try:
-            told = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue  # it has ended just now
-        owner, trials, studies = (told.pop(key) for key in ("owner", "trials", "studies"))
-        found.append(
-            Driver(path, Owner.parse(owner), trials=(*trials,), studies=(*studies,), **told)
-        )
+    found = filter(None, map(_read, (out / FOLDER).glob("*.json")))
     return sorted(found, key=lambda driver: -driver.began)
+
+
+def _read(path: Path) -> Driver | None:
+    """None: it has ended just now, or the file is of another version, or of nobody here."""
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        owner, trials, studies = (told.pop(key) for key in ("owner", "trials", "studies"))
+        return Driver(path, Owner.parse(owner), trials=(*trials,), studies=(*studies,), **told)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.info("%s tells of no driver: %r", path, error)
+        return None
 
 
 class Presence:
@@ -105,6 +108,9 @@ class Presence:
         for left in drivers(self.path.parent.parent):
             if not left.alive:
                 _remove(left.path)
+        for request in self.path.parent.glob("*.stop"):  # of one that ended before it looked
+            if not request.with_suffix(".json").exists():
+                _remove(request)
         self._write()
         self._thread.start()
         return self
@@ -124,7 +130,9 @@ class Presence:
     def _watch(self) -> None:
         written = time.monotonic()
         while not self._ended.wait(POLL_SECONDS):
-            if not self._told["stopping"] and self.path.with_suffix(".stop").exists():
+            # Unlike a Path's own, this raises nothing where the folder cannot be read now.
+            asked = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
+            if asked and not self._told["stopping"]:
                 with self._lock:
                     self._told["stopping"] = self._news = True
                 self.asked()
@@ -148,5 +156,9 @@ class Presence:
 
 
 def _remove(path: Path) -> None:
+    """What cannot be removed stays: it is of a driver that is gone."""
     for suffix in (".json", ".tmp", ".stop"):
-        path.with_suffix(suffix).unlink(missing_ok=True)
+        try:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+        except OSError as error:
+            log.info("%s stays: %s", path, error)

@@ -15,6 +15,7 @@ from PIL import Image
 
 from ablate.cli.main import main
 from ablate.cli.models import gallery, pictures
+from tests.ablate.command import ablate
 from tests.trainables.core import exported
 from trainables import load
 
@@ -66,6 +67,14 @@ def test_a_folder_is_embedded_as_the_model_does(
     table = pq.read_table(tmp_path / "a.parquet")
     assert table["path"].to_pylist() == paths
     assert np.allclose(np.array(table["embedding"].to_pylist()), wanted, atol=1e-5)
+
+
+def test_a_process_of_its_own_says_its_line_and_ends(model: Path, birds: Path) -> None:
+    """Libraries that are asked for networks count at the end what is still there."""
+    done = ablate(birds.parent, "embed", str(model), "birds")
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.stdout == "12 pictures in embeddings.npz, 16 numbers each\n"
+    assert (birds.parent / "embeddings.npz").is_file()
 
 
 def test_damaged_pictures_are_named_and_left_out(

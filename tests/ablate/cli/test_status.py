@@ -81,11 +81,14 @@ def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys
     more = {"began": 1.0, "slots": None, "trials": [], "studies": [], "stopping": False}
     folder.mkdir()
     (folder / "x-1.json").write_text(json.dumps(gone | more))
+    (folder / "y.json").write_text(json.dumps(gone | {"later": 1}))  # of another version
+    (folder / "x-2.stop").touch()  # asked of one that had just ended
     assert command(tmp_path, "stop") == 2
     line = capsys.readouterr().err
     assert "no run under way" in line and "`ablate status`" in line and line.count("\n") == 1
     with presence(made, tmp_path, asked):
-        assert [each.name for each in folder.iterdir()] != ["x-1.json"], "the dead one's is removed"
+        names = {each.name for each in folder.iterdir()}
+        assert names & {"x-1.json", "x-2.stop", "y.json"} == {"y.json"}
         assert command(tmp_path, "stop", "another") == 2
         assert command(tmp_path, "stop", "small", "--wait", "0") == 1
         assert asked.wait(20 * POLL_SECONDS)
@@ -93,7 +96,7 @@ def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys
         said = capsys.readouterr()
         assert "asked sweep small" in said.out and "has not ended yet" in said.err
         assert "stopping for" in said.out and "Ray is starting" in said.out
-    assert [*folder.iterdir()] == []
+    assert [each.name for each in folder.iterdir()] == ["y.json"]
 
 
 def test_trials_and_their_logs(
