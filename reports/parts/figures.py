@@ -162,8 +162,9 @@ class AffinityOptions(ModelOptions):
 
 
 class GradCamOptions(ModelOptions):
-    """Of `grad_cam`: where in training images terms of the loss are lowered (DDML, Fig. 3). images:
-    of a class each. terms: by name; default: all that the trial has."""
+    """Of `grad_cam`: where in training images terms of the loss are lowered (DDML, Fig. 3).
+
+    images: so many, of a class each. terms: by name; default: all that the trial has."""
 
     split: Literal["train"] = "train"
     images: int = Field(6, ge=1, le=12)
