@@ -72,9 +72,11 @@ def chosen(
     """What may go, and what is kept for a reason that should be said."""
     under_way = {driver.sweep_id for driver in drivers(out) if driver.alive}
     open_ = unfinished(records)
-    needed = {
-        row["trial_id"] for sweep_id in {*open_, *under_way} for row in records.cells(sweep_id)
+    needs = {
+        sweep_id: {row["trial_id"] for row in records.cells(sweep_id)}
+        for sweep_id in {*open_, *under_way}
     }
+    needed = set[str]().union(*needs.values())
     held = {
         row["trial_id"]
         for row in queries.owners(records)
@@ -92,7 +94,12 @@ def chosen(
             continue
         weights = keep != "weights" and trial not in best and trial not in needed
         found += _pieces(out / "trials" / trial, row, weights=weights)
-    return found, [f"sweep {name} is not finished: its weights stay" for name in open_.values()]
+    looked_at = {row["trial_id"] for row in rows}
+    return found, [
+        f"sweep {name} ({sweep_id}) is not finished: its weights stay"
+        for sweep_id, name in open_.items()
+        if needs[sweep_id] & looked_at
+    ]
 
 
 def _pieces(folder: Path, row: dict[str, Any], *, weights: bool) -> Iterator[Piece]:

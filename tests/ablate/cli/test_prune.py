@@ -109,7 +109,8 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
         fill(folder)
     made.ledger.release(stopped.trial_id, "interrupted")
     assert prune(tmp_path, "--keep", "none", "--yes") == 0
-    assert "sweep small is not finished: its weights stay" in capsys.readouterr().out
+    note = f"sweep small ({made.sweep_id}) is not finished: its weights stay"
+    assert note in capsys.readouterr().out
     assert len(left(tmp_path, "best.safetensors")) == 3, "its sweep is not finished"
     assert left(tmp_path, "checkpoints") == {running.trial_id, stopped.trial_id}
     # A driver takes up what is done, to read it once more, between the look and the removal.
