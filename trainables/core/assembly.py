@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainables.backbones.passes import Passes
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
@@ -20,6 +21,7 @@ from trainables.trial import TrialConfig
 class Parts:
     """All on the trial's device.
 
+    passes: how a step's images go through the network's backbone.
     parameters: all that ever trains, in the optimiser's order.
     generators: of a step's draws by stream. Boxes and flips are drawn on the CPU, so that a
         trial sees the same crops anywhere; the rest where it is used, so that nothing waits.
@@ -27,6 +29,7 @@ class Parts:
 
     inputs: Inputs
     network: Network
+    passes: Passes
     parameters: list[nn.Parameter]
     optimizer: torch.optim.Optimizer
     generators: dict[str, torch.Generator]
@@ -55,6 +58,12 @@ def assemble(
     return Parts(
         inputs=inputs,
         network=network,
+        passes=Passes(
+            network.features,
+            backbone,
+            most=config.training.micro_batch,
+            checkpointed=bool(config.training.checkpointing),
+        ),
         parameters=[parameter for group in groups for parameter in group.params],
         optimizer=build_optimizer(config.optimizer, groups, device),
         generators={

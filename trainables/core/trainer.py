@@ -72,6 +72,7 @@ class Trainer:
         parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device)
         self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer
         self.parameters, self.generators = parts.parameters, parts.generators
+        self.passes = parts.passes
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
@@ -152,12 +153,12 @@ class Trainer:
         inputs = self.inputs.train(positions, generators["augment"])
         batch = Batch(inputs, self.labels[positions.to(self.device)][:, None])
         batch = method.prepare(batch, generators["prepare"])
-        features = self.network.features(batch.inputs)
+        features = self.passes.features(batch.inputs)
         state = method(features, batch.labels, progress, generators["method"])
         terms = method.terms(state, batch.labels, progress, generators["loss"])
         for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
             parameter.grad = None
-        self.trace.add(terms).backward()  # type: ignore[no-untyped-call]
+        self.passes.backward(self.trace.add(terms))
         self.trace.observe(method.observed())
 
         training = self.config.training
@@ -247,6 +248,7 @@ class Trainer:
             "data_fingerprint": self.splits.fingerprint,
             "resumed_from_epoch": self.resumed_from,
             "steps_this_process": self.steps_here,
+            **self.passes.provenance(),
         }
 
     # --- checkpoints ---------------------------------------------------------------------------
