@@ -46,11 +46,13 @@ def check_checkpointing(name: str) -> None:
         )
 
 
-def check_parts(name: str, image_size: int, *, freeze_bn: bool) -> None:
+def check_parts(
+    name: str, image_size: int, *, freeze_bn: bool, option: str = "training.micro_batch"
+) -> None:
     """That a batch can go through a backbone in parts.
 
     Args:
-        name, freeze_bn: of `backbone`.
+        name, freeze_bn: of `backbone`. option: that asks for it.
 
     Raises:
         ConfigError: an image's features depend on others of its batch, or on draws.
@@ -59,7 +61,7 @@ def check_parts(name: str, image_size: int, *, freeze_bn: bool) -> None:
     if lacks is not None:
         why, remedy = lacks
         raise ConfigError(
-            "training.micro_batch",
+            option,
             f"it with backbone {name}, {why}",
             "a backbone that gives an image the same features whatever else is in its batch",
             remedy,
@@ -122,7 +124,7 @@ def _in_parts(name: str, image_size: int, freeze_bn: bool) -> tuple[str, str] | 
     if watch.seen:
         return (
             f"which draws in training ({', '.join(sorted(watch.seen))})",
-            "Leave micro_batch out, or take a backbone without dropout and stochastic depth",
+            "Leave it out, or take a backbone without dropout and stochastic depth",
         )
     return None
 

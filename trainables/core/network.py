@@ -47,6 +47,13 @@ class Network(nn.Module):
         self.held = config.schedule.held
         self.bf16 = config.training.precision == "bf16"
 
+    def enter(self, phase: str, parameters: list[nn.Parameter]) -> None:
+        """Training mode, in which gradients flow to those of `parameters` that train in `phase`."""
+        active = {id(p) for group in self.param_groups(phase) for p in group.params}
+        for parameter in parameters:
+            parameter.requires_grad_(id(parameter) in active)
+        self.train()
+
     def features(self, inputs: Tensor) -> Tensor:
         if self.backbone is None:
             return inputs

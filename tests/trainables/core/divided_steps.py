@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,6 +19,7 @@ from trainables.backbones.passes import Passes
 from trainables.config.network import BackboneConfig
 from trainables.core.network import build_method
 from trainables.core.trace import Trace
+from trainables.machine.group import ALONE, Group
 from trainables.methods.base import Batch, Progress
 
 IMAGES, CLASSES, SIDE = 12, 3, 16
@@ -68,29 +71,29 @@ def pictures(images: int, side: int) -> Tensor:
     return torch.randn(images, 3, side, side, generator=generator, dtype=torch.float64)
 
 
-def passes_of(backbone: Backbone, most: int | None = None) -> Passes:
-    return Passes(backbone, backbone, most=most, checkpointed=False)
-
-
 def stepped(
     backbone: Backbone,
     method: str | dict[str, Any],
     loss: str,
-    passes: Passes,
+    most: int | None = None,
     *,
+    group: Group = ALONE,
     fraction: float = 0.0,
     images: int = IMAGES,
     side: int = SIDE,
+    through: Callable[[Tensor], Tensor] | None = None,
 ) -> Stepped:
     """A step as the core takes it, of the same images and draws each time.
 
     Args:
-        fraction: of the training, for methods of several phases.
+        most: images at once. fraction: of the training, for methods of several phases.
+        through: in place of the backbone's own call.
     """
     made = trials.trial(method, loss_options(loss), embedding={"dim": 6})
     assert not isinstance(made, str), made
     head = build_method(made, features=backbone.features, classes=CLASSES, seed=5).double()
     backbone.requires_grad_(True).zero_grad()
+    passes = Passes(through or backbone, backbone, head, most=most, checkpointed=False, group=group)
     progress = Progress(step=3, fraction=fraction)
     batch = Batch(pictures(images, side), trials.labels_for(loss_options(loss), images, CLASSES))
     batch = head.prepare(batch, streams.generator(0, "prepare"))
@@ -105,6 +108,15 @@ def stepped(
         for name, parameter in named
     }
     return Stepped(total.detach(), gradients)
+
+
+def digest(step: Stepped) -> str:
+    """Of all its bits."""
+    tensors = {name: g for name, g in step.gradients.items() if g is not None}
+    found = hashlib.sha256(step.loss.numpy().tobytes())
+    for name, gradient in tensors.items():
+        found.update(name.encode() + gradient.contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def apart(one: Stepped, other: Stepped) -> float:

@@ -33,8 +33,8 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
     for loss in LOSSES:
         if contract.refusal(method, loss_options(loss)) is not None:
             continue
-        whole = divided.stepped(backbone, method, loss, divided.passes_of(backbone))
-        parts = divided.stepped(backbone, method, loss, divided.passes_of(backbone, 5))
+        whole = divided.stepped(backbone, method, loss)
+        parts = divided.stepped(backbone, method, loss, 5)
         assert divided.apart(whole, parts) < CLOSE, loss
         compared += 1
     assert compared >= 8
@@ -44,33 +44,29 @@ def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
 def test_parts_of_a_convolutional_backbone_whose_norms_are_fixed(most: int) -> None:
     backbone = divided.convolutions()
     given = ("dvml", "proxy_anchor")
-    whole = divided.stepped(backbone, *given, divided.passes_of(backbone), side=32, fraction=0.6)
-    passes = divided.passes_of(backbone, most)
-    parts = divided.stepped(backbone, *given, passes, side=32, fraction=0.6)
+    whole = divided.stepped(backbone, *given, side=32, fraction=0.6)
+    parts = divided.stepped(backbone, *given, most, side=32, fraction=0.6)
     assert divided.apart(whole, parts) < CLOSE
 
 
-def test_the_comparison_sees_a_part_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_comparison_sees_a_part_that_is_left_out() -> None:
     backbone = divided.transformer()
-    whole = divided.stepped(backbone, "plain", "triplet_l2", divided.passes_of(backbone))
-    passes = divided.passes_of(backbone, 4)
-    plain, calls = passes._of, []
+    whole, calls = divided.stepped(backbone, "plain", "triplet_l2"), []
 
     def forgetful(images: torch.Tensor) -> torch.Tensor:
         calls.append(len(images))
-        features = plain(images)
+        features: torch.Tensor = backbone(images)
         return features.detach() + 0 * features if len(calls) == 6 else features
 
-    monkeypatch.setattr(passes, "_of", forgetful)
-    parts = divided.stepped(backbone, "plain", "triplet_l2", passes)
+    parts = divided.stepped(backbone, "plain", "triplet_l2", 4, through=forgetful)
     assert calls == [4] * 6
     assert divided.apart(whole, parts) > 1e-3
 
 
 def test_norms_over_the_batch_are_refused_where_they_train() -> None:
     backbone = divided.convolutions(freeze_bn=False)
-    with pytest.raises(ConfigError, match="micro_batch: found 4 with BatchNormAct2d in training"):
-        divided.passes_of(backbone, 4).features(torch.randn(8, 3, 32, 32).double())
+    with pytest.raises(ConfigError, match=r"divided .*, with BatchNormAct2d in training"):
+        divided.stepped(backbone, "plain", "triplet_l2", 4, side=32)
 
 
 def kept(backbone: Backbone, most: int | None) -> int:
@@ -104,8 +100,7 @@ def kept(backbone: Backbone, most: int | None) -> int:
         return found
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda found: found.tensor):
-        passes = divided.passes_of(backbone, most)
-        divided.stepped(backbone, "plain", "proxy_anchor", passes, images=48)
+        divided.stepped(backbone, "plain", "proxy_anchor", most, images=48)
     return peak
 
 
