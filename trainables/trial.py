@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from trainables.backbones.memory import check_checkpointing, check_parts
 from trainables.config.images import DataConfig
 from trainables.config.registry import FromRegistry, NamedConfig
 from trainables.config.sections import Trial
@@ -75,6 +76,23 @@ class TrialConfig(Trial):
                     f"data.augment.{name} with backbone.mode: finetune, not {value} with frozen, "
                     "whose cached features are of evaluation crops: leave it out"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def backbone_saves_memory(self) -> TrialConfig:
+        training, backbone = self.training, self.backbone
+        for name in ("checkpointing", "micro_batch"):
+            if getattr(training, name) and backbone.mode == "frozen":
+                raise ConfigError(
+                    f"training.{name}",
+                    f"{getattr(training, name)} with backbone.mode: frozen",
+                    "it where images train a backbone: cached features have no pass to divide",
+                    "Leave it out",
+                )
+        if training.checkpointing:
+            check_checkpointing(backbone.name)
+        if training.micro_batch:
+            check_parts(backbone.name, self.data.image_size, freeze_bn=backbone.freeze_bn)
         return self
 
     @model_validator(mode="after")

@@ -36,6 +36,8 @@ KIND = (
     "backbone.name",
     "backbone.mode",
     "training.batch_size",
+    "training.micro_batch",
+    "training.checkpointing",
     "embedding.dim",
     "loss.name",
 )
@@ -119,9 +121,12 @@ def _spread(values: list[float]) -> float:
 def pilot_rates(
     configs: Iterable[Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[Kind, Rate], dict[Kind, str]]:
-    """A pilot of each kind among `configs`: rates, and for those that failed the reason."""
+    """A pilot of each kind among `configs`: rates, and for those that failed the reason. A pilot is
+    one process, and tells nothing of trials of several."""
     rates: dict[Kind, Rate] = {}
     failed: dict[Kind, str] = {}
+    if settings.request.processes > 1:
+        return rates, failed
     run = uuid.uuid4().hex
     for config in configs:
         key = kind(config)

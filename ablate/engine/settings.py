@@ -74,6 +74,7 @@ class Settings:
             cache=self.cache.resolve(),
             device=self.request.device,
             threads=self.request.threads,
+            processes=self.request.processes,
             runner=self.runner,
             clean=plan.spec.checkpoints == "clean",
             checkpoint_seconds=self.checkpoint_seconds,

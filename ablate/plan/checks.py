@@ -24,6 +24,7 @@ from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
+from trainables.core.assembly import check_shared
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.tasks import Task, task_of
@@ -148,6 +149,7 @@ class Checks:
         task = self.tasks[place.partition(".")[2]] = task_of(config)
         check_asked(self.plan, place, task)
         self._folds(config, place)
+        self._processes(config)
         check_objective(self.plan, config, place)
         check_read(self.plan, config, place)
         self._scheduler(config, place)
@@ -226,6 +228,17 @@ class Checks:
             check_weights(config.backbone)
         except ConfigError as fault:
             place = self.locate(origin(layers, fault.path, fault.path))
+            raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
+
+    def _processes(self, config: TrialConfig) -> None:
+        """That a trial can be trained by as many processes as it is given GPUs, or is said."""
+        resources = self.spec.resources
+        asked = resources.processes or int(max(1.0, resources.gpus or 0.0))
+        try:
+            check_shared(config, asked)
+        except ConfigError as fault:
+            where = "processes" if resources.processes else "gpus"
+            place = self.locate(f"resources.{where}")
             raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 
     def _folds(self, config: TrialConfig, place: str) -> None:

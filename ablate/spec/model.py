@@ -46,10 +46,13 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 class Resources(SpecPart):
     """What one trial takes. cpus: also its threads (at least 1). gpus: a fraction lets several
-    trials share one GPU, whose memory Ray does not divide; None: one if there is one."""
+    trials share one GPU, whose memory Ray does not divide; several train one trial; None: one if
+    there is one. processes: that train one trial, one a GPU, or on the CPU at most one a core;
+    None: as many as GPUs."""
 
     cpus: float = Field(1, ge=SMALLEST)
     gpus: float | None = Field(None, ge=0)
+    processes: int | None = Field(None, ge=1)
 
     @field_validator("gpus")
     @classmethod

@@ -24,6 +24,7 @@ from trainables.backbones.frozen_norms import fold_frozen_norms
 from trainables.backbones.pixels import Pixels, Triple, pixels
 from trainables.backbones.weights import PACKAGED_MEAN_STD, check_route, fill, load_weights
 from trainables.errors import ConfigError
+from trainables.machine.precision import full
 from trainables.streams import seeded
 
 if TYPE_CHECKING:
@@ -76,9 +77,8 @@ class Backbone(nn.Module):
 
     def pooled(self, maps: Tensor) -> Tensor:
         if self.pooling == "timm":
-            own: Tensor = self.model.forward_head(maps, pre_logits=True)  # type: ignore[operator]
-            return own.float()
-        maps = maps.float()
+            return full(self.model.forward_head(maps, pre_logits=True))  # type: ignore[operator]
+        maps = full(maps)
         mean = maps.mean((2, 3))
         return mean + maps.amax((2, 3)) if self.pooling == "avg_max" else mean
 

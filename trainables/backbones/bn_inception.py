@@ -21,6 +21,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 FEATURES = 1024
 
@@ -61,6 +62,7 @@ class BNInception(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.grad_checkpointing = False
         self._convolution("conv1_7x7_s2", 3, 64, side=7, stride=2)
         self._convolution("conv2_3x3_reduce", 64, 64)
         self._convolution("conv2_3x3", 64, 192, side=3)
@@ -74,8 +76,16 @@ class BNInception(nn.Module):
         maps = self._passed("conv2_3x3", self._passed("conv2_3x3_reduce", maps))
         maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         for name, block in BLOCKS.items():
-            maps = self._through(f"inception_{name}", block, maps)
+            given = (f"inception_{name}", block, maps)
+            if self.grad_checkpointing:
+                maps = checkpoint(self._through, *given, use_reentrant=False)
+            else:
+                maps = self._through(*given)
         return maps
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """As timm's: whether `backward` computes the inside of each block anew."""
+        self.grad_checkpointing = enable
 
     def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
         """[B, 1024, s, s] → [B, 1024], the global average."""

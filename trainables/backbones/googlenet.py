@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from trainables.errors import ConfigError
 
@@ -27,14 +28,23 @@ class GoogLeNet(nn.Module):
     def __init__(self, whole: nn.Module) -> None:
         """whole: torchvision's model."""
         super().__init__()
+        self.grad_checkpointing = False
         for name in _LAYERS:
             self.add_module(name, whole.get_submodule(name))
 
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""
         for name in _LAYERS:
-            images = self.get_submodule(name)(images)
+            layer = self.get_submodule(name)
+            if self.grad_checkpointing and name.startswith("inception"):
+                images = checkpoint(layer, images, use_reentrant=False)
+            else:
+                images = layer(images)
         return images
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """As timm's: whether `backward` computes the inside of each block anew."""
+        self.grad_checkpointing = enable
 
     def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
         """[B, 1024, s, s] → [B, 1024], the global average."""

@@ -18,6 +18,7 @@ import math
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 FEATURES = 4 * 256
 DEPTH, WIDENING, FIRST, EXPANSION = 200, 240, 16, 4
@@ -51,6 +52,7 @@ class PyramidNet200(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.grad_checkpointing = False
         blocks = (DEPTH - 2) // 9
         self.conv1 = nn.Conv2d(3, FIRST, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(FIRST)
@@ -73,8 +75,18 @@ class PyramidNet200(nn.Module):
         """[B, 3, S, S] → [B, 1024, s, s]."""
         maps = self.bn1(self.conv1(images))
         for stage in (1, 2, 3):
-            maps = self.get_submodule(f"layer{stage}")(maps)
+            layer = self.get_submodule(f"layer{stage}")
+            assert isinstance(layer, nn.Sequential)
+            if self.grad_checkpointing:
+                for block in layer:
+                    maps = checkpoint(block, maps, use_reentrant=False)
+            else:
+                maps = layer(maps)
         return F.relu(self.bn_final(maps))
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """As timm's: whether `backward` computes the inside of each block anew."""
+        self.grad_checkpointing = enable
 
     def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
         """[B, 1024, s, s] → [B, 1024], the global average."""

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from trainables.backbones.backbone import Backbone, check_name, import_timm, size_argument
 from trainables.backbones.beside_timm import MODELS
 from trainables.errors import ConfigError
+from trainables.machine.precision import full
 
 FAULTS = (AssertionError, AttributeError, RuntimeError, ValueError, TypeError)  # of a model's code
 STD = 0.02  # of the token's first values, as of DeiT's distillation token
@@ -56,7 +57,7 @@ class TwoTokens(Backbone):
         """[B, 3, S, S] normalised → [B, 2 F] float32, also under autocast."""
         self.joins = True
         tokens = self.maps(images)
-        return torch.cat([self.pooled(tokens[:, :-1]), tokens[:, -1].float()], 1)
+        return torch.cat([self.pooled(tokens[:, :-1]), full(tokens[:, -1])], 1)
 
     def without(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] normalised → [B, F] of the model as it is without the second token."""

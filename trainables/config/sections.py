@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig, EmbeddingConfig
 from trainables.config.optimization import OptimizerConfig, ScheduleConfig
-from trainables.config.registry import ComponentConfig, NamedConfig
+from trainables.config.registry import ComponentConfig, NamedConfig, not_identity
 
 SelectedBy = Literal["map_at_r", "r_precision", "recall_at_1", "top_1_accuracy", "top_5_accuracy"]
 
@@ -25,10 +25,17 @@ class TrainingConfig(ComponentConfig):
 
     epochs: the warm-up's included. batch_size: images a step, a multiple of per_class.
     per_class: images of each class in a batch; 1: batches are drawn at random.
-    precision: of the backbone, "bf16" by autocast; head, method and loss are in fp32.
+    precision: of the backbone, "bf16" by autocast; head, method, loss and flow are in fp32.
     channels_last: memory layout of convolutions.
     clip_value: bound of each entry of the gradient. None: off.
     clip_norm: bound of the gradient's norm. None: off.
+    checkpointing: the backbone keeps what goes into each of its blocks, and computes the rest anew
+        in `backward` (`backbones/memory.py`). None: off.
+    micro_batch: images that go through the backbone at once; the loss is that of the whole batch
+        all the same (`backbones/passes.py`). None: all.
+
+    The last two change rounding alone, and so are no part of a trial's identity; what they cost and
+    save is said where they are made.
     """
 
     epochs: int = Field(20, ge=1, le=10_000)
@@ -38,6 +45,8 @@ class TrainingConfig(ComponentConfig):
     channels_last: bool = True
     clip_value: float | None = Field(10.0, gt=0)
     clip_norm: float | None = Field(None, gt=0)
+    checkpointing: bool | None = not_identity(None)
+    micro_batch: int | None = not_identity(None, ge=1)
 
     @model_validator(mode="after")
     def whole_classes(self) -> TrainingConfig:

@@ -8,18 +8,26 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainables import streams
+from trainables.backbones.memory import check_parts
+from trainables.backbones.passes import Passes
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
 from trainables.data.splits import Splits
+from trainables.errors import ConfigError
+from trainables.machine.group import ALONE, Group
 from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
+
+PROCESSES = "resources.processes"
 
 
 @dataclass(frozen=True)
 class Parts:
     """All on the trial's device.
 
+    passes: how a step's images go through the network's backbone.
     parameters: all that ever trains, in the optimiser's order.
     generators: of a step's draws by stream. Boxes and flips are drawn on the CPU, so that a
         trial sees the same crops anywhere; the rest where it is used, so that nothing waits.
@@ -27,13 +35,20 @@ class Parts:
 
     inputs: Inputs
     network: Network
+    passes: Passes
     parameters: list[nn.Parameter]
     optimizer: torch.optim.Optimizer
     generators: dict[str, torch.Generator]
 
 
 def assemble(
-    config: TrialConfig, seed: int, splits: Splits, cache: Path, device: torch.device
+    config: TrialConfig,
+    seed: int,
+    splits: Splits,
+    cache: Path,
+    device: torch.device,
+    *,
+    group: Group = ALONE,
 ) -> Parts:
     """Build each part from its own stream of the seed.
 
@@ -55,6 +70,14 @@ def assemble(
     return Parts(
         inputs=inputs,
         network=network,
+        passes=Passes(
+            network.features,
+            backbone,
+            method,
+            group=group,
+            most=config.training.micro_batch,
+            checkpointed=bool(config.training.checkpointing),
+        ),
         parameters=[parameter for group in groups for parameter in group.params],
         optimizer=build_optimizer(config.optimizer, groups, device),
         generators={
@@ -62,6 +85,45 @@ def assemble(
             for name in ("augment", "prepare", "method", "loss")
         },
     )
+
+
+def seed_step(
+    generators: dict[str, torch.Generator], seed: int, step: int, backbone: nn.Module | None
+) -> None:
+    """Let each stream begin anew at a step."""
+    for name, generator in generators.items():
+        generator.manual_seed(streams.derive(seed, name, step))
+    if backbone is not None:
+        # Dropout and stochastic depth of a backbone draw from torch's global generator.
+        torch.manual_seed(streams.derive(seed, "backbone", step))
+
+
+def check_shared(config: TrialConfig, processes: int) -> None:
+    """That several processes can train a trial and come to what one would come to.
+
+    Raises:
+        ConfigError: nothing to share, fewer images than processes, or a backbone whose features
+            depend on others of a batch or on draws.
+    """
+    if processes == 1:
+        return
+    backbone, training = config.backbone, config.training
+    if backbone.mode == "frozen":
+        raise ConfigError(
+            PROCESSES,
+            f"{processes} a trial with backbone.mode: frozen",
+            "one: cached features leave nothing that is worth sharing",
+            "Run several trials side by side",
+        )
+    if training.batch_size < processes:
+        raise ConfigError(
+            PROCESSES,
+            f"{processes} a trial with training.batch_size {training.batch_size}",
+            "no more than images of a batch",
+            "Lower it",
+        )
+    name, frozen = backbone.name, backbone.freeze_bn
+    check_parts(name, config.data.image_size, freeze_bn=frozen, option=PROCESSES)
 
 
 @torch.no_grad()

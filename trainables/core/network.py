@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from trainables import streams
 from trainables.backbones.backbone import Backbone, build_backbone
+from trainables.backbones.memory import checkpoint_blocks
 from trainables.backbones.second_token import TwoTokens
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
+from trainables.machine.precision import full
 from trainables.methods.base import METHODS, Method
 from trainables.trial import TrialConfig
 
@@ -45,12 +47,19 @@ class Network(nn.Module):
         self.held = config.schedule.held
         self.bf16 = config.training.precision == "bf16"
 
+    def enter(self, phase: str, parameters: list[nn.Parameter]) -> None:
+        """Training mode, in which gradients flow to those of `parameters` that train in `phase`."""
+        active = {id(p) for group in self.param_groups(phase) for p in group.params}
+        for parameter in parameters:
+            parameter.requires_grad_(id(parameter) in active)
+        self.train()
+
     def features(self, inputs: Tensor) -> Tensor:
         if self.backbone is None:
             return inputs
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
             pooled: Tensor = self.backbone(inputs)
-        return pooled.float()
+        return full(pooled)
 
     def answering(self, inputs: Tensor) -> Tensor:
         """Features of retrieval and classification: `features`, or [N, F] of a transformer without
@@ -59,7 +68,7 @@ class Network(nn.Module):
             return self.features(inputs)
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
             pooled = self.backbone.without(inputs)
-        return pooled.float()
+        return full(pooled)
 
     def embed(self, inputs: Tensor) -> Tensor:
         """[N, E] float32: what retrieval compares; call in evaluation mode."""
@@ -115,6 +124,8 @@ def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
         backbone = build_backbone(
             config.backbone, config.data.image_size, channels_last=config.training.channels_last
         )
+    if config.training.checkpointing:
+        checkpoint_blocks(backbone.model)
     if not METHODS[config.method.name].second_token(config.method):
         return backbone
     with streams.seeded(seed, "init", "second_token"):

@@ -65,6 +65,14 @@ def build_optimizer(
     )
 
 
+def clip(parameters: list[nn.Parameter], *, value: float | None, norm: float | None) -> None:
+    """Bound the gradients' entries, then the norm of all together; None leaves them as they are."""
+    if value is not None:
+        clip_values(parameters, value)
+    if norm is not None:
+        nn.utils.clip_grad_norm_(parameters, norm)
+
+
 def clip_values(parameters: list[nn.Parameter], limit: float) -> None:
     """Every entry of the gradients to [−limit, limit].
 

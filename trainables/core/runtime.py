@@ -14,7 +14,8 @@ class Runtime:
     """Where and how a trial runs; nothing of it is part of the trial's identity.
 
     device: "auto" (CUDA if there is one), "cpu", "cuda" or "cuda:N".
-    threads: of torch on the CPU; None leaves them as they are.
+    threads: of torch on the CPU, for all processes of the trial; None leaves them as they are.
+    processes: that train it, each on a GPU of its own or all on the CPU.
     cache_dir: decoded data and cached features.
     trial_dir: checkpoints, log and export; None keeps all in memory and exports nothing.
     checkpoint_seconds: least time between checkpoints; 0 is after each epoch.
@@ -28,6 +29,7 @@ class Runtime:
     trial_dir: Path | None = None
     checkpoint_seconds: float = 10.0
     run: str | None = None
+    processes: int = 1
 
 
 @dataclass(frozen=True)

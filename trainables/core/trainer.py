@@ -19,15 +19,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainables import streams
-from trainables.core.assembly import assemble, start_from_data
+from trainables.core.assembly import assemble, check_shared, seed_step, start_from_data
 from trainables.core.checkpoints import Checkpoints
 from trainables.core.export import EXPORT, write_export
 from trainables.core.identity import config_hash
 from trainables.core.measures import measured
-from trainables.core.optimizer import RateSchedule, clip_values, set_rates
+from trainables.core.optimizer import RateSchedule, clip, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
@@ -35,6 +34,7 @@ from trainables.data.splits import load_splits
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import task_of
 from trainables.machine.devices import describe, resolve_device
+from trainables.machine.group import ALONE, Group
 from trainables.machine.memory import keep_freed_memory
 from trainables.methods.base import Batch, Progress
 from trainables.trial import TrialConfig
@@ -48,6 +48,7 @@ class Trainer:
 
     Args:
         resume: continue from the newest whole checkpoint in `runtime.trial_dir`, if any.
+        group: the processes that train it; the first alone has a folder, writes and evaluates.
 
     Raises:
         ConfigError: bad data, device or option; a checkpoint of another trial.
@@ -55,23 +56,32 @@ class Trainer:
     """
 
     def __init__(
-        self, config: TrialConfig, seed: int, runtime: Runtime, *, resume: bool = True
+        self,
+        config: TrialConfig,
+        seed: int,
+        runtime: Runtime,
+        *,
+        resume: bool = True,
+        group: Group = ALONE,
     ) -> None:
-        self.config, self.seed, self.runtime = config, seed, runtime
+        self.config, self.seed, self.runtime, self.group = config, seed, runtime, group
         self.task = task_of(config)
         self.device = resolve_device(runtime.device)
         if runtime.threads is not None:
             torch.set_num_threads(runtime.threads)
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.splits = load_splits(config.data, runtime.cache_dir)
+        check_shared(config, group.size)
+        with group.first_alone():
+            self.splits = load_splits(config.data, runtime.cache_dir)
         self.selection = self.splits.selection
         looked_at = ("train",) if config.selection.train_curve else ()
         self.splits.require((self.selection, *looked_at))
         self.hash = config_hash(config, self.splits.fingerprint)
-        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device)
-        self.inputs, self.network, self.optimizer = parts.inputs, parts.network, parts.optimizer
+        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device, group=group)
+        self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
+        self.optimizer = parts.optimizer
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
@@ -86,11 +96,10 @@ class Trainer:
         self.steps_here = 0
         self.resumed_from: int | None = None
         self._clock = self._saved = time.monotonic()
-        folder = runtime.trial_dir
-        self.checkpoints = (
-            None if folder is None else Checkpoints(folder / "checkpoints", self.hash, seed)
-        )
-        saved = self.checkpoints.latest() if resume and self.checkpoints else None
+        place = None if runtime.trial_dir is None else runtime.trial_dir / "checkpoints"
+        self.checkpoints = None if place is None else Checkpoints(place, self.hash, seed)
+        kept = self.checkpoints if resume else None
+        saved = group.told(lambda: None if kept is None else kept.latest())
         if saved is not None:
             self._restore(*saved)
 
@@ -105,6 +114,7 @@ class Trainer:
         self._clock = time.monotonic()
         if self.steps == 0 and self.config.embedding.init == "pca":
             start_from_data(self.network, self.inputs, self.splits, self.runtime.cache_dir)
+            self.group.like_first_(self.parameters)
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self._clock = time.monotonic()  # what the reader did with it is not training time
@@ -140,11 +150,7 @@ class Trainer:
     def step(self, positions: Tensor, phase: str) -> None:
         """One optimiser step on the training images at `positions`; its terms go to `trace`."""
         assert self.trace is not None
-        for name, generator in self.generators.items():
-            generator.manual_seed(streams.derive(self.seed, name, self.steps))
-        if self.network.backbone is not None:
-            # Dropout and stochastic depth of a backbone draw from torch's global generator.
-            torch.manual_seed(streams.derive(self.seed, "backbone", self.steps))
+        seed_step(self.generators, self.seed, self.steps, self.network.backbone)
         set_rates(self.optimizer, self.schedule.factor(self.steps))
         progress = Progress(phase, self.epoch, self.steps, self.steps / self.total_steps)
         method, generators = self.network.method, self.generators
@@ -152,29 +158,23 @@ class Trainer:
         inputs = self.inputs.train(positions, generators["augment"])
         batch = Batch(inputs, self.labels[positions.to(self.device)][:, None])
         batch = method.prepare(batch, generators["prepare"])
-        features = self.network.features(batch.inputs)
+        features = self.passes.features(batch.inputs)
         state = method(features, batch.labels, progress, generators["method"])
         terms = method.terms(state, batch.labels, progress, generators["loss"])
         for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
             parameter.grad = None
-        self.trace.add(terms).backward()  # type: ignore[no-untyped-call]
+        self.passes.backward(self.trace.add(terms))
         self.trace.observe(method.observed())
 
         training = self.config.training
-        if training.clip_value is not None:
-            clip_values(self.parameters, training.clip_value)
-        if training.clip_norm is not None:
-            nn.utils.clip_grad_norm_(self.parameters, training.clip_norm)
+        clip(self.parameters, value=training.clip_value, norm=training.clip_norm)
         self.optimizer.step()
         self.steps += 1
         self.steps_here += 1
 
     def enter(self, phase: str) -> None:
         """Let gradients flow to what trains in this phase, and to nothing else."""
-        active = {id(p) for group in self.network.param_groups(phase) for p in group.params}
-        for parameter in self.parameters:
-            parameter.requires_grad_(id(parameter) in active)
-        self.network.train()
+        self.network.enter(phase, self.parameters)
 
     def batches(self, epoch: int) -> Tensor:
         """Positions of an epoch's training images, [steps, B]."""
@@ -202,7 +202,9 @@ class Trainer:
     def _select(self) -> dict[str, float]:
         selection = self.config.selection
         splits = (self.selection, "train") if selection.train_curve else (self.selection,)
-        scores = {split: self._metrics(split, self.task.per_epoch) for split in splits}
+        scores = self.group.told(
+            lambda: {split: self._metrics(split, self.task.per_epoch) for split in splits}
+        )
         value = scores[self.selection][selection.metric]
         if self.best is None or selection.keep == "last" or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
@@ -221,7 +223,9 @@ class Trainer:
             raise RuntimeError("finish() before the first selected epoch; run epochs() first")
         self.network.load_state_dict(self.best["weights"])
         wanted = tuple(dict.fromkeys((*self.task.metrics, *metrics)))
-        evaluations = {split: self.evaluate(split, wanted) for split in evaluate}
+        evaluations = self.group.told(
+            lambda: {split: self.evaluate(split, wanted) for split in evaluate}
+        )
         folder = self.runtime.trial_dir
         if folder is not None:
             write_export(folder / EXPORT, self.network, self.config, self.splits.train)
@@ -247,6 +251,7 @@ class Trainer:
             "data_fingerprint": self.splits.fingerprint,
             "resumed_from_epoch": self.resumed_from,
             "steps_this_process": self.steps_here,
+            **self.passes.provenance(),
         }
 
     # --- checkpoints ---------------------------------------------------------------------------

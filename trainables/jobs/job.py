@@ -27,6 +27,7 @@ from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import task_of
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.request import Fold, Job
+from trainables.jobs.several import together
 from trainables.machine.files import write_json
 from trainables.trial import TrialConfig
 
@@ -75,22 +76,23 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
     if final is None:
         if folder is not None:
             _write_config(folder, config, seed)
-        trainer = Trainer(config, seed, runtime)
-        trainer.splits.require(wanted)
-        until = job.until or config.training.epochs
-        if trainer.epoch < until:
-            for report in trainer.epochs():
-                LOG.info("%s", _line(report, config.training.epochs))
-                yield _epoch_event(report)
-                if report.epoch >= until:
-                    break
-        if trainer.epoch < config.training.epochs:
-            trainer.pause()
-            LOG.info("paused after epoch %d", trainer.epoch)
-            history = [_epoch_event(epoch) for epoch in trainer.history]
-            yield {"event": "paused", "epoch": trainer.epoch, "history": history}
-            return
-        final = _final_event(trainer.finish(wanted, more))
+        with together(job) as (group, own):
+            trainer = Trainer(config, seed, own, group=group)
+            trainer.splits.require(wanted)
+            until = job.until or config.training.epochs
+            if trainer.epoch < until:
+                for report in trainer.epochs():
+                    LOG.info("%s", _line(report, config.training.epochs))
+                    yield _epoch_event(report)
+                    if report.epoch >= until:
+                        break
+            if trainer.epoch < config.training.epochs:
+                trainer.pause()
+                LOG.info("paused after epoch %d", trainer.epoch)
+                history = [_epoch_event(epoch) for epoch in trainer.history]
+                yield {"event": "paused", "epoch": trainer.epoch, "history": history}
+                return
+            final = _final_event(trainer.finish(wanted, more))
     elif job.mode == "ensemble":
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
         results = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)

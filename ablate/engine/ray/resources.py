@@ -20,6 +20,7 @@ class Request:
     cpus: float
     gpus: float
     device: str
+    processes: int = 1
 
     @property
     def threads(self) -> int:
@@ -38,7 +39,8 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     cluster: GPUs are looked for there instead of here (`check_nodes`).
 
     Raises:
-        ConfigError: a GPU is asked for and there is none, or more cores than there are.
+        ConfigError: a GPU is asked for and there is none, more cores than there are, or processes
+            that do not go with either.
     """
     gpus = resources.gpus
     wants = device.startswith("cuda") or bool(gpus)
@@ -75,12 +77,49 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
             "Lower it, or use --address with a larger cluster",
         )
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
-    return Request(resources.cpus, gpus, resolved)
+    return Request(resources.cpus, gpus, resolved, processes(resources, gpus))
+
+
+def processes(resources: Resources, gpus: float) -> int:
+    """How many train one trial.
+
+    Args:
+        gpus: that it gets.
+
+    Raises:
+        ConfigError: another number than that of its GPUs, or on the CPU more than its cores.
+    """
+    asked = resources.processes
+    if asked is None:
+        return max(1, int(gpus))
+    if asked > 1 and 0 < gpus != asked:
+        raise ConfigError(
+            "resources.processes",
+            f"{asked} with gpus: {gpus:g}",
+            "one a GPU",
+            f"Leave it out, or set resources.gpus: {asked}",
+        )
+    if gpus == 0 and asked > resources.cpus and asked > 1:
+        raise ConfigError(
+            "resources.processes",
+            f"{asked} with cpus: {resources.cpus:g}",
+            "a core for each",
+            f"Set resources.cpus: {asked}",
+        )
+    return asked
 
 
 def elsewhere(resources: Resources, device: str) -> Request:
     """What a trial takes on machines that this one does not see: none of it is looked for here."""
     on_cpu = device == "cpu" or (device == "auto" and resources.gpus == 0)
+    several = processes(resources, 0.0 if on_cpu else resources.gpus or 0.0)
+    if several > 1:
+        raise ConfigError(
+            "resources",
+            f"{several} processes a trial",
+            "one: a batch of trials without a driver has a trial in each of its processes",
+            "Run it with ablate run",
+        )
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 

@@ -10,7 +10,7 @@ from trainables.core.runtime import Runtime
 
 @dataclass(frozen=True)
 class JobSettings:
-    """device: "cpu", "cuda" or "cuda:N". threads: of a trial on the CPU.
+    """device: "cpu", "cuda" or "cuda:N". threads: of a trial on the CPU. processes: of a trial.
     runner: `module:function`. clean: whether checkpoints go once a trial has ended.
     checkpoint_seconds: least time between checkpoints.
     run: a name for this run, whose processes check the cache once between them.
@@ -24,6 +24,7 @@ class JobSettings:
     clean: bool = True
     checkpoint_seconds: float = 10.0
     run: str | None = None
+    processes: int = 1
 
     def runtime(self, trial_id: str) -> Runtime:
         """Of one trial's jobs."""
@@ -34,4 +35,5 @@ class JobSettings:
             trial_dir=self.trials / trial_id,
             checkpoint_seconds=self.checkpoint_seconds,
             run=self.run,
+            processes=self.processes,
         )

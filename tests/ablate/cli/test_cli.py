@@ -24,7 +24,7 @@ from ablate.engine import driver
 from ablate.engine.board import Board, rows
 from ablate.engine.foreground import run_cell
 from ablate.engine.preview import preview
-from ablate.engine.ray.resources import Request, check_nodes, request
+from ablate.engine.ray.resources import Request, check_nodes, elsewhere, request
 from ablate.engine.settings import Outcome, Settings
 from ablate.spec.model import Resources
 from tests.ablate import specs
@@ -185,6 +185,15 @@ def test_resources_are_checked_before_anything_waits() -> None:
         request(Resources(gpus=1), "cpu", cluster=False)
     with pytest.raises(ConfigError, match="GPU"):
         request(Resources(gpus=1000), "auto", cluster=False)
+    assert request(Resources(cpus=1, gpus=4), "cuda", cluster=True).processes == 4
+    assert request(Resources(cpus=1, gpus=0.5), "cuda", cluster=True).processes == 1
+    assert request(Resources(cpus=2, gpus=0, processes=2), "cpu", cluster=True).processes == 2
+    with pytest.raises(ConfigError, match=r"resources\.processes: found 2 with cpus: 1"):
+        request(Resources(cpus=1, gpus=0, processes=2), "cpu", cluster=True)
+    with pytest.raises(ConfigError, match=r"resources\.processes: found 2 with gpus: 4"):
+        request(Resources(cpus=1, gpus=4, processes=2), "cuda", cluster=True)
+    with pytest.raises(ConfigError, match="4 processes a trial"):
+        elsewhere(Resources(cpus=1, gpus=4), "cuda")
     nodes = [{"CPU": 4.0}, {"CPU": 8.0, "GPU": 1.0}]
     assert check_nodes(Request(2, 0, "cpu"), nodes) == 6
     assert check_nodes(Request(1, 0.5, "cuda"), nodes) == 2

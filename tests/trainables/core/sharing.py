@@ -1,0 +1,72 @@
+"""A function in each of several processes that form a group, and what it gave there."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import shutil
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainables.machine.group import Group, joined, meeting_place
+
+Run = Callable[..., Any]
+SECONDS = 120
+
+
+def shared(size: int, run: Run, *given: Any) -> list[Any]:
+    """What `run(group, *given)` gives in each of `size` processes, which it can be pickled to."""
+    place = meeting_place()
+    context = multiprocessing.get_context("spawn")
+    pipes, processes = [], []
+    for rank in range(size):
+        here, there = context.Pipe(duplex=False)
+        process = context.Process(target=_inside, args=(there, place, rank, size, run, given))
+        process.daemon = True
+        process.start()
+        there.close()
+        pipes.append(here)
+        processes.append(process)
+    try:
+        found = []
+        for rank, pipe in enumerate(pipes):
+            assert pipe.poll(SECONDS), f"process {rank} of {size} says nothing"
+            error, value = pipe.recv()
+            assert error is None, f"process {rank} of {size}:\n{error}"
+            found.append(torch.load(io.BytesIO(value), weights_only=False))
+        return found
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+        shutil.rmtree(place.parent)
+
+
+def _inside(  # noqa: PLR0917
+    pipe: Connection, place: Path, rank: int, size: int, run: Run, given: tuple[Any, ...]
+) -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    try:
+        with joined(place, rank, size, torch.device("cpu")) as group:
+            value = run(group, *given)
+        # By value: shared memory would go with this process.
+        buffer = io.BytesIO()
+        torch.save(value, buffer)
+        pipe.send((None, buffer.getvalue()))
+    except BaseException:
+        pipe.send((traceback.format_exc(), None))
+
+
+def subgroup(group: Group, size: int) -> Group | None:
+    """The first `size` processes of a group, in each of them; all call it."""
+    import torch.distributed as dist
+
+    made = dist.new_group(list(range(size)))
+    return Group(group.rank, size, made, made) if group.rank < size else None

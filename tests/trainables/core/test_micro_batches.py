@@ -1,0 +1,153 @@
+"""A batch through the backbone in parts: the loss and the gradients of the whole batch."""
+
+from __future__ import annotations
+
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+from ablate.testing import methods as contract
+from tests.trainables.components import loss_options
+from tests.trainables.core import divided_steps as divided
+from tests.trainables.core_trials import config
+from trainables.backbones.backbone import Backbone
+from trainables.core.identity import config_hash
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+CLOSE = 1e-6  # of float64, relative to the largest gradient; what is found is about 1e-15
+VIT = {"name": "vit_tiny_patch16_224", "mode": "finetune"}
+FINETUNE = {"mode": "finetune"}
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_parts_are_the_whole_batch_with_every_loss(method: str) -> None:
+    backbone, compared = divided.transformer(), 0
+    for loss in LOSSES:
+        if contract.refusal(method, loss_options(loss)) is not None:
+            continue
+        whole = divided.stepped(backbone, method, loss)
+        parts = divided.stepped(backbone, method, loss, 5)
+        assert divided.apart(whole, parts) < CLOSE, loss
+        compared += 1
+    assert compared >= 8
+
+
+@pytest.mark.parametrize("most", [1, 5, 6])
+def test_parts_of_a_convolutional_backbone_whose_norms_are_fixed(most: int) -> None:
+    backbone = divided.convolutions()
+    given = ("dvml", "proxy_anchor")
+    whole = divided.stepped(backbone, *given, side=32, fraction=0.6)
+    parts = divided.stepped(backbone, *given, most, side=32, fraction=0.6)
+    assert divided.apart(whole, parts) < CLOSE
+
+
+def test_the_comparison_sees_a_part_that_is_left_out() -> None:
+    backbone = divided.transformer()
+    whole, calls = divided.stepped(backbone, "plain", "triplet_l2"), []
+
+    def forgetful(images: torch.Tensor) -> torch.Tensor:
+        calls.append(len(images))
+        features: torch.Tensor = backbone(images)
+        return features.detach() + 0 * features if len(calls) == 6 else features
+
+    parts = divided.stepped(backbone, "plain", "triplet_l2", 4, through=forgetful)
+    assert calls == [4] * 6
+    assert divided.apart(whole, parts) > 1e-3
+
+
+def test_norms_over_the_batch_are_refused_where_they_train() -> None:
+    backbone = divided.convolutions(freeze_bn=False)
+    with pytest.raises(ConfigError, match=r"divided .*, with BatchNormAct2d in training"):
+        divided.stepped(backbone, "plain", "triplet_l2", 4, side=32)
+
+
+def kept(backbone: Backbone, most: int | None) -> int:
+    """Most bytes that autograd keeps at once for `backward`, but parameters and the images, which
+    are there anyway: activations."""
+    there = (divided.pictures(48, divided.SIDE), *backbone.parameters())
+    places = {tensor.untyped_storage().data_ptr() for tensor in there}
+    alive: dict[int, int] = {}
+    peak = 0
+
+    class Kept:
+        def __init__(self, tensor: torch.Tensor) -> None:
+            self.tensor = tensor
+
+    owners: dict[int, int] = {}
+
+    def gone(place: int) -> None:
+        owners[place] -= 1
+        if not owners[place]:
+            del owners[place], alive[place]
+
+    def pack(tensor: torch.Tensor) -> Kept:
+        nonlocal peak
+        found, storage = Kept(tensor), tensor.untyped_storage()
+        place = storage.data_ptr()
+        if place not in places:
+            alive[place] = storage.nbytes()
+            owners[place] = owners.get(place, 0) + 1
+            weakref.finalize(found, gone, place)
+        peak = max(peak, sum(alive.values()))
+        return found
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda found: found.tensor):
+        divided.stepped(backbone, "plain", "proxy_anchor", most, images=48)
+    return peak
+
+
+def test_four_parts_take_a_quarter_of_the_memory() -> None:
+    backbone = divided.transformer()
+    whole, quarter = kept(backbone, None), kept(backbone, 12)
+    assert whole > 1e6, "what is measured is there"
+    assert quarter < 0.26 * whole, f"{quarter} of {whole} bytes"
+
+
+def trainer_of(root: Path, cache: Path, **changes: Any) -> Trainer:
+    return Trainer(config(root, **changes), 0, Runtime("cpu", 1, cache))
+
+
+def test_a_trial_in_parts_is_the_trial(drawn: Path, shared_cache: Path) -> None:
+    """The same identity, a warm-up that holds the backbone, and all of the loop."""
+    trial: dict[str, Any] = {
+        "backbone": FINETUNE,
+        "method": {"name": "idml"},
+        "schedule": {"warmup_epochs": 1},
+        "training": {"epochs": 2},
+    }
+    whole = trainer_of(drawn, shared_cache, **trial)
+    trial["training"]["micro_batch"] = 5
+    parts = trainer_of(drawn, shared_cache, **trial)
+    assert config_hash(whole.config, "data") == config_hash(parts.config, "data")
+    assert "micro_batch" not in whole.provenance()
+    assert parts.provenance()["micro_batch"] == 5
+    for one, other in zip(whole.epochs(), parts.epochs(), strict=True):
+        assert other.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], rel=1e-4)
+    for name, weight in whole.network.state_dict().items():
+        torch.testing.assert_close(parts.network.state_dict()[name], weight, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "told"),
+    [
+        ({"mode": "frozen"}, "micro_batch: found 4 with backbone.mode: frozen"),
+        ({**FINETUNE, "freeze_bn": False}, "norms .BatchNormAct2d. compute their statistics of"),
+        ({**FINETUNE, "name": "legacy_senet154"}, "which draws in training .bernoulli_."),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(drawn: Path, backbone: Any, told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        config(drawn, backbone=backbone, training={"micro_batch": 4})
+
+
+def test_layer_norm_needs_nothing_frozen(drawn: Path) -> None:
+    backbone = {**VIT, "freeze_bn": False}
+    assert config(drawn, backbone=backbone, training={"micro_batch": 4}).training.micro_batch == 4

@@ -1,0 +1,48 @@
+"""bfloat16: of the backbone alone, on a CPU as on a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.trainables.core_trials import config
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+
+
+@pytest.mark.parametrize("method", ["plain", "nir"])
+def test_the_backbone_alone_computes_in_bfloat16(
+    method: str, drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And in parts as at once; its features differ by that rounding, the method gets float32."""
+    found: list[Tensor] = []
+    for precision, micro_batch in (("fp32", None), ("bf16", None), ("bf16", 5)):
+        trial: dict[str, Any] = {
+            "backbone": {"mode": "finetune"},
+            "method": {"name": method},
+            "training": {"epochs": 1, "precision": precision, "micro_batch": micro_batch},
+        }
+        trainer = Trainer(config(drawn, **trial), 0, Runtime("cpu", 1, shared_cache))
+        made, plain = trainer.network.method, type(trainer.network.method).forward
+        seen: list[Tensor] = []
+
+        def watched(self: Any, features: Tensor, *args: Any, plain: Any = plain) -> Any:
+            assert features.dtype == torch.float32
+            assert not torch.is_autocast_enabled("cpu")
+            seen.append(features.detach())  # noqa: B023
+            return plain(self, features, *args)
+
+        monkeypatch.setattr(type(made), "forward", watched)
+        list(trainer.epochs())
+        monkeypatch.undo()
+        assert all(
+            weight.dtype != torch.bfloat16 for weight in trainer.network.state_dict().values()
+        )
+        found.append(seen[0])
+    exact, rounded, divided = found
+    assert 0 < float((rounded - exact).norm() / exact.norm()) < 0.02
+    assert float((divided - exact).norm() / exact.norm()) < 0.02

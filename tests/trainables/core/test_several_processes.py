@@ -1,0 +1,186 @@
+"""One trial by several processes: the loss, the gradients and the result of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainables.core import divided_steps as divided
+from tests.trainables.core.sharing import shared, subgroup
+from tests.trainables.core_trials import config, timeless
+from trainables.backbones.backbone import Backbone
+from trainables.core.assembly import check_shared
+from trainables.core.inputs import Pictures
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
+from trainables.machine.group import ALONE, Group
+
+CLOSE = 1e-6  # of float64, relative to the largest gradient; what is found is about 1e-15
+CASES: tuple[tuple[str | dict[str, Any], str], ...] = (
+    ("plain", "proxy_anchor"),
+    ("plain", "multi_similarity"),
+    ("plain", "margin"),
+    ("plain", "soft_triple"),
+    ("idml", "proxy_anchor"),
+    ({"name": "idml", "mixing": "cutmix"}, "multi_similarity"),
+    ("dvml", "triplet_l2"),
+    ("nir", "proxy_anchor"),
+)
+IMAGES = 14  # which 4 does not divide
+
+PLAIN = (Pictures.train, Pictures.blocks)
+
+
+def backbones() -> list[tuple[Backbone, int, slice]]:
+    """Each with the side of its images, and which cases are tried on it."""
+    return [(divided.transformer(), 16, slice(None)), (divided.convolutions(), 32, slice(1))]
+
+
+def steps(group: Group, pair: Group | None) -> list[Any]:
+    """Of all cases: by all processes at once, then by the first two of them in parts. The first
+    process gives them whole, the others a hash, for they are to be alike."""
+    found = []
+    for backbone, side, tried in backbones():
+        for case in CASES[tried]:
+            given: dict[str, Any] = {"images": IMAGES, "side": side}
+            found.append(divided.stepped(backbone, *case, group=group, **given))
+            if pair is not None:
+                found.append(divided.stepped(backbone, *case, 3, group=pair, **given))
+    return found if group.leads else [divided.digest(step) for step in found]
+
+
+def exchanged(group: Group) -> tuple[Any, ...]:
+    rows = torch.arange(20.0).view(10, 2)
+    own = group.own(rows)
+    mine = [torch.full((2, 2), float(group.rank + 1)), torch.full((3,), 2.0, dtype=torch.float64)]
+    group.add_(mine)
+    first = [torch.full((2,), float(group.rank + 7), requires_grad=True)]
+    group.like_first_(first)
+    told = group.told(lambda: {"rank": group.rank})
+    with group.first_alone():
+        pass
+    return len(own), group.gathered(own * 2, 10), mine, first[0].detach(), told
+
+
+def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> Any:
+    """A trial of 20 steps in float64, broken off before an epoch is saved: what it told and its
+    weights; and at its end what it is worth."""
+    Pictures.train = _train_in_float64(PLAIN[0])  # type: ignore[method-assign]
+    Pictures.blocks = _blocks_in_float64(PLAIN[1])  # type: ignore[method-assign]
+    trial = config(
+        root,
+        backbone={"mode": "finetune"},
+        method={"name": "idml"},
+        embedding={"init": "pca"},
+        schedule={"name": "cosine", "warmup_epochs": 1},
+        training={"epochs": 5},
+    )
+    place = folder if group.leads else None
+    runtime = Runtime("cpu", 1, cache, place, checkpoint_seconds=0.0)
+    torch.set_default_dtype(torch.float64)
+    trainer = Trainer(trial, 0, runtime, group=group)
+    torch.set_default_dtype(torch.float32)
+    for report in trainer.epochs():
+        if report.epoch == until:
+            break
+    weights = {name: weight.clone() for name, weight in trainer.network.state_dict().items()}
+    told = [timeless(report.metrics) for report in trainer.history]
+    final = trainer.finish(("val", "test")) if until == trial.training.epochs else None
+    return trainer.steps, told, weights, None if final is None else final.evaluations
+
+
+def _train_in_float64(train: Any) -> Any:
+    return lambda *given: train(*given).double()
+
+
+def _blocks_in_float64(blocks: Any) -> Any:
+    return lambda *given: (block.double() for block in blocks(*given))
+
+
+def everything(group: Group, *given: Path) -> dict[str, Any]:
+    """What one process of four finds: starting them takes longest."""
+    pair, folder = subgroup(group, 2), given[-1]
+    found = {"steps": steps(group, pair), "exchanged": exchanged(group)}
+    found["by four"] = trained(group, *given[:2], folder / "several", 2)
+    if pair is not None:
+        found["by two"] = trained(pair, *given[:2], folder / "several", 4)
+    if group.leads:
+        found["by one"] = trained(ALONE, *given[:2], folder / "several", 5)
+        found["alone"] = trained(ALONE, *given[:2], folder / "one", 5)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(
+    drawn: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    return shared(4, everything, drawn, shared_cache, tmp_path_factory.mktemp("trials"))
+
+
+def test_two_and_four_processes_take_the_step_of_one(found: list[dict[str, Any]]) -> None:
+    first, *others = (each["steps"] for each in found)
+    alone = [
+        divided.stepped(backbone, *case, images=IMAGES, side=side)
+        for backbone, side, tried in backbones()
+        for case in CASES[tried]
+    ]
+    assert len(first) == 2 * len(alone)
+    for number, step in enumerate(first):
+        assert divided.apart(alone[number // 2], step) < CLOSE, number
+    by_four, all_of_them = ([divided.digest(s) for s in steps] for steps in (first[::2], first))
+    assert others == [all_of_them, by_four, by_four]
+
+
+def test_what_is_exchanged(found: list[dict[str, Any]]) -> None:
+    for rank, each in enumerate(found):
+        count, whole, summed, same, told = each["exchanged"]
+        assert count == (3, 3, 2, 2)[rank]
+        assert torch.equal(whole, 2 * torch.arange(20.0).view(10, 2))
+        assert torch.equal(summed[0], torch.full((2, 2), 10.0))
+        assert torch.equal(summed[1], torch.full((3,), 8.0, dtype=torch.float64))
+        assert torch.equal(same, torch.full((2,), 7.0))
+        assert told == {"rank": 0}
+
+
+def test_another_number_of_processes_goes_on_where_one_stopped(
+    found: list[dict[str, Any]],
+) -> None:
+    """Four processes, then two, which train its second epoch again, then one, against all by one;
+    all of them end alike, to the bit."""
+    for kind, size in (("by four", 4), ("by two", 2)):
+        states = [each[kind] for each in found[:size]]
+        for told, weights in ((told, weights) for _, told, weights, _ in states):
+            assert told == states[0][1]
+            assert all(torch.equal(weights[name], w) for name, w in states[0][2].items())
+    steps_alone, told, weights, final = found[0]["alone"]
+    steps_then, again, ended, at_last = found[0]["by one"]
+    assert steps_alone == steps_then == 20
+    for one, other in zip([*told, *final.values()], [*again, *at_last.values()], strict=True):
+        assert other == pytest.approx(one, rel=1e-5)
+    for name, weight in weights.items():
+        torch.testing.assert_close(ended[name], weight, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "processes: found 3 a trial with backbone.mode: frozen"),
+        ({"backbone": {"mode": "finetune", "freeze_bn": False}}, "compute their statistics of the"),
+        (
+            {
+                "backbone": {"mode": "finetune"},
+                "training": {"batch_size": 2, "per_class": 1},
+            },
+            "processes: found 3 a trial with training.batch_size 2",
+        ),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(drawn: Path, changes: Any, told: str) -> None:
+    trial = config(drawn, **changes)
+    check_shared(trial, 1)
+    with pytest.raises(ConfigError, match=told):
+        check_shared(trial, 3)
