@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, TextIO
 
 from ablate.engine.live.rows import StudyRow, duration, line
@@ -25,15 +26,25 @@ if TYPE_CHECKING:
 SNAPSHOT_SECONDS = 0.5
 SNAPSHOT_SHARE = 0.02  # of the driver's time: a snapshot looks at every cell
 LINE_SECONDS = 30.0
+TINY = 1e-9
 REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
 
 
-def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
-    """One row per study. eta = cells left × mean wall time of a trial / trials at once."""
+def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[StudyRow]:
+    """One row per study.
+
+    eta = cells left · elapsed / (trials ended + ½ trials at work), with which the start of workers,
+    of trials and all else that a slot waits for is in it; times how long the study's trials take
+    beside all others'. Unknown until one has ended.
+
+    Args:
+        elapsed: seconds since trials could run.
+    """
     progression = dispatch.progression
     walls = dispatch.walls
     everywhere = [wall for seen in walls.values() for wall in seen]
     working = set(at_work(dispatch, parallel))
+    pace = elapsed / (len(everywhere) + len(working) / 2) if everywhere else None
     seen = []
     for name, state in progression.studies.items():
         done = failed = running = 0
@@ -54,8 +65,10 @@ def rows(dispatch: Dispatch, parallel: float) -> list[StudyRow]:
         means = [sum(values) / len(values) for values in by_idx.values()]
         best = max if first.direction == "maximize" else min
         left = state.size - done - failed
-        sample = walls.get(name) or everywhere
-        eta = left * (sum(sample) / len(sample)) / max(parallel, 1) if sample else None
+        eta = None
+        if pace is not None:
+            beside = fmean(walls.get(name) or everywhere) / max(fmean(everywhere), TINY)
+            eta = left * pace * beside
         note = state.blocked or ("waits for its centre" if not state.cells else "")
         seen.append(
             StudyRow(
@@ -78,8 +91,23 @@ def at_work(dispatch: Dispatch, parallel: float) -> list[str]:
     return list(dispatch.running)[: max(1, int(parallel))]
 
 
+def first_failure(dispatch: Dispatch) -> str:
+    """Of those that were known when the sweep was started again, or that no trial could be."""
+    progression = dispatch.progression
+    for name, state in progression.studies.items():
+        for cell in state.cells:
+            reason = cell.error
+            if not reason and progression.facts[cell.trial_id].status == "failed":
+                reason = (dispatch.ledger.trial(cell.trial_id) or {}).get("reason")
+            if reason:
+                return f"{reason[:REASON_LENGTH]} ({name}/{cell.cell})"
+    return ""
+
+
 class Board:
     """Shows a dispatch's progress.
+
+    nodes: machines that trials run on.
 
     Args:
         parallel: how many trials run at once.
@@ -100,9 +128,11 @@ class Board:
         self.stream = stream or sys.stdout
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
+        self.nodes = 1
+        self._begun = self._told = time.monotonic()
+        self._first = first_failure(dispatch)
         self._rows: list[StudyRow] = []
         self._look()
-        self._told = time.monotonic()
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
         self._reasons: set[str] = set()
@@ -133,11 +163,12 @@ class Board:
         if now - self._told >= LINE_SECONDS:
             self._told = now
             ended += [row for row in self._rows if row.running]
+            self.say(self.head(), quiet_on_terminal=True)
         for row in ended:
             self.say(line(row), quiet_on_terminal=True)
 
     def _look(self) -> None:
-        self._rows = rows(self.dispatch, self.parallel)
+        self._rows = rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
         self.tell(self._rows, at_work(self.dispatch, self.parallel), self.parallel)
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
@@ -156,7 +187,18 @@ class Board:
         """Why a trial has no result, the cause first; a reason that was told is not told again."""
         if reason not in self._reasons and len(self._reasons) < REASONS:
             self._reasons.add(reason)
+            self._first = self._first or f"{reason[:REASON_LENGTH]} (trial {trial_id})"
             self.say(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
+
+    def head(self) -> str:
+        """Machines, slots, what is left of all studies: `3 of 4 slots at work on 2 nodes, left
+        about 12:30`."""
+        busy, all_slots = len(at_work(self.dispatch, self.parallel)), max(1, int(self.parallel))
+        nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
+        etas = [row.eta for row in self._rows]
+        left = None if None in etas else sum(eta for eta in etas if eta is not None)
+        about = "not known yet" if left is None else f"about {duration(left)}"
+        return f"{busy} of {all_slots} slots at work on {nodes}, left {about}"
 
     def close(self) -> None:
         self._look()
@@ -174,7 +216,10 @@ class Board:
         from rich.table import Table
         from rich.text import Text  # as it stands: `[a]` in a name is no markup
 
-        table = Table(box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False, title_justify="left", caption_justify="left")
+        table.title = Text(self.head())
+        if self._first:
+            table.caption = Text(printable(f"first failure: {self._first}"))
         table.add_column("study")
         for column in ("done", "running", "failed", "best", "left"):
             table.add_column(column, justify="right")

@@ -60,7 +60,7 @@ def main() -> None:
     if word == "late":
         time.sleep(1000)
     start = psutil.Process(needed.pid).create_time()
-    tell("begun", parallel=1.0, watch=[[needed.pid, start, "raylet"]])
+    tell("begun", parallel=1.0, nodes=1, watch=[[needed.pid, start, "raylet"]])
     if word == "work":
         work()
         return

@@ -83,7 +83,7 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        yield check_nodes(asked, [node["Resources"] for node in _nodes()])
+        yield check_nodes(asked, [node["Resources"] for node in nodes()])
     finally:
         ray.shutdown()
 
@@ -102,11 +102,12 @@ def _join(address: str | None) -> None:
         ) from error
 
 
-def _nodes() -> list[dict[str, Any]]:
+def nodes() -> list[dict[str, Any]]:
+    """Those of the cluster that live."""
     import ray
 
-    nodes: Any = ray.nodes()  # type: ignore[no-untyped-call]
-    return [node for node in nodes if node["Alive"]]
+    found: Any = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in found if node["Alive"]]
 
 
 def node_lives() -> bool:
@@ -115,7 +116,7 @@ def node_lives() -> bool:
     import ray
 
     here = ray.get_runtime_context().get_node_id()
-    return any(node["NodeID"] == here for node in _nodes())
+    return any(node["NodeID"] == here for node in nodes())
 
 
 def started_here() -> list[tuple[int, float, str]]:

@@ -236,6 +236,7 @@ class Supervisor:
             self._ended(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
             self.board = self.begun(message["parallel"])
+            self.board.nodes = message["nodes"]
         elif do == "refused":
             raise ConfigError(*message["error"])
         elif do == "failed":

@@ -21,7 +21,7 @@ from ablate.cli.options import seconds, seed_option, settings
 from ablate.cli.running.run import ending
 from ablate.cli.sweeps.report import print_report
 from ablate.engine import driver
-from ablate.engine.board import Board, rows
+from ablate.engine.board import Board, first_failure, rows
 from ablate.engine.foreground import run_cell
 from ablate.engine.preview import preview
 from ablate.engine.ray.resources import Request, check_nodes, elsewhere, request
@@ -290,6 +290,57 @@ def test_why_a_trial_failed_is_told_at_once_and_first(
         ("status", "failed"),
         ("reason", cause),
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_board_tells_nodes_slots_and_the_first_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, stream = dispatch(specs.plan(), tmp_path), Terminal()
+    board = Board(made, 4, tmp_path / "log", stream)
+    board.nodes = 2
+    claimed = [made.next_job() for _ in range(3)]
+    assert all(claimed)
+    assert board.head() == "3 of 4 slots at work on 2 nodes, left not known yet"
+    board.failure("t1", "metric: the loss is not finite at step 3")
+    board.failure("t2", "another reason")
+    shown = board.table()
+    assert str(shown.title) == board.head()
+    assert (
+        str(shown.caption) == "first failure: metric: the loss is not finite at step 3 (trial t1)"
+    )
+    board.close()
+    assert "first failure: metric" in stream.getvalue()
+
+
+def test_a_failure_of_before_is_told_when_a_sweep_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYN_FAIL", "1e-9")
+    first = dispatch(specs.plan(), tmp_path)
+    assert first_failure(first) == ""
+    drain(first)
+    again = dispatch(specs.plan(), tmp_path)
+    assert first_failure(again).startswith("TrialFailure: metric: the loss is not finite")
+    assert first_failure(again).endswith("(tune/0000)")
+
+
+def test_what_is_left_counts_the_start_of_trials(tmp_path: Path) -> None:
+    """Slots that wait for workers pass the time, too: 2 trials ended and 2 at work in 30 s."""
+    made = dispatch(specs.plan(), tmp_path)
+    assert {row.eta for row in rows(made, 2, 30.0)} == {None}, "none has ended"
+    claimed = [made.next_job() for _ in range(2)]
+    assert all(claimed)
+    made.walls |= {"tune": [1.0], "grid": [3.0]}
+    told = {row.study: row for row in rows(made, 2, 30.0)}
+    pace = 30 / (2 + 2 / 2)  # seconds a trial
+    assert told["tune"].eta == pytest.approx(6 * pace * 1 / 2)
+    assert told["grid"].eta == pytest.approx(8 * pace * 3 / 2)
+    assert told["rows"].eta == pytest.approx(4 * pace)
 
 
 def test_running_counts_what_is_at_work(tmp_path: Path) -> None:
