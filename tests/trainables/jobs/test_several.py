@@ -30,6 +30,7 @@ def others() -> list[psutil.Process]:
     return [child for child in children if "trainables.jobs.several" in child.cmdline()]
 
 
+@pytest.mark.slow
 def test_one_is_ended_and_the_trial_goes_on_with_others(
     drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
