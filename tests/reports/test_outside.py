@@ -133,7 +133,7 @@ def test_faults_are_one_line_each(answer: dict[str, Any]) -> None:
     refused = answer["refused"]
     assert set(refused) == set(FAULTS)
     assert "report.tables.0.kind" in refused["table"] and "seed_range" in refused["table"]
-    assert "report.figures.0.kind" in refused["figure"] and "slices, dots" in refused["figure"]
+    assert "report.figures.0.kind" in refused["figure"] and ", dots" in refused["figure"]
     assert "report.figures.0.metric" in refused["metric"]
     assert "report.figures.0.studies.0" in refused["study"]
     assert not [text for text in refused.values() if "\n" in text]

@@ -79,7 +79,7 @@ RANKS = {"kind": "critical_difference", "studies": ["rows"], "metric": "test/map
         ),
         (
             {"figures": [{**RANKS, "kind": "ranks"}]},
-            ["report.figures.0.kind", "installed: cost, critical_difference"],
+            ["report.figures.0.kind", "installed: affinity, cost, critical_difference"],
         ),
     ],
 )
