@@ -9,14 +9,17 @@ Shape legend: B rows of a batch · P processes.
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -25,6 +28,7 @@ from torch import Tensor
 T = TypeVar("T")
 PATIENCE = timedelta(days=7)  # the others wait while the first evaluates
 BUCKET = 2**24  # numbers that are exchanged at once
+LOOPBACK = ("lo", "lo0")  # of Linux, of macOS
 
 
 @dataclass(frozen=True)
@@ -82,15 +86,26 @@ class Group:
                 _unpack(flat, bucket)
 
     def told(self, find: Callable[[], T]) -> T:
-        """What the first process finds; the others wait for it."""
+        """What the first process finds, tensors and plain values, on the CPU; the others wait for
+        it. It goes as torch saves it and is read as weights are, which runs no code."""
         if self.size == 1:
             return find()
-        box: list[Any] = [find() if self.leads else None]
-        dist.broadcast_object_list(
-            box, dist.get_global_rank(self.told_by, 0), group=self.told_by, device=CPU
+        first = dist.get_global_rank(self.told_by, 0)
+        found, file = (find() if self.leads else None), BytesIO()
+        if self.leads:
+            torch.save(found, file)
+        length = torch.tensor(file.tell())
+        dist.broadcast(length, first, group=self.told_by)
+        content = torch.zeros(int(length), dtype=torch.uint8)
+        if self.leads:
+            content = torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
+        dist.broadcast(content, first, group=self.told_by)
+        if self.leads:
+            return cast("T", found)
+        heard: T = torch.load(
+            BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True
         )
-        found: T = box[0]
-        return found
+        return heard
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
@@ -103,7 +118,6 @@ class Group:
 
 
 ALONE = Group()
-CPU = torch.device("cpu")
 
 
 def meeting_place() -> Path:
@@ -113,13 +127,17 @@ def meeting_place() -> Path:
 
 @contextmanager
 def joined(place: Path, rank: int, size: int, device: torch.device) -> Iterator[Group]:
-    """A block in which this process is one of a group.
+    """A block in which this process is one of a group. They listen on this machine's loopback
+    alone, unless GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME name another interface.
 
     Args:
         place: `meeting_place` of the group's first process. device: this process's own.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    if (loopback := next((name for name in LOOPBACK if name in _interfaces()), None)) is not None:
+        for library in ("GLOO", "NCCL"):
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", loopback)
     dist.init_process_group(
         "gloo", init_method=f"file://{place}", rank=rank, world_size=size, timeout=PATIENCE
     )
@@ -129,6 +147,10 @@ def joined(place: Path, rank: int, size: int, device: torch.device) -> Iterator[
         yield Group(rank, size, tensors, world)
     finally:
         dist.destroy_process_group()
+
+
+def _interfaces() -> set[str]:
+    return {name for _, name in socket.if_nameindex()}
 
 
 def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:

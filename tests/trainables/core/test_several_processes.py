@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -104,7 +105,10 @@ def _blocks_in_float64(blocks: Any) -> Any:
 def everything(group: Group, *given: Path) -> dict[str, Any]:
     """What one process of four finds: starting them takes longest."""
     pair, folder = subgroup(group, 2), given[-1]
-    found = {"steps": steps(group, pair), "exchanged": exchanged(group)}
+    listening = {
+        each.laddr.ip for each in psutil.Process().net_connections() if each.status == "LISTEN"
+    }
+    found = {"steps": steps(group, pair), "exchanged": exchanged(group), "listening": listening}
     found["by four"] = trained(group, *given[:2], folder / "several", 2)
     if pair is not None:
         found["by two"] = trained(pair, *given[:2], folder / "several", 4)
@@ -119,6 +123,11 @@ def found(
     drawn: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
     return shared(4, everything, drawn, shared_cache, tmp_path_factory.mktemp("trials"))
+
+
+def test_they_listen_on_loopback_alone(found: list[dict[str, Any]]) -> None:
+    heard = set().union(*(each["listening"] for each in found))
+    assert heard and heard <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
 def test_two_and_four_processes_take_the_step_of_one(found: list[dict[str, Any]]) -> None:
