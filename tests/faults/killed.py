@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 
 from ablate.ledger.ledger import Ledger
+from tests.faults.told import Point, told
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,8 +73,6 @@ SPEC: dict[str, Any] = {
 MORE = copy.deepcopy(SPEC)
 for _study in ("tune", "parts"):
     MORE["studies"][_study] |= {"evaluate": ["val", "test"], "metrics": ["uniformity"]}
-
-Point = tuple[str, str, float, int, int]  # trial, key, value, time in ms, step
 
 
 @dataclass
@@ -224,32 +223,8 @@ class Run:
         return client, list(client.search_runs([experiment.experiment_id], max_results=1000))
 
     def told(self) -> Counter[Point]:
-        """The points that MLflow should have: a function of the ledger, each once."""
-        found: Counter[Point] = Counter()
         with Ledger(self.ledger) as ledger:
-            for trial in ledger.rows("SELECT * FROM trials"):
-                name, step = trial["trial_id"], trial["best_epoch"]
-                created, ended = round(1000 * trial["created"]), round(1000 * trial["ended"])
-                for row in ledger.epochs(name):
-                    at = created + round(1000 * row["seconds"])
-                    found.update(
-                        (name, key, value, at, row["epoch"])
-                        for key, value in row["metrics"].items()
-                        if value is not None
-                    )
-                recorded = ledger.recorded(name)
-                for split, metrics in ledger.evaluations(name).items():
-                    at = round(1000 * recorded[split])
-                    found.update(
-                        (name, f"final/{split}/{key}", value, at, step)
-                        for key, value in metrics.items()
-                        if value is not None
-                    )
-                found.update(
-                    (name, f"final/{key}", float(trial[key]), ended, step)
-                    for key in ("best_epoch", "epochs", "steps", "seconds")
-                )
-        return found
+            return told(ledger)
 
 
 def killed(process: psutil.Process) -> bool:
