@@ -229,6 +229,12 @@ class DataConfig(ComponentConfig):
         return self.eval_resize is not None or self.stored_side is not None
 
     @property
+    def antialiased(self) -> bool:
+        """Whether training or evaluation may resize images with antialiasing."""
+        augment = self.augment
+        return self.resampled or augment.interpolation is not None or augment.resize is not None
+
+    @property
     def images(self) -> str:
         """What tells decoded images apart, however they are divided and augmented."""
         return self.model_dump_json(exclude={"split", "augment"})

@@ -20,6 +20,7 @@ from pydantic import BaseModel
 from trainables.backbones import backbone, frozen_norms, weights
 from trainables.data import features
 from trainables.data.dataset import DATASETS
+from trainables.data.resizing import antialiased
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
@@ -64,6 +65,8 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
     }
     if backbone.folds(config.backbone):
         revisions["folding"] = frozen_norms.REVISION
+    if config.data.antialiased:
+        revisions["resizing"] = antialiased.REVISION
     return revisions
 
 

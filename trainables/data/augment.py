@@ -7,9 +7,9 @@ for every image, so a trial sees the same crops on any device. Pixels are then r
 from the flat uint8 array of `Images` at the four neighbours of each sampling point.
 
 Deviations from torchvision, on purpose:
-- bilinear without antialiasing (torchvision's `antialias=False`, equal to it to rounding) unless
-  an interpolation is given (`resizing/antialiased.py`), since photographs are stored at the short
-  side the evaluation needs, and crops shrink little;
+- bilinear without antialiasing, of pixels that stay floats (torchvision's `antialias=False`, equal
+  to it to rounding), unless an interpolation is given (`resizing/antialiased.py`), since
+  photographs are stored at the short side the evaluation needs, and crops shrink little;
 - the box is sampled by the same rule as RandomResizedCrop, but the ten attempts are drawn for
   all images at once, so the sequence of draws differs;
 - `crop_scale: [1, 1]` means the evaluation crop, not the whole image squeezed to a square.

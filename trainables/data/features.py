@@ -23,6 +23,7 @@ from trainables.data.augment import eval_images
 from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.files.store.reader import Reader
+from trainables.data.resizing import antialiased
 from trainables.machine.processes import cores
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
     }
     if config.data.resampled:  # only then, so that features of before are found
         parts["evaluation"] = [config.data.evaluated, config.data.kept or "original"]
+        parts["resizing"] = antialiased.REVISION
     for name in ("mean", "std", "channels", "pixel_max"):
         if (value := getattr(config.backbone, name)) is not None:
             parts[name] = value

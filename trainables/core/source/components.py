@@ -25,7 +25,7 @@ from trainables.core.source.modules import Definition, NoSource, read
 from trainables.core.source.reach import WHOLE, Reach
 
 HERE = "trainables"
-OWN_REVISION = ("backbones", "folding", "features")  # other parts of the core share one
+OWN_REVISION = ("backbones", "folding", "features", "resizing")  # other parts of the core share one
 PROVEN = Path(__file__).with_name("hashes.json")
 EVALUATOR = "evaluator"  # how a trained network is read; its name stands in place of a REVISION
 
@@ -42,6 +42,10 @@ ROOTS: dict[str, tuple[str, ...]] = {
     "augmentation": (
         "trainables.data.augment:train_images",
         "trainables.data.augment:eval_images",
+    ),
+    "resizing": (
+        "trainables.data.resizing.antialiased:resampled",
+        "trainables.data.resizing.antialiased:of_resized",
     ),
     "backbones": (
         "trainables.backbones.backbone:build_backbone",
@@ -158,8 +162,16 @@ def components_of(config: Mapping[str, Any]) -> list[str]:
     frozen = backbone["mode"] == "frozen"
     parts = ["core", "optimizer", "sampler", "splits", "augmentation", "backbones"]
     parts += ["features"] if frozen else ["folding"] if backbone["freeze_bn"] else []
+    parts += ["resizing"] if _antialiased(config["data"]) else []
     named = [f"{kind}.{config[kind]['name']}" for kind in ("loss", "method", "data")]
     return [*named, *parts]
+
+
+def _antialiased(data: Mapping[str, Any]) -> bool:
+    """`DataConfig.antialiased` of what it dumped."""
+    asked = [data.get("eval_resize"), data.get("stored_side")]
+    asked += [data.get("augment", {}).get(name) for name in ("interpolation", "resize")]
+    return any(value is not None for value in asked)
 
 
 def trial_hashes(config: Mapping[str, Any]) -> dict[str, str | None]:
@@ -173,6 +185,7 @@ def revision(component: str) -> str:
     from trainables.backbones import frozen_norms
     from trainables.core import identity
     from trainables.data import features
+    from trainables.data.resizing import antialiased
     from trainables.evaluation.metrics import EVALUATOR as NAME
 
     registries = _registries()
@@ -184,6 +197,7 @@ def revision(component: str) -> str:
         "folding": frozen_norms.REVISION,
         EVALUATOR: NAME,
         "features": features.REVISION,
+        "resizing": antialiased.REVISION,
     }
     return str(own.get(component, identity.CORE_REVISION))
 
