@@ -3,8 +3,7 @@
 A paper's table has settings as printed, the best epoch on test. Its twin asks what is left of the
 differences when no row has more than another: a search for each row, its finalists on fresh seeds,
 among them the row's own recipe with its method switched off, at the best rates of its baseline, and
-the best of those compared. Written
-out, that is twice as many studies as rows; `fair` writes them.
+the best of those compared. Written out, that is twice as many studies as rows; `fair` writes them.
 
     fair:
       of: [table1_cub]
@@ -60,7 +59,8 @@ class Fair(SpecPart):
         (100 to 102).
     metric: that selects, on held-out classes, by its name alone; of a comparison with `objectives`
         of its own the first of those does.
-    trial: over all rows.
+    trial: over all rows. overrides: over the rows of one comparison besides, by its name, as where
+        fewer classes are left than its batches ask for.
     space: axes that all rows have. also: those that some have besides.
     """
 
@@ -70,6 +70,7 @@ class Fair(SpecPart):
     seeds: Seeds = 5
     metric: str = "recall_at_1"
     trial: dict[str, Any] = Field(default_factory=lambda: {"data.split.protocol": "held_out"})
+    overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
     space: dict[str, Axis] = Field(default_factory=dict)
     also: tuple[Also, ...] = ()
 
@@ -87,6 +88,12 @@ class Fair(SpecPart):
         if "/" in value:
             raise ValueError(f"{value.rpartition('/')[2]!r}: its split is val in every twin")
         return value
+
+    @model_validator(mode="after")
+    def overrides_some(self) -> Fair:
+        if unknown := [name for name in self.overrides if name not in self.of]:
+            raise ValueError(f"overrides of comparisons that `of` names, not of {listed(unknown)}")
+        return self
 
     @model_validator(mode="after")
     def ranks_some(self) -> Fair:
@@ -237,6 +244,7 @@ def _rows(
             Layer(f"studies.{name}.trial", study.get("trial") or {}),
             Layer(f"{place}.trial", variant.get("trial") or {}),
             Layer("fair.trial", fair.trial),
+            Layer(f"fair.overrides.{name}", fair.overrides.get(name, {})),
         ]
         merged = merge([Layer("trial", data.get("trial") or {}), *own])
         method = _named(merged, "method", place, default.method.name)

@@ -93,6 +93,22 @@ def test_rows_keep_what_is_printed_but_for_what_is_searched() -> None:
     assert made.resolved("table1", printed).model_dump()["method"]["alpha"] == 0.1
 
 
+def test_one_comparison_can_have_settings_of_its_own() -> None:
+    """As batches of fewer classes, where fewer are left."""
+    two = {**SPEC["studies"], "table2": SPEC["studies"]["table1"]}
+    common, own = {"training.batch_size": 48}, {"training.batch_size": 24}
+    common["data.split.protocol"] = "held_out"
+    fair = {**SPEC["fair"], "of": [*two], "trial": common, "overrides": {"table2": own}}
+    made = plan({**SPEC, "studies": two, "fair": fair})
+    for study, size in (("table1_fair", 48), ("table2_fair", 24)):
+        for row in made.spec.studies[study].listed:
+            best = [{"optimizer.lr": 3e-4, "method.alpha": 0.7}][: 1 if row.cell == "DDML" else 0]
+            config = made.resolved(study, row, best or [{"optimizer.lr": 3e-4}])
+            assert config.training.batch_size == size, "it stands over `trial`"
+        tuned = made.layers(f"{study}_tune_2", None, ()).merged
+        assert tuned["training"]["batch_size"] == size
+
+
 def test_axes_are_those_of_the_rows_method_and_loss() -> None:
     spaces = {name: [*study.paths] for name, study in plan(SPEC).spec.studies.items()}
     assert spaces["table1_fair_tune_1"] == ["optimizer.lr"]
@@ -145,6 +161,8 @@ def test_without_it_a_spec_is_what_it_was() -> None:
         ),
         ({"space": {"optimizer.lr": {"low": 1, "high": 0}}}, "fair.space.optimizer.lr", "low"),
         ({"trial": {"optimizer.rate": 1}}, "optimizer.rate", "unknown key"),
+        ({"overrides": {"table1": {"optimizer.rate": 1}}}, "optimizer.rate", "unknown key"),
+        ({"overrides": {"table9": {}}}, "fair", "not of table9"),
     ],
 )
 def test_what_it_cannot_do_is_one_line(changed: dict[str, Any], place: str, found: str) -> None:
