@@ -9,14 +9,15 @@ STORE is an MLflow tracking URI. The YAML file says which tables of which sweeps
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
 Written are the picture, a forest plot, and the file's block between `<!-- overview -->` and
-`<!-- end overview -->`. Paths are relative to the Markdown file. No number is typed by hand.
+`<!-- end overview -->`. Paths are relative to the Markdown file. No number is typed by hand. Where
+a row's best is neutral, its best other cell stands there for both.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from reports.errors import ReportError
 from reports.figures import forest
 from reports.figures.drawn import style
-from reports.frame import Frame, load
+from reports.frame import OTHER, Frame, load
 from reports.pages.markup import pipes
 from reports.pages.verdict import difference, note
 from reports.sweeps.compare import Place, sweep_id
@@ -44,12 +45,14 @@ class _Part(BaseModel):
 
 
 class Comparison(_Part):
-    """table: the title of a table of that sweep's report. method, setup: what it is called here."""
+    """table: the title of a table of that sweep's report. method, setup: what it is called here.
+    rows: its cells that stand here; none named: all."""
 
     sweep: str
     table: str
     method: str
     setup: str
+    rows: tuple[str, ...] = ()
 
 
 class Overview(_Part):
@@ -75,7 +78,7 @@ def lines(overview: Overview, frame_of: Callable[[str], Frame]) -> list[Line]:
         frame_of: the runs of a sweep by its name.
 
     Raises:
-        ReportError: a sweep's report has no such table, or it compares nothing.
+        ReportError: a sweep's report has no such table or row, or it compares nothing.
     """
     found: list[Line] = []
     for comparison in overview.comparisons:
@@ -88,41 +91,63 @@ def lines(overview: Overview, frame_of: Callable[[str], Frame]) -> list[Line]:
                 f"overview: found no comparison {comparison.table!r} in {comparison.sweep}; "
                 f"expected one of: {titles}"
             )
-        found += [Line(comparison, each, frame) for each in own]
+        found += [Line(comparison, each, frame) for each in _shown(comparison, own)]
     return found
 
 
-def markdown(found: Sequence[Line], picture: str) -> str:
-    """The block: the picture, the table, and what it was made of.
+def _shown(comparison: Comparison, own: Sequence[Verdict]) -> Iterator[Verdict]:
+    """A row whose best is neutral stands there once, by the best other cell."""
+    cells = [each.cell for each in own]
+    for row in comparison.rows:
+        if row not in cells:
+            there = ", ".join(cell for cell in cells if not cell.endswith(OTHER))
+            raise ReportError(
+                f"overview: found no row {row!r} in {comparison.table!r} of {comparison.sweep}; "
+                f"expected one of: {there}"
+            )
+    for each in own:
+        wanted = not comparison.rows or each.cell.removesuffix(OTHER) in comparison.rows
+        if wanted and each.cell + OTHER not in cells:
+            yield each
 
-    Raises:
-        ReportError: the tables compare by metrics that differ.
-    """
-    headers = ("method", "set-up", "row", "against", f"Δ {_metric(found)} [95 %]", "n", "verdict")
-    rows = tuple(tuple(map(model.Field, _fields(line))) for line in found)
-    table = pipes(model.Grid(headers, 4, (False,) * len(headers), rows))
+
+def markdown(found: Sequence[Line], picture: str) -> str:
+    """The block: the picture, a table for each metric that rows are compared by, and what they were
+    made of."""
     sweeps = {line.frame.document["name"]: line.frame.document["sweep_id"] for line in found}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
-    how = note([line.verdict for line in found])
+    how = note([line.verdict for line in found]).partition(" Seeds that")[0]
+    metrics = dict.fromkeys(line.verdict.metric for line in found)
+    tables = [
+        each
+        for metric in metrics
+        for each in (*_table([line for line in found if line.verdict.metric == metric]), "")
+    ]
     return "\n".join(
         [
             f"![Every method against its baseline]({picture})",
             "",
-            *table,
-            "",
-            f"Sweeps: {made}. {how}",
+            *tables,
+            f"Sweeps: {made}. Best is neutral: on validation classes nothing was better than the "
+            f"method switched off; the row is then its best other cell. {how}",
         ]
     )
 
 
-def _metric(found: Sequence[Line]) -> str:
-    metrics = [*dict.fromkeys(metric_label(line.verdict.metric) for line in found)]
-    if len(metrics) > 1:
-        raise ReportError(
-            f"overview: found comparisons by {', '.join(metrics)}; expected one metric, the first "
-            "of each table"
-        )
-    return metrics[0]
+def _table(found: Sequence[Line]) -> list[str]:
+    metric = metric_label(found[0].verdict.metric)
+    headers = (
+        "method",
+        "set-up",
+        "row",
+        "against",
+        "best is",
+        f"Δ {metric} [95 %]",
+        "n",
+        "verdict",
+    )
+    rows = tuple(tuple(map(model.Field, _fields(line))) for line in found)
+    return pipes(model.Grid(headers, 5, (False,) * len(headers), rows))
 
 
 def _fields(line: Line) -> tuple[str, ...]:
@@ -131,8 +156,9 @@ def _fields(line: Line) -> tuple[str, ...]:
     return (
         line.comparison.method,
         line.comparison.setup,
-        told.label,
+        told.label.removesuffix(OTHER),
         told.baseline,
+        "neutral" if told.cell.endswith(OTHER) else "",
         difference(told),
         str(told.n),
         told.call + p,
@@ -146,7 +172,12 @@ def plot(found: Sequence[Line], path: Path) -> None:
         ReportError: no row has a difference.
     """
     named = [
-        replace(line.verdict, title=f"{line.comparison.method}, {line.comparison.setup}")
+        replace(
+            line.verdict,
+            title=f"{line.comparison.method}, {line.comparison.setup}",
+            key=f"{line.comparison.sweep}: {line.comparison.table}",
+            label=line.verdict.label.replace(OTHER, " (best is neutral: the best other)"),
+        )
         for line in found
     ]
     drawn = forest.forest(named)
