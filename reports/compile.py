@@ -19,7 +19,7 @@ from reports.figures.factors import factor_curves, heatmap
 from reports.figures.kinds import drawer
 from reports.figures.searches import history
 from reports.frame import Frame, Parent, load
-from reports.pages import csv_table, html, latex, markdown, markup, verdict
+from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
 from reports.pages.footnotes import footnotes
 from reports.pages.sources import KEY as SOURCES
@@ -130,13 +130,18 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
     drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
     drawn += [curves.curves(frame, part) for part in recipe.curves]
     drawn += [drawer(part.kind)(frame, part) for part in recipe.figures]
-    drawn = _distinct(drawn)
+    drawn = _distinct(drawn, taken=("report",))
     with_files = []
     for figure in drawn:
         saved = figure.save(folder)
         paths |= {path.name: path for path in saved.values()}
         with_files.append((figure, saved["svg"]))
     judged = Judged(told, found, with_files.pop(0) if plot else None)
+    texts |= {
+        figures.file_name(figure): figures.page(frame, figure, svg)
+        for figure, svg in with_files
+        if figures.apart(figure, svg)
+    }
     pages = [run_page(parent.experiment_id, parent.run_id) for parent in frame.parents]
     known = [server + page for page in pages] if (server := link(tracking_uri)) else []
     texts["report.md"] = markdown.report(frame, made, judged, with_files, best, runs=known)
@@ -166,9 +171,9 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
 
 
-def _distinct(parts: list[Keyed]) -> list[Keyed]:
+def _distinct(parts: list[Keyed], taken: tuple[str, ...] = ()) -> list[Keyed]:
     """The parts with keys made distinct: one study may stand in several tables or figures."""
-    keys = distinct([part.key for part in parts])
+    keys = distinct([*taken, *(part.key for part in parts)])[len(taken) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 

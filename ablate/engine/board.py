@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TextIO
 
 from ablate.engine.live.rows import StudyRow, duration, line
+from ablate.engine.times.pace import pace
 from ablate.sweep.dispatch import Dispatch
 from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import printable
@@ -30,21 +31,23 @@ TINY = 1e-9
 REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
 
 
-def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[StudyRow]:
+def rows(
+    dispatch: Dispatch, parallel: float, elapsed: float = 0.0, warm: tuple[float, int] | None = None
+) -> list[StudyRow]:
     """One row per study.
 
-    eta = cells left · elapsed / (trials ended + ½ trials at work), with which the start of workers,
-    of trials and all else that a slot waits for is in it; times how long the study's trials take
-    beside all others'. Unknown until one has ended.
+    eta = trials left · pace, times how long the study's trials take beside all others'; pace:
+    `ablate.engine.times.pace`, unknown until a trial has ended.
 
     Args:
         elapsed: seconds since trials could run.
+        warm: as `pace` has it.
     """
     progression = dispatch.progression
     walls = dispatch.walls
     everywhere = [wall for seen in walls.values() for wall in seen]
     working = set(at_work(dispatch, parallel))
-    pace = elapsed / (len(everywhere) + len(working) / 2) if everywhere else None
+    seconds = pace(elapsed, len(everywhere), len(working), warm)
     seen = []
     for name, state in progression.studies.items():
         done = failed = running = 0
@@ -66,9 +69,9 @@ def rows(dispatch: Dispatch, parallel: float, elapsed: float = 0.0) -> list[Stud
         best = max if first.direction == "maximize" else min
         left = state.size - done - failed
         eta = None
-        if pace is not None:
+        if seconds is not None:
             beside = fmean(walls.get(name) or everywhere) / max(fmean(everywhere), TINY)
-            eta = left * pace * beside
+            eta = max(0.0, left - running / 2) * seconds * beside
         note = state.blocked or ("waits for its centre" if not state.cells else "")
         seen.append(
             StudyRow(
@@ -132,6 +135,7 @@ class Board:
         self._begun = self._told = time.monotonic()
         self._first = first_failure(dispatch)
         self._rows: list[StudyRow] = []
+        self._warm: tuple[float, int] | None = None
         self._look()
         self._next = self._told + SNAPSHOT_SECONDS
         self._ended = {row.study for row in self._rows if row.ended}
@@ -168,7 +172,10 @@ class Board:
             self.say(line(row), quiet_on_terminal=True)
 
     def _look(self) -> None:
-        self._rows = rows(self.dispatch, self.parallel, time.monotonic() - self._begun)
+        elapsed, ended = time.monotonic() - self._begun, sum(map(len, self.dispatch.walls.values()))
+        if self._warm is None and ended >= max(1, int(self.parallel)):
+            self._warm = (elapsed, ended)
+        self._rows = rows(self.dispatch, self.parallel, elapsed, self._warm)
         self.tell(self._rows, at_work(self.dispatch, self.parallel), self.parallel)
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:

@@ -12,10 +12,18 @@ from ablate.designs.base import ENSEMBLE
 from ablate.engine.before import as_it_is
 from ablate.engine.check_data import check_classes, stores
 from ablate.engine.check_weights import Absent, absent_weights
-from ablate.engine.estimate import Kind, Rate, Total, kind, known_rates, pilot_rates, side_by_side
 from ablate.engine.live.rows import duration
 from ablate.engine.ray.resources import local_gpus
 from ablate.engine.settings import Settings
+from ablate.engine.times.estimate import (
+    Kind,
+    Rate,
+    Total,
+    kind,
+    known_rates,
+    pilot_rates,
+    side_by_side,
+)
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import refusal, summary
@@ -171,7 +179,10 @@ class Account:
             text = f"no trial like {self.total.unknown} of these is in the ledger{few}"
             return [f"time: unknown: {text}"]
         bound = ", if no scheduler stopped any" if self.progression.legs else ""
-        lines = [f"time: {_about(self.total, self.rates, parallel)}{bound}"]
+        start = max((self.rates[key].start for key in self.total.epochs), default=0.0)
+        lines = [f"time: {_about(self.total, self.rates, parallel, start)}{bound}"]
+        if start >= 0.5:
+            lines[0] += f"; {duration(start)} of it until trials begin"
         if self.gpus:
             lines.append(f"in all: {self._gpu_hours(self.total)}")
         return lines
@@ -217,8 +228,14 @@ def _typical(plan: Plan, state: StudyState) -> dict[str, Any]:
     return plan.resolved(state.name, point, plan.example(state.name)).model_dump(mode="json")
 
 
-def _about(total: Total, rates: Mapping[str, Rate], parallel: int = 1) -> str:
+def _about(total: Total, rates: Mapping[str, Rate], parallel: int = 1, start: float = 0.0) -> str:
+    """start: seconds before the first trial."""
     mid, error = total.seconds(rates)
-    text = f"about {duration(mid / parallel)}"
-    low, high = max(0.0, mid - 2 * error) / parallel, (mid + 2 * error) / parallel
+    least = total.longest(rates)
+
+    def whole(seconds: float) -> float:
+        return start + max(seconds / parallel, least)
+
+    text = f"about {duration(whole(mid))}"
+    low, high = whole(max(0.0, mid - 2 * error)), whole(mid + 2 * error)
     return f"{text} ({duration(low)} to {duration(high)})" if error > 0.02 * mid else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ablate.ledger import queries
@@ -17,19 +18,25 @@ from reports.uri import scrubbed
 from trainables.errors import ConfigError
 
 
-def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str]:
+def replay_all(
+    path: Path, store: Store, sweeps: Sequence[str], device: str = "auto"
+) -> dict[str, str]:
     """Write sweeps into a store; trials that it refused, with the reason.
 
-    A sweep that has a report here is reported again: what a report leaves in the store, its files
-    and the parent's description, is then in this one too.
+    device: that reads what figures show of trained models, where that is not in their folders.
+
+    A sweep that has a report here is reported again: what a report leaves in the store, its files,
+    what its figures show of trained models, and the parent's description, is then in this one too.
 
     Raises:
         ConfigError: the store does not answer.
         ReportError: a report that cannot be made of what the store has.
     """
     from ablate.tracking.replica import is_away, replay
+    from ablate.tracking.views import supply
     from ablate.tracking.writer import first_line
     from reports.compile import compile_report
+    from trainables.machine.cache_folder import default_cache
 
     refused: dict[str, str] = {}
     for sweep_id in sweeps:
@@ -48,7 +55,15 @@ def replay_all(path: Path, store: Store, sweeps: Sequence[str]) -> dict[str, str
         refused |= done.refused
         say(f"sweep {sweep_id}: {done.trials} trials are in {store.shown}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
-            compile_report(client_uri(store.uri), sweep_id, store.out / "reports")
+            uri, trials = client_uri(store.uri), store.out / "trials"
+            compile_report(
+                uri,
+                sweep_id,
+                store.out / "reports",
+                supply=partial(
+                    supply, tracking_uri=uri, trials=trials, cache=default_cache(), device=device
+                ),
+            )
     return refused
 
 

@@ -64,9 +64,33 @@ class Spot:
 
 
 @dataclass(frozen=True)
+class Tile:
+    """A picture of an image. picture: JPEG in base64; words: below it; text: more of it, told on
+    hover; edge: what its frame says: "hit", "miss" or neither, ""."""
+
+    picture: str
+    words: str
+    text: str
+    edge: str = ""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row of pictures: what it is, the first one, and those beside it."""
+
+    words: str
+    first: Tile
+    others: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
 class Drawn:
     """A figure with what stands beside it: its files' name, its (first) study, title, caption,
-    the runs behind it, what is missing, and the marks that tell their values."""
+    the runs behind it, what is missing, and the marks that tell their values.
+
+    apart: it stands on a page of its own, as it holds pictures of images. strips: these pictures,
+    which that page shows instead of the figure, so that they fit a screen of any width.
+    """
 
     key: str
     study: str
@@ -76,6 +100,8 @@ class Drawn:
     run_ids: tuple[str, ...]
     gaps: tuple[str, ...]
     spots: tuple[Spot, ...] = ()
+    apart: bool = False
+    strips: tuple[Strip, ...] = ()
 
     def places(self) -> list[tuple[float, float, str]]:
         """Each spot in shares of the picture from its left and top; of one that is saved. None of

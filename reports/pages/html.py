@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import jinja2
-
 from reports.figures.drawn import Drawn
 from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import facts, objective, provenance, rerun, studies
+from reports.pages.figures import inline, shown, template
 from reports.pages.footnotes import Footnotes, footnotes, mark_of
 from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
@@ -33,7 +30,6 @@ PROTOCOLS = {
 }
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SHOWN = 12  # verdicts on the first screen; the others open on a click
-CSS_INCH = 96  # CSS pixels
 PUBLISHED = " Published numbers beside them are test-selected."
 
 
@@ -47,14 +43,9 @@ def page(
     best: Mapping[str, str],
     trials: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> str:
-    """The page's HTML (well-formed XML too). figures: each with its SVG file. trials: of some
+    """The page's HTML (well-formed XML too). figures: each with its SVG file, its PNG
+    beside; those that stand apart are linked, each on a page beside this one. trials: of some
     trials the files beside the page, what each is and its address."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        trim_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
     server = link(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
     known = protocol(frame)
@@ -72,7 +63,7 @@ def page(
         ("Provenance", "provenance", True),
         ("Runs", "runs", True),
     ]
-    return environment.get_template("page.html.j2").render(
+    return template("page.html.j2").render(
         title=frame.document.get("title") or frame.document["name"],
         protocol=known,
         protocol_text=PROTOCOLS[known].replace("classes", divided(frame))
@@ -83,7 +74,7 @@ def page(
         verdict=_verdict(judged),
         tables=[_table(table, shared) for table in tables],
         notes=[f"{mark_of(note)} {note}".strip() for note in shared.shared],
-        figures=[_figure(drawn, svg) for drawn, svg in figures],
+        figures=[shown(drawn, svg) for drawn, svg in figures],
         studies=studies(frame),
         best=list(best.items()),
         lost=lost.to_dict("records"),
@@ -134,7 +125,7 @@ def _verdict(judged: Judged) -> dict[str, Any]:
         "folded": folded,
         "hidden": sum(len(group["lines"]) for group in folded),
         "note": verdict.note(judged.verdicts),
-        "plot": _figure(*judged.plot) if judged.plot else None,
+        "plot": inline(*judged.plot) if judged.plot else None,
     }
 
 
@@ -166,20 +157,6 @@ def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
             }
             for part in markup.parts(markup.grid(table))
         ],
-    }
-
-
-def _figure(drawn: Drawn, svg: Path) -> dict[str, str]:
-    data = base64.b64encode(svg.read_bytes()).decode()
-    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
-    return {
-        "key": drawn.key,
-        "title": drawn.title,
-        "caption": drawn.caption,
-        "source": f"data:image/svg+xml;base64,{data}",
-        "href": f"runs-{slug(drawn.study)}",
-        "width": f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}",
-        "spots": json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else "",
     }
 
 

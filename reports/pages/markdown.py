@@ -9,6 +9,7 @@ from reports.figures.drawn import Drawn
 from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import facts, provenance
+from reports.pages.figures import apart, file_name
 from reports.pages.footnotes import footnotes
 from reports.pages.verdict import Judged
 from reports.tables.cells import protocol
@@ -37,9 +38,10 @@ def report(
     lines += [markup.markdown_notes(shared)] if shared.shared else []
     if figures:
         lines += ["## Figures", ""]
-    for figure, _ in figures:
+    for figure, svg in figures:
+        shown = f"![{figure.title}]({figure.key}.png)"
         lines += [
-            f"![{figure.title}]({figure.key}.png)",
+            f"[{shown}]({file_name(figure)})" if apart(figure, svg) else shown,
             "",
             f"{figure.title}. {figure.caption}",
             "",

@@ -31,7 +31,7 @@ def embedding_map(frame: Frame, recipe: Figure) -> Drawn:
             f"{view['options']['perplexity']:g}. Which images are neighbours can be read from it; "
             "distances between groups and their sizes cannot."
         )
-    return Picture(figure, caption, spots).of(recipe, told, title)
+    return Picture(figure, caption, spots, apart=True).of(recipe, told, title)
 
 
 def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
+from typing import Any
 
 from matplotlib.figure import Figure as Canvas
 
-from reports.figures.drawn import COLOURS, Drawn, Spot, empty, style
+from reports.figures.drawn import COLOURS, Drawn, Spot, Strip, Tile, empty, style
 from reports.figures.models.seen import Picture, Views, views
 from reports.figures.models.strips import board, place
 from reports.frame import Frame
@@ -38,7 +40,8 @@ def gallery(frame: Frame, recipe: Figure) -> Drawn:
             + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class "
             "first."
         )
-    return Picture(figure, caption, spots).of(recipe, told, title)
+    drawn = Picture(figure, caption, spots, apart=True, strips=_strips(told))
+    return drawn.of(recipe, told, title)
 
 
 def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:
@@ -52,13 +55,41 @@ def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:
     spots = []
     for at, row in enumerate(rows):
         x, y = place(panel, (at, 0), row["query"], _short(row["class"]), QUERY)
-        rank = row["rank"]
-        spots.append(Spot(panel, x, y, f"{row['class']}: the first of its class is no. {rank}"))
+        spots.append(Spot(panel, x, y, f"{row['class']}: {_first(row)}"))
         for number, near in enumerate(row["near"]):
             spot, words = (at, 1 + GAP + number), f"{near['score']:.2f}"
             x, y = place(panel, spot, near["picture"], words, HIT if near["hit"] else MISS)
-            spots.append(Spot(panel, x, y, f"{number + 1}: {near['class']}, {near['score']:.4f}"))
+            spots.append(Spot(panel, x, y, _near(number, near)))
     return figure, tuple(spots)
+
+
+def _strips(told: Views) -> tuple[Strip, ...]:
+    """The same for a page of its own."""
+    rows = told.found[0][1]["rows"] if told.found else []
+    return tuple(
+        Strip(
+            f"{row['class']}: {_first(row)}" + ("; a failure" if row["failed"] else ""),
+            Tile(row["query"], "the query", row["class"]),
+            tuple(
+                Tile(
+                    near["picture"],
+                    f"{near['class']}, {near['score']:.2f}",
+                    _near(number, near),
+                    "hit" if near["hit"] else "miss",
+                )
+                for number, near in enumerate(row["near"])
+            ),
+        )
+        for row in rows
+    )
+
+
+def _first(row: Mapping[str, Any]) -> str:
+    return f"the first of its class is no. {row['rank']}"
+
+
+def _near(number: int, near: Mapping[str, Any]) -> str:
+    return f"{number + 1}: {near['class']}, {near['score']:.4f}"
 
 
 def _short(name: str) -> str:

@@ -29,7 +29,7 @@ def grad_cam(frame: Frame, recipe: Figure) -> Drawn:
             f"last map of {grid.shape[0]} × {grid.shape[1]} places; bright where it lowers the "
             "term, each on a scale of its own."
         )
-    return Picture(figure, caption, spots).of(recipe, told, title)
+    return Picture(figure, caption, spots, apart=True).of(recipe, told, title)
 
 
 def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:

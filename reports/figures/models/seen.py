@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
-from reports.figures.drawn import Drawn, Spot, said
+from reports.figures.drawn import Drawn, Spot, Strip, said
 from reports.frame import Frame
 from reports.parts.figures import FIGURES, MOST_LINES, ModelOptions
 from reports.recipe import Figure, Recipe
@@ -130,11 +130,14 @@ def views(frame: Frame, figure: Figure) -> Views:
 
 @dataclass(frozen=True)
 class Picture:
-    """What is drawn of models: a figure, its caption, and the marks that tell their values."""
+    """What is drawn of models: a figure, its caption, the marks that tell their values; apart,
+    strips: as `Drawn` has them."""
 
     figure: Canvas
     caption: str
     spots: tuple[Spot, ...] = ()
+    apart: bool = False
+    strips: tuple[Strip, ...] = ()
 
     def of(self, recipe: Figure, told: Views, title: str) -> Drawn:
         """As all figures are."""
@@ -148,6 +151,8 @@ class Picture:
             told.run_ids,
             told.gaps,
             self.spots,
+            self.apart,
+            self.strips,
         )
 
 

@@ -32,7 +32,7 @@ def uncertainty(frame: Frame, recipe: Figure) -> Drawn:
             f"Above: {', '.join(_words(name) for name in values)}. Below: the images of least "
             f"{_words(first)}, then those of most."
         )
-    return Picture(figure, caption, spots).of(recipe, told, title)
+    return Picture(figure, caption, spots, apart=True).of(recipe, told, title)
 
 
 def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:

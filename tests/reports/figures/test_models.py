@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from reports.figures.kinds import drawer
 from reports.figures.models.seen import NOT_READ, asked, options_of, seen
@@ -16,6 +13,7 @@ from reports.frame import Frame
 from reports.parts.figures import FIGURES, ModelOptions
 from reports.recipe import Figure, Recipe
 from tests.reports.made import METRIC, frame
+from tests.reports.views_read import READ
 
 CELLS = ["plain", "one", "two"]
 MEANS = {"plain": 0.4, "one": 0.6, "two": 0.5}
@@ -25,67 +23,6 @@ KINDS = [kind for kind, options in FIGURES.items() if issubclass(options, ModelO
 def value(coords: dict[str, Any], seed: int) -> float | None:
     lost = coords["v"] == "plain" and seed == 0
     return None if lost else MEANS[coords["v"]] + 0.01 * seed
-
-
-def picture() -> str:
-    file = BytesIO()
-    Image.new("RGB", (40, 30), (20, 90, 160)).save(file, "JPEG")
-    return base64.b64encode(file.getvalue()).decode()
-
-
-def near(hit: bool) -> dict[str, Any]:
-    return {"picture": picture(), "class": "b", "hit": hit, "score": 0.5}
-
-
-def row(failed: bool) -> dict[str, Any]:
-    found = [near(not failed), near(False)]
-    return {"query": picture(), "class": "a", "rank": 1, "failed": failed, "near": found}
-
-
-READ: dict[str, dict[str, Any]] = {
-    "gallery": {"rows": [row(False), row(True)], "looked_at": 9, "failing": 2},
-    "embedding_map": {
-        "x": [0.0, 1.0, 2.0, 3.0],
-        "y": [0.0, 1.0, 0.0, 1.0],
-        "label": [0, 0, 1, 1],
-        "classes": ["a", "b"],
-        "of_classes": 5,
-        "pictures": [[0, picture()]],
-        "options": {"perplexity": 30.0},
-    },
-    "spectrum": {"shares": [0.5, 0.3, 0.2], "spectrum": 0.0513},
-    "distances": {
-        "edges": [0.0, 1.0, 2.0],
-        "intra": [0.75, 0.25],
-        "inter": [0.25, 0.75],
-        "means": [0.8, 1.3],
-        "overlap": 0.5,
-        "images": 20,
-        "classes": 4,
-    },
-    "affinity": {
-        "cosines": [[1.0, 0.5, -0.1], [0.5, 1.0, 0.2], [-0.1, 0.2, 1.0]],
-        "classes": ["a", "b", "c"],
-        "of_classes": 9,
-        "mean": 0.2,
-        "of": "proxies",
-    },
-    "grad_cam": {
-        "terms": ["metric", "split"],
-        "rows": [
-            {
-                "picture": picture(),
-                "class": "a",
-                "maps": {"metric": [[0.0, 1.0], [0.5, 0.2]], "split": [[0.0, 0.0], [0.0, 0.0]]},
-            }
-        ],
-    },
-    "uncertainty": {
-        "values": {"uncertainty_original": [0.1, 0.2, 0.3], "uncertainty_gap": [0.0, 0.1, 0.2]},
-        "low": [{"picture": picture(), "class": "a", "value": 0.1}],
-        "high": [{"picture": picture(), "class": "b", "value": 0.3}],
-    },
-}
 
 
 @pytest.fixture

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import Any
+
+WIDTHS = (390, 820, 1440)
+# What reaches beyond the window though it is in nothing that scrolls by itself.
+BEYOND = """() => Array.from(document.querySelectorAll("body *")).filter(e => {
+    const box = e.getBoundingClientRect();
+    return box.width > 0 && !e.parentElement.closest(".scroll, pre")
+        && box.right > document.documentElement.clientWidth + 1;
+}).map(e => e.outerHTML.slice(0, 120))"""
+SERIOUS = ("serious", "critical")
+AXE = files("axe_playwright_python").joinpath("axe.min.js")
+FOUND = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+    .map(each => [each.impact, each.id, each.nodes.map(n => n.html.slice(0, 160)).slice(0, 4)])"""
 
 
 def opened(browser: Any, address: str, width: int, scheme: str = "light") -> Any:
@@ -13,3 +26,10 @@ def opened(browser: Any, address: str, width: int, scheme: str = "light") -> Any
     page.on("request", lambda request: page.said.append(f"asked for {request.url[:80]}"))
     page.goto(address)
     return page
+
+
+def serious(page: Any) -> list[Any]:
+    """What axe finds, all that is folded being open."""
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    return [each for each in page.evaluate(FOUND) if each[0] in SERIOUS]

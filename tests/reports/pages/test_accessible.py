@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from tests.reports.pages import wide
-from tests.reports.pages.browsing import opened
-
-SERIOUS = ("serious", "critical")
-AXE = files("axe_playwright_python").joinpath("axe.min.js")
-FOUND = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
-    .map(each => [each.impact, each.id, each.nodes.map(n => n.html.slice(0, 160)).slice(0, 4)])"""
+from tests.reports.pages.browsing import opened, serious
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return wide.page(tmp_path_factory.mktemp("page")).as_uri()
-
-
-def serious(page: Any) -> list[Any]:
-    """What axe finds, all that is folded being open."""
-    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    return [each for each in page.evaluate(FOUND) if each[0] in SERIOUS]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

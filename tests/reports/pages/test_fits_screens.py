@@ -8,16 +8,9 @@ from typing import Any
 import pytest
 
 from tests.reports.pages import wide
-from tests.reports.pages.browsing import opened
+from tests.reports.pages.browsing import BEYOND, WIDTHS, opened
 
-WIDTHS = (390, 820, 1440)
 A4 = 718  # CSS pixels between margins of 10 mm
-# What reaches beyond the window though it is in nothing that scrolls by itself.
-BEYOND = """() => Array.from(document.querySelectorAll("body *")).filter(e => {
-    const box = e.getBoundingClientRect();
-    return box.width > 0 && !e.parentElement.closest(".scroll, pre")
-        && box.right > document.documentElement.clientWidth + 1;
-}).map(e => e.outerHTML.slice(0, 120))"""
 SPILLED = """() => Array.from(document.querySelectorAll(".scroll")).filter(
     e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute("aria-label"))"""
 

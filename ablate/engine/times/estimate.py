@@ -1,9 +1,11 @@
 """How long trials may take: from finished trials like them, or from a pilot of a few steps.
 
-A trial's seconds = setup + epochs · seconds per epoch of its kind. The interval given with a sum
-is ±2 standard errors: with n observations of spread s of a kind and m trials of it still to run,
-the mean of those m is predicted with standard error s · √(1/n + 1/m); kinds are independent. It
-does not know what else the machine will be doing.
+A trial's seconds = setup + epochs · seconds per epoch of its kind, where setup is all that its
+slot waits for beside training (`ablate.engine.times.waits`); a sweep's = start-up + the larger of
+the trials' sum over those that run at once and the longest trial. The interval given with a sum is
+±2 standard errors: with n observations of spread s of a kind and m trials of it still to run, the
+mean of those m is predicted with standard error s · √(1/n + 1/m); kinds are independent. It does
+not know what else the machine will be doing, nor where trials wait for the results of others.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ablate.engine.times.waits import Wait, mean, start_up, waits
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from trainables.core.runtime import Runtime
@@ -47,13 +51,15 @@ KIND = (
 class Rate:
     """Seconds per epoch and their spread over n observations; once per trial `setup` seconds.
 
-    peak: bytes of memory of one trial; device: bytes there are on its GPU; None: not known.
+    start: seconds until a worker can begin with its first trial, once. peak: bytes of memory of
+    one trial; device: bytes there are on its GPU; None: not known.
     """
 
     epoch: float
     spread: float
     n: int
     setup: float = 0.0
+    start: float = 0.0
     peak: int | None = None
     device: int | None = None
 
@@ -84,6 +90,16 @@ class Total:
             variance += (epochs * rate.spread) ** 2 * (1 / rate.n + 1 / m)
         return mid, math.sqrt(variance)
 
+    def longest(self, rates: Mapping[Kind, Rate]) -> float:
+        """Seconds of one trial of the kind whose trials take longest; no sweep is shorter."""
+        return max(
+            (
+                epochs / self.trials[key] * rates[key].epoch + rates[key].setup
+                for key, epochs in self.epochs.items()
+            ),
+            default=0.0,
+        )
+
 
 def kind(config: Mapping[str, Any]) -> Kind:
     """What trials must share for one's epoch to tell of the other's duration: data, network,
@@ -104,13 +120,27 @@ def _shape(options: Any) -> Any:
 
 
 def known_rates(ledger: Ledger) -> dict[Kind, Rate]:
-    """Of finished trials, by kind: medians; spread 0 where there is only one."""
+    """Of finished trials, by kind: medians, of waits the mean; spread 0 where there is only one."""
+    finished = queries.finished(ledger)
+    waited = waits(finished)
+    start = start_up(ledger, waited)
     rates: dict[Kind, list[float]] = {}
-    for row in queries.finished(ledger):
+    setups: dict[Kind, list[Wait]] = {}
+    for row in finished:
         if row["epochs"] and row["seconds"] is not None:
-            rates.setdefault(kind(row["config"]), []).append(row["seconds"] / row["epochs"])
+            key = kind(row["config"])
+            rates.setdefault(key, []).append(row["seconds"] / row["epochs"])
+            if row["trial_id"] in waited:
+                setups.setdefault(key, []).append(waited[row["trial_id"]])
     return {
-        key: Rate(statistics.median(each), _spread(each), len(each)) for key, each in rates.items()
+        key: Rate(
+            statistics.median(each),
+            _spread(each),
+            len(each),
+            setup=mean(setups.get(key, [])),
+            start=start,
+        )
+        for key, each in rates.items()
     }
 
 
@@ -155,6 +185,7 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
     )
     threads = str(settings.request.threads)
     limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+    begun = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "trainables.jobs.pilot"],
         input=json.dumps(job.to_dict()),
@@ -163,6 +194,7 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
         env={**os.environ, **limits},
         check=False,
     )
+    whole = time.monotonic() - begun
     if done.returncode != 0 or not done.stdout.strip():
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         return f"its pilot ended: {last}"
@@ -176,6 +208,8 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
         spread=math.sqrt(per_epoch) * _spread(steps),
         n=max(1, len(steps) // per_epoch),
         setup=report["setup"],
+        # The first step pays for first uses, as a worker's first does.
+        start=max(0.0, whole - report["setup"] - sum(steps) - report["evaluate"]),
         peak=report["peak_bytes"],
         device=report["device_bytes"],
     )

@@ -1,0 +1,1 @@
+"""How long trials take, and how long what is left may."""

@@ -1,0 +1,101 @@
+"""A figure on the report's page, or on a page of its own that lies beside it.
+
+Pictures of images, and figures of more than `LARGEST`, would swell the report; it shows them small
+and links their pages. These ask for nothing either, and open from a folder as from MLflow's list of
+files, where a page stands in a frame that knows no other one: there they are named.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from PIL import Image
+
+from reports.figures.drawn import Drawn
+from reports.frame import Frame
+from reports.tables.cells import protocol
+from reports.tables.labels import slug
+
+CSS_INCH = 96  # CSS pixels
+LARGEST = 400_000  # bytes of a figure's SVG in the report itself
+SMALL = 240  # CSS pixels of the longer side of what stands for a page; of the picture twice as many
+QUALITY = 82
+
+
+def template(name: str) -> jinja2.Template:
+    """One of this folder's."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    ).get_template(name)
+
+
+def apart(drawn: Drawn, svg: Path) -> bool:
+    """Whether a figure stands on a page of its own."""
+    return drawn.apart or svg.stat().st_size > LARGEST
+
+
+def file_name(drawn: Drawn) -> str:
+    """Of the page of a figure that stands apart."""
+    return f"{drawn.key}.html"
+
+
+def shown(drawn: Drawn, svg: Path) -> dict[str, str]:
+    """A figure as it stands in the report."""
+    return _small(drawn, svg) if apart(drawn, svg) else inline(drawn, svg)
+
+
+def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
+    """A figure in full, with the marks that tell their values."""
+    data = base64.b64encode(svg.read_bytes()).decode()
+    spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
+    return {
+        "key": drawn.key,
+        "title": drawn.title,
+        "caption": drawn.caption,
+        "source": f"data:image/svg+xml;base64,{data}",
+        "href": f"runs-{slug(drawn.study)}",
+        "width": f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}",
+        "spots": json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else "",
+        "page": "",
+    }
+
+
+def _small(drawn: Drawn, svg: Path) -> dict[str, str]:
+    with Image.open(svg.with_suffix(".png")) as image:
+        picture = image.convert("RGB")
+    picture.thumbnail((2 * SMALL, 2 * SMALL))
+    file = BytesIO()
+    picture.save(file, "JPEG", quality=QUALITY)
+    return {
+        "key": drawn.key,
+        "title": drawn.title,
+        "caption": drawn.caption,
+        "source": f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}",
+        "href": f"runs-{slug(drawn.study)}",
+        "width": f"{picture.width // 2}",
+        "spots": "",
+        "page": file_name(drawn),
+    }
+
+
+def page(frame: Frame, drawn: Drawn, svg: Path) -> str:
+    """The page of a figure that stands apart (well-formed XML too)."""
+    known: dict[str, Any] = {
+        "title": drawn.title,
+        "caption": drawn.caption,
+        "sweep": f"{frame.document['name']} ({frame.document['sweep_id']})",
+        "protocol": protocol(frame),
+        "runs": ", ".join(drawn.run_ids),
+        "back": f"report.html#{drawn.key}",
+        "strips": drawn.strips,
+        "figure": None if drawn.strips else inline(drawn, svg),
+    }
+    return template("apart.html.j2").render(known)

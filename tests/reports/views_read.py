@@ -1,0 +1,115 @@
+"""What readers of models leave with a run, made up: of each kind of figure a small one."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from reports.client import open_client
+from reports.figures.models.seen import asked
+from reports.frame import load
+from trainables.jobs.views.request import FOLDER, View
+
+
+def picture() -> str:
+    file = BytesIO()
+    Image.new("RGB", (40, 30), (20, 90, 160)).save(file, "JPEG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def photograph(seed: int) -> str:
+    """Of noise, so that it takes the bytes of a real one."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (72, 54, 3), dtype=np.uint8)
+    file = BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=80, subsampling=0)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def near(hit: bool) -> dict[str, Any]:
+    return {"picture": picture(), "class": "b", "hit": hit, "score": 0.5}
+
+
+def row(failed: bool) -> dict[str, Any]:
+    found = [near(not failed), near(False)]
+    return {"query": picture(), "class": "a", "rank": 1, "failed": failed, "near": found}
+
+
+READ: dict[str, dict[str, Any]] = {
+    "gallery": {"rows": [row(False), row(True)], "looked_at": 9, "failing": 2},
+    "embedding_map": {
+        "x": [0.0, 1.0, 2.0, 3.0],
+        "y": [0.0, 1.0, 0.0, 1.0],
+        "label": [0, 0, 1, 1],
+        "classes": ["a", "b"],
+        "of_classes": 5,
+        "pictures": [[0, picture()]],
+        "options": {"perplexity": 30.0},
+    },
+    "spectrum": {"shares": [0.5, 0.3, 0.2], "spectrum": 0.0513},
+    "distances": {
+        "edges": [0.0, 1.0, 2.0],
+        "intra": [0.75, 0.25],
+        "inter": [0.25, 0.75],
+        "means": [0.8, 1.3],
+        "overlap": 0.5,
+        "images": 20,
+        "classes": 4,
+    },
+    "affinity": {
+        "cosines": [[1.0, 0.5, -0.1], [0.5, 1.0, 0.2], [-0.1, 0.2, 1.0]],
+        "classes": ["a", "b", "c"],
+        "of_classes": 9,
+        "mean": 0.2,
+        "of": "proxies",
+    },
+    "grad_cam": {
+        "terms": ["metric", "split"],
+        "rows": [
+            {
+                "picture": picture(),
+                "class": "a",
+                "maps": {"metric": [[0.0, 1.0], [0.5, 0.2]], "split": [[0.0, 0.0], [0.0, 0.0]]},
+            }
+        ],
+    },
+    "uncertainty": {
+        "values": {"uncertainty_original": [0.1, 0.2, 0.3], "uncertainty_gap": [0.0, 0.1, 0.2]},
+        "low": [{"picture": picture(), "class": "a", "value": 0.1}],
+        "high": [{"picture": picture(), "class": "b", "value": 0.3}],
+    },
+}
+
+
+def large_gallery() -> dict[str, Any]:
+    """As many pictures a row as a gallery has at most, of names as long as some are."""
+    rows = [
+        {
+            "query": photograph(100 * at),
+            "class": "Black-throated Blue Warbler",
+            "rank": 3,
+            "failed": at > 3,
+            "near": [
+                {**near(k % 2 > 0), "class": "Red-winged_Blackbird", "picture": photograph(at + k)}
+                for k in range(16)
+            ],
+        }
+        for at in range(8)
+    ]
+    return {"rows": rows, "looked_at": 2048, "failing": 700}
+
+
+def leave(uri: str, sweep_id: str, trials: Path, kinds: Mapping[str, Any] = READ) -> None:
+    """As if all that a sweep's figures show had been read: into the trials' folders and MLflow."""
+    frame, client = load(uri, sweep_id), open_client(uri)
+    for each in asked(frame, frame.recipe):
+        path = View(each.name, each.kind, each.options).path(trials / each.trial_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(kinds[each.kind]), encoding="utf-8")
+        client.log_artifact(each.run_id, str(path), FOLDER)
