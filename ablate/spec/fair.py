@@ -37,17 +37,22 @@ ENDING = "_fair"
 
 
 class Also(SpecPart):
-    """Axes for the rows of these methods, or losses, or both.
+    """Axes for the rows of these methods, losses or comparisons, or of what is all of it.
 
-    methods, losses: by name; none named: of all. space: the axes, by path.
+    methods, losses: by name; none named: of all. studies: comparisons of `fair.of`; None: of all.
+    space: the axes, by path; of two that give the same path the later one counts.
     """
 
     methods: tuple[str, ...] = ()
     losses: tuple[str, ...] = ()
+    studies: tuple[str, ...] | None = Field(None, min_length=1)
     space: dict[str, Axis] = Field(min_length=1)
 
-    def fits(self, method: str, loss: str) -> bool:
-        return method in (self.methods or (method,)) and loss in (self.losses or (loss,))
+    def fits(self, method: str, loss: str, study: str) -> bool:
+        of_study = self.studies is None or study in self.studies
+        return (
+            of_study and method in (self.methods or (method,)) and loss in (self.losses or (loss,))
+        )
 
 
 class Fair(SpecPart):
@@ -107,6 +112,7 @@ class Fair(SpecPart):
 
 @dataclass(frozen=True)
 class _Row:
+    study: str  # the comparison
     cell: str
     number: int
     trial: dict[str, Any]  # with nothing that is searched
@@ -175,13 +181,14 @@ def _free(studies: Mapping[str, Any], made: Mapping[str, Any], place: str) -> No
 def _all_used(fair: Fair, rows: list[_Row]) -> None:
     """Axes that are of no row are a mistake."""
     for idx, also in enumerate(fair.also):
-        if not any(also.fits(row.method, row.loss) for row in rows):
-            pairs = listed(sorted({f"{row.method} on {row.loss}" for row in rows}))
+        if not any(also.fits(row.method, row.loss, row.study) for row in rows):
+            there = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
+            pairs = listed(sorted(there))
             raise ConfigError(
                 f"fair.also.{idx}",
                 "axes for rows that there are not",
                 f"methods and losses of these comparisons ({pairs})",
-                "Correct `methods` and `losses`, or remove it",
+                "Correct `methods`, `losses` and `studies`, or remove it",
             )
 
 
@@ -251,7 +258,7 @@ def _rows(
         loss = _named(merged, "loss", place, default.loss.name)
         space = dict(fair.space)
         for also in fair.also:
-            space |= also.space if also.fits(method, loss) else {}
+            space |= also.space if also.fits(method, loss, name) else {}
         # An option of a method or loss that the sweep names and this row does not is none of it.
         lasting = leaves(merged)
         free = {
@@ -260,7 +267,7 @@ def _rows(
             if path not in space and path in lasting
         }
         backbone = _named(merged, "backbone", place, default.backbone.name)
-        yield _Row(str(cell), number, free, space, method, loss, backbone)
+        yield _Row(name, str(cell), number, free, space, method, loss, backbone)
 
 
 def _named(merged: Mapping[str, Any], part: str, place: str, default: str) -> str:

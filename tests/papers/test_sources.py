@@ -96,6 +96,24 @@ def test_its_fair_tables_are_fair(spec: Path) -> None:
     assert advice.warnings(made) == []
 
 
+def test_each_table_of_idmls_classification_has_a_twin() -> None:
+    """Those that train by AdamW have rates of it, the others those of SGD."""
+    made = sources.plan(FOLDER / "idml.yaml")
+    tables = [name for name in made.order if name.startswith(("table2_", "table9", "table10"))]
+    assert len([name for name in tables if name.endswith(FAIR)]) == 5
+    for name in tables:
+        if f"{FAIR}_best_" in name:
+            config, study = made.resolved(name, None), made.spec.studies[name]
+            assert isinstance(study, Promote)
+            rate = made.spec.studies[study.of].model_dump()["space"]["optimizer.lr"]
+            assert (config.optimizer.name, rate["low"]) == (
+                ("adamw", 1e-4) if name.startswith("table9") else ("sgd", 0.02)
+            )
+            assert {"method.tau", "loss.temperature"} <= {
+                *made.spec.studies[study.of].paths
+            } or config.method.name == "plain"
+
+
 # ------------------------------------------------------------------- that it would notice
 
 

@@ -18,6 +18,7 @@ from trainables.data.augment import eval_images, train_images
 from trainables.data.features import cached_features
 from trainables.data.files.store.reader import Reader
 from trainables.data.splits import Splits, Subset
+from trainables.machine.group import ALONE, Group
 from trainables.trial import TrialConfig
 
 FEATURE_BLOCK = 4096  # rows of cached features embedded at once
@@ -35,8 +36,9 @@ class Inputs(Protocol):
     def train(self, positions: Tensor, generator: torch.Generator) -> Tensor:
         """Inputs of the training images at `positions` ([B], on the CPU), on the device."""
 
-    def blocks(self, subset: Subset) -> Iterator[Tensor]:
-        """All inputs of a split, in order, without augmentation."""
+    def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+        """Inputs of a split, in order, without augmentation: all of them, or of several processes
+        this one's blocks. The blocks are the same, and so are the bits of what comes of them."""
 
 
 class Features:
@@ -61,12 +63,12 @@ class Features:
         # Whole rows: twice as quick on a CPU as by square brackets.
         return self.resident.index_select(0, positions.to(self.device, non_blocking=True))
 
-    def blocks(self, subset: Subset) -> Iterator[Tensor]:
+    def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         for index, rows in self.held:
             if index is subset.index:
-                yield from torch.split(rows, FEATURE_BLOCK)
+                yield from group.share(torch.split(rows, FEATURE_BLOCK))
                 return
-        for part in torch.split(subset.index, FEATURE_BLOCK):
+        for part in group.share(torch.split(subset.index, FEATURE_BLOCK)):
             yield self._rows(part)
 
     def _rows(self, rows: Tensor) -> Tensor:
@@ -102,8 +104,8 @@ class Pictures:
             device=self.device,
         )
 
-    def blocks(self, subset: Subset) -> Iterator[Tensor]:
-        blocks = torch.split(subset.index, IMAGE_BLOCK)
+    def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
+        blocks = group.share(torch.split(subset.index, IMAGE_BLOCK))
         self.reader.expect(blocks)
         for block in blocks:
             images, rows = self.reader.take(block)

@@ -48,7 +48,7 @@ class Trainer:
 
     Args:
         resume: continue from the newest whole checkpoint in `runtime.trial_dir`, if any.
-        group: the processes that train it; the first alone has a folder, writes and evaluates.
+        group: the processes that train it and embed what is evaluated; the first alone writes.
 
     Raises:
         ConfigError: bad data, device or option; a checkpoint of another trial.
@@ -190,21 +190,21 @@ class Trainer:
         Raises:
             TrialFailure: an embedding is not finite.
         """
-        metrics_of_split = self._metrics(split, metrics)
-        return metrics_of_split | measured(self.network, self.inputs, self.splits[split])
+        found, subset = self._metrics(split, metrics), self.splits[split]
+        return self.group.told(lambda: found | measured(self.network, self.inputs, subset))
 
     @torch.inference_mode()
     def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         self.network.eval()
-        subset, restarts = self.splits[split], self.config.evaluation.restarts
-        return self.task.read(self.network, self.inputs.blocks(subset), subset, metrics, restarts)
+        task, network, subset = self.task, self.network, self.splits[split]
+        own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
+        answers, restarts = self.group.collected(own, self.device), self.config.evaluation.restarts
+        return self.group.told(lambda: task.read(network, answers, subset, metrics, restarts))
 
     def _select(self) -> dict[str, float]:
         selection = self.config.selection
         splits = (self.selection, "train") if selection.train_curve else (self.selection,)
-        scores = self.group.told(
-            lambda: {split: self._metrics(split, self.task.per_epoch) for split in splits}
-        )
+        scores = {split: self._metrics(split, self.task.per_epoch) for split in splits}
         value = scores[self.selection][selection.metric]
         if self.best is None or selection.keep == "last" or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
@@ -223,9 +223,7 @@ class Trainer:
             raise RuntimeError("finish() before the first selected epoch; run epochs() first")
         self.network.load_state_dict(self.best["weights"])
         wanted = tuple(dict.fromkeys((*self.task.metrics, *metrics)))
-        evaluations = self.group.told(
-            lambda: {split: self.evaluate(split, wanted) for split in evaluate}
-        )
+        evaluations = {split: self.evaluate(split, wanted) for split in evaluate}
         folder = self.runtime.trial_dir
         if folder is not None:
             write_export(folder / EXPORT, self.network, self.config, self.splits.train)

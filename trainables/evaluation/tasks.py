@@ -10,11 +10,10 @@ which metrics a task has, `data.split.by` says which images it is tried on; nobo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from trainables.config.sections import Trial
@@ -58,10 +57,14 @@ class Task(ABC):
         """Whether `read` knows a metric."""
 
     @abstractmethod
+    def answer(self, network: Asked, inputs: Tensor) -> Tensor:
+        """[N, ...] → [N, A], what is read of each image: its embedding, or its logits."""
+
+    @abstractmethod
     def read(
         self,
         network: Asked,
-        blocks: Iterable[Tensor],
+        answers: Tensor,
         subset: Subset,
         metrics: Sequence[str],
         restarts: int | None,
@@ -69,7 +72,7 @@ class Task(ABC):
         """Metrics of a split.
 
         Args:
-            blocks: the inputs of its images, in order. restarts: of k-means.
+            answers: [N, A] of its images, in order. restarts: of k-means.
 
         Raises:
             ConfigError, TrialFailure: as `evaluate`.
@@ -109,17 +112,19 @@ class Retrieval(Task):
     def reads(self, metric: str) -> bool:
         return of_embeddings(metric)
 
+    def answer(self, network: Asked, inputs: Tensor) -> Tensor:
+        return network.embed(inputs)
+
     def read(
         self,
         network: Asked,
-        blocks: Iterable[Tensor],
+        answers: Tensor,
         subset: Subset,
         metrics: Sequence[str],
         restarts: int | None,
     ) -> dict[str, float]:
         score = network.retrieval_score()
-        z = torch.cat([network.embed(block) for block in blocks])
-        return of_split(z, subset, score=score, metrics=metrics, restarts=restarts)
+        return of_split(answers, subset, score=score, metrics=metrics, restarts=restarts)
 
 
 class Classification(Task):
@@ -138,17 +143,19 @@ class Classification(Task):
     def reads(self, metric: str) -> bool:
         return metric in ACCURACY
 
+    def answer(self, network: Asked, inputs: Tensor) -> Tensor:
+        return network.logits(inputs)
+
     def read(
         self,
         network: Asked,
-        blocks: Iterable[Tensor],
+        answers: Tensor,
         subset: Subset,
         metrics: Sequence[str],
         restarts: int | None,
     ) -> dict[str, float]:
-        logits = torch.cat([network.logits(block) for block in blocks])
-        labels = subset.labels.to(logits.device)
-        return evaluate(logits, labels, score="dot", metrics=metrics, logits=logits)
+        labels = subset.labels.to(answers.device)
+        return evaluate(answers, labels, score="dot", metrics=metrics, logits=answers)
 
     def check(self, trial: Trial, *, loss: bool, method: bool) -> None:
         super().check(trial, loss=loss, method=method)

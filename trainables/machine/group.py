@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
-PATIENCE = timedelta(days=7)  # the others wait while the first evaluates
+PATIENCE = timedelta(days=7)  # the others wait while the first computes metrics
 BUCKET = 2**24  # numbers that are exchanged at once
 LOOPBACK = ("lo", "lo0")  # of Linux, of macOS
 
@@ -45,7 +45,7 @@ class Group:
 
     @property
     def leads(self) -> bool:
-        """Whether this process is the one that writes and evaluates."""
+        """Whether this process is the one that writes, and reads metrics."""
         return self.rank == 0
 
     def counts(self, rows: int) -> list[int]:
@@ -66,6 +66,35 @@ class Group:
         parts = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(parts, padded, group=self.tensors)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """This process's of a sequence: consecutive ones, as equally many as can be."""
+        counts = self.counts(len(parts))
+        begin = sum(counts[: self.rank])
+        return parts[begin : begin + counts[self.rank]]
+
+    def collected(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
+        """[N, ...] of everybody's parts in order, in the first process; in the others what is
+        their own, of which nobody needs it.
+
+        Args:
+            parts: rows of this process, on `device`; none, where it has none. The first has some.
+        """
+        own = torch.cat(list(parts)) if parts else torch.empty(0, device=device)
+        if self.size == 1:
+            return own
+        rows = torch.tensor(len(own))
+        counts = [torch.zeros_like(rows) for _ in range(self.size)]
+        dist.all_gather(counts, rows, group=self.told_by)
+        shape, dtype = self.told(lambda: (list(own.shape[1:]), own.dtype))
+        padded = torch.zeros(int(max(counts)), *shape, dtype=dtype, device=device)
+        if parts:
+            padded[: len(own)] = own
+        found = [torch.empty_like(padded) for _ in counts] if self.leads else None
+        dist.gather(padded, found, dist.get_global_rank(self.tensors, 0), group=self.tensors)
+        if found is None:
+            return own
+        return torch.cat([part[: int(count)] for part, count in zip(found, counts, strict=True)])
 
     @torch.no_grad()
     def add_(self, tensors: Sequence[Tensor]) -> None:

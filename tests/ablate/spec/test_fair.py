@@ -116,6 +116,25 @@ def test_axes_are_those_of_the_rows_method_and_loss() -> None:
     assert spaces["table1_fair_tune_3"] == ["optimizer.lr"]
 
 
+def test_a_comparison_can_have_axes_of_its_own_which_come_last() -> None:
+    wide = {"optimizer.lr": {"low": 1e-2, "high": 1.0, "log": True}}
+    studies = {**SPEC["studies"], "table2": SPEC["studies"]["table1"]}
+    also = [{"methods": ["ddml"], "space": ALPHA}, {"studies": ["table2"], "space": wide}]
+    made = plan(
+        {**SPEC, "studies": studies, "fair": {**SPEC["fair"], "of": [*studies], "also": also}}
+    )
+    low = {
+        n: s.model_dump()["space"]["optimizer.lr"]["low"]
+        for n, s in made.spec.studies.items()
+        if "tune" in n
+    }
+    assert {low[f"table1_fair_tune_{i}"] for i in (1, 2, 3)} == {1e-5}
+    assert {low[f"table2_fair_tune_{i}"] for i in (1, 2, 3)} == {1e-2}
+    assert [*made.spec.studies["table2_fair_tune_2"].paths] == ["optimizer.lr", "method.alpha"]
+    with pytest.raises(ConfigError, match="axes for rows that there are not"):
+        plan(with_fair(also=[{"studies": ["table3"], "space": wide}]))
+
+
 def test_test_classes_choose_nothing_in_it() -> None:
     made = plan(SPEC)
     for name in made.order:
