@@ -72,9 +72,11 @@ class Passes:
             ConfigError: a divided batch, with a norm that computes its statistics of it.
         """
         self._kept = None
+        if self.backbone is None:
+            return self._of(inputs)
         own = self.group.own(inputs)
         parts = torch.split(own, self.most or len(own))
-        if self.backbone is None or len(parts[0]) == len(inputs):
+        if len(parts[0]) == len(inputs):
             return self._of(inputs)
         _check_norms(self.backbone)
         with torch.set_grad_enabled(len(parts) == 1):

@@ -26,7 +26,7 @@ from trainables.core.checkpoints import Checkpoints
 from trainables.core.export import EXPORT, write_export
 from trainables.core.identity import config_hash
 from trainables.core.measures import measured
-from trainables.core.optimizer import RateSchedule, clip, set_rates
+from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
@@ -81,7 +81,7 @@ class Trainer:
         parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device, group=group)
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
-        self.optimizer = parts.optimizer
+        self.optimizer, self.update = parts.optimizer, Update(parts.optimizer)
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
@@ -156,7 +156,8 @@ class Trainer:
         method, generators = self.network.method, self.generators
 
         inputs = self.inputs.train(positions, generators["augment"])
-        batch = Batch(inputs, self.labels[positions.to(self.device)][:, None])
+        labels = self.labels.index_select(0, positions.to(self.device))
+        batch = Batch(inputs, labels[:, None])
         batch = method.prepare(batch, generators["prepare"])
         features = self.passes.features(batch.inputs)
         state = method(features, batch.labels, progress, generators["method"])
@@ -168,7 +169,7 @@ class Trainer:
 
         training = self.config.training
         clip(self.parameters, value=training.clip_value, norm=training.clip_norm)
-        self.optimizer.step()
+        self.update()
         self.steps += 1
         self.steps_here += 1
 

@@ -119,10 +119,11 @@ def make_pairs(
     reference_labels = (
         reference_labels[:, None] if reference_labels.dim() == 1 else reference_labels
     )
-    meet = labels[:, None, :, None] == reference_labels[None, :, None, :]
-    meet = meet & (labels[:, None, :, None] >= 0)
-    slots = meet.flatten(2)
-    pos = slots[..., 0] if slots.shape[-1] == 1 else slots.any(-1)
+    if labels.shape[1] == reference_labels.shape[1] == 1:
+        pos = (labels == reference_labels.T) & (labels >= 0)
+    else:
+        meet = labels[:, None, :, None] == reference_labels[None, :, None, :]
+        pos = (meet & (labels[:, None, :, None] >= 0)).flatten(2).any(-1)
     neg = ~pos
     if self_index is not None:
         itself = self_index[:, None] == torch.arange(pos.shape[1], device=pos.device)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import Geometry
@@ -21,7 +20,7 @@ FEW = 1 / 64  # of all pairs
 def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
     """[..., B, D] × [..., R, D] → [..., B, R] by `geometry.kind`, see `Geometry`."""
     if geometry.normalize or geometry.kind == "cosine":
-        query, reference = F.normalize(query, dim=-1), F.normalize(reference, dim=-1)
+        query, reference = unit(query), unit(reference)
     if geometry.kind in ("cosine", "dot"):
         return query @ reference.mT
     if geometry.kind == "l2sq":
@@ -34,8 +33,14 @@ def score(query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
 def embedding(z: Tensor, geometry: Geometry) -> Tensor:
     """[N, D] → [N, D]: what is stored of z, with which `score` is what it is with z."""
     if geometry.normalize:
-        return F.normalize(z, dim=-1)
+        return unit(z)
     return z if geometry.clip is None else clipped(z, geometry.clip)
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / max(‖x‖, 1e-12) over the last dimension: `F.normalize`, its kernels called directly."""
+    length: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x / length.clamp_min(1e-12)
 
 
 def squared_distance(query: Tensor, reference: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import NamedConfig
+from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, Progress, State, Term
@@ -226,7 +227,7 @@ class DDML(Plain):
 
     def _logits(self, z: Tensor, references: References) -> Tensor:
         """[..., B, D] → [..., B, P]."""
-        cosine = F.normalize(z, dim=-1) @ F.normalize(references.vectors, dim=-1).mT
+        cosine = geometries.unit(z) @ geometries.unit(references.vectors).mT
         logits: Tensor = self._scale() * cosine
         if references.per_class > 1:
             shape = (*logits.shape[:-1], self.classes, references.per_class)

@@ -1,0 +1,39 @@
+"""What geometry and pairs take short cuts for: the same bits by the long way."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables import streams
+from trainables.losses.base import make_pairs
+from trainables.losses.geometry import unit
+
+
+@pytest.mark.parametrize("shape", [(70, 256), (128, 64), (3, 5, 7), (1, 1)])
+def test_unit_is_torchs_normalize_with_its_gradient_to_the_bit(shape: tuple[int, ...]) -> None:
+    g = streams.generator(0, "unit")
+    x, gradient = torch.randn(shape, generator=g), torch.randn(shape, generator=g)
+    x[0] *= 1e-13  # shorter than what both take for zero
+    found = []
+    for way in (unit, lambda rows: F.normalize(rows, dim=-1)):
+        leaf = x.clone().requires_grad_()
+        made: Tensor = way(leaf)
+        made.backward(gradient)
+        assert leaf.grad is not None
+        found.append((made.detach(), leaf.grad))
+    assert all(torch.equal(*both) for both in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("itself", [False, True])
+def test_pairs_of_one_label_each_are_those_of_sets_of_one(itself: bool) -> None:
+    labels = torch.tensor([0, 2, 1, -1, 2, 0])
+    others = labels if itself else torch.tensor([0, 1, 2, -1])
+    index = torch.arange(6) if itself else None
+    one = make_pairs(labels, others, self_index=index)
+    empty = torch.full((len(labels), 1), -1)
+    of_sets = make_pairs(torch.cat([labels[:, None], empty], 1), others, self_index=index)
+    assert torch.equal(one.pos, of_sets.pos) and torch.equal(one.neg, of_sets.neg)
+    assert one.pos[0].sum() == 1 and one.pos[3].sum() == 0
