@@ -26,6 +26,7 @@ from trainables.core.source.folder import Code
 from trainables.errors import ConfigError
 from trainables.jobs.batch.cells import TRIALS
 from trainables.jobs.batch.result import NAME, RESULT, Result, digest, read_mark, read_result
+from trainables.machine.files import inside
 from trainables.trial import TrialConfig
 
 
@@ -72,6 +73,8 @@ def look_at(folder: Path, ledger: Ledger, sources: Sources) -> Brought:
         result, _, last = read_result(trial)
         check_identity(trial, result, brought, asked)
         check_files(trial, result)
+        if last["event"] == "final":
+            inside(trial, last["export"])
         brought.trials.append(trial)
         version = str(last.get("provenance", {}).get("torch", ""))
         if version:

@@ -22,6 +22,7 @@ from ablate.plan.shown import check_curves
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
+from ablate.values.secrets import check_secrets
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared
@@ -53,6 +54,7 @@ def checked_plan(
         checks.study(name)
     check_curves(loaded.spec.report.curves, plan.spec.studies, plan.layers, checks.locate)
     check_shown(plan, checks.tasks)
+    check_secrets(plan.resolved_spec())
     plan.sweep_id = sweep_id(plan.spec, plan.base, plan.top, plan.fingerprints)
     return plan
 

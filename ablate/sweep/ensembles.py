@@ -16,6 +16,7 @@ from ablate.designs.base import ENSEMBLE as SPLIT
 from ablate.plan.cell import Cell
 from ablate.sweep.state import SweepState
 from trainables.jobs.request import Fold
+from trainables.machine.files import inside
 
 
 class Ensembles:
@@ -67,7 +68,7 @@ class Ensembles:
                 return None
             rows = [facts.ledger.trial(each.trial_id) or {} for each in group]
             return tuple(
-                Fold(each.config, each.seed, trials / each.trial_id / str(row["export"]))
+                Fold(each.config, each.seed, inside(trials / each.trial_id, row["export"]))
                 for each, row in zip(group, rows, strict=True)
             )
         return None

@@ -60,7 +60,9 @@ def main() -> None:
     if word == "late":
         time.sleep(1000)
     start = psutil.Process(needed.pid).create_time()
-    tell("begun", parallel=1.0, nodes=1, watch=[[needed.pid, start, "raylet"]])
+    watch = [[needed.pid, start, "raylet"]]
+    token = not asked["address"]  # a cluster of others stands open
+    tell("begun", parallel=1.0, nodes=1, watch=watch, token=token)
     if word == "work":
         work()
         return

@@ -1,4 +1,5 @@
-"""A password in `--tracking-uri`, searched for in all that a sweep writes, prints and starts."""
+"""A password in `--tracking-uri` and a key in the environment, searched for in all that a sweep
+writes, prints and starts; and who may read what Ray writes."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from tests.trainables import core_trials
 
 ROOT = Path(__file__).resolve().parents[2]
 QUOTED, PLAIN = "s3cr3t%40w0rd", "s3cr3t@w0rd"
+KEY = "k3y-of-the-environment"
 SERVER = """
 import os, sys
 folder, port = sys.argv[1:]
@@ -111,6 +113,7 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
             "RAY_TMPDIR": str(ray_folder),
             "OMP_NUM_THREADS": "1",
             "ABLATE_CACHE": str(tmp_path / "cache"),
+            "AWS_SECRET_ACCESS_KEY": KEY,
         },
     )
     seen: set[str] = set()
@@ -125,7 +128,7 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     assert any("raylet" in line for line in seen)
     assert any("env:ABLATE_TRACKING_URI" in line for line in seen)
     for line in [*seen, text]:
-        assert QUOTED not in line and PLAIN not in line, line
+        assert not any(word in line for word in (QUOTED, PLAIN, KEY)), line
     assert f"MLflow: {server.replace(QUOTED, '***')}" in text
     found = [*out.rglob("*"), *ray_folder.rglob("*"), *(tmp_path / "server").rglob("*")]
     files = [path for path in found if path.is_file() and not path.is_symlink()]
@@ -133,7 +136,10 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     assert any(path.name == "sweep.json" for path in files), "the server has nothing"
     for path in files:
         content = path.read_bytes()
-        assert QUOTED.encode() not in content and PLAIN.encode() not in content, path
+        assert not any(word.encode() in content for word in (QUOTED, PLAIN, KEY)), path
+    (private,) = ray_folder.iterdir()
+    assert private.stat().st_mode & 0o077 == 0, "other users may enter Ray's folder"
+    assert any(private in path.parents for path in files), "Ray was somewhere else"
 
 
 def commands(pid: int) -> set[str]:

@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from trainables.errors import TrialFailure
+from trainables.jobs.hidden import HidingFormatter, hidden
 from trainables.jobs.request import Job
 
 Event = dict[str, Any]
@@ -75,7 +76,7 @@ class Attempt:
                 f"{lock_seconds:.0f} s; expected it free. End that process and start again"
             ) from None
         self._log = logging.FileHandler(self.folder / "trial.log", encoding="utf-8", delay=True)
-        self._log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
         self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
@@ -113,9 +114,9 @@ class Attempt:
             self._say("interrupted by the machine: %s", error)
             raise
         except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = hidden(" ".join(f"{type(error).__name__}: {error}".split()))
             self._say("failed: %s", reason)
-            trace = traceback.format_exc()
+            trace = hidden(traceback.format_exc())
             return [*reports, {"event": "failed", "reason": reason, "traceback": trace}]
 
     def close(self) -> None:

@@ -26,9 +26,10 @@ from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import task_of
 from trainables.jobs.ensemble import Member, evaluate_ensemble
+from trainables.jobs.hidden import HidingFormatter
 from trainables.jobs.request import Fold, Job
 from trainables.jobs.several import together
-from trainables.machine.files import write_json
+from trainables.machine.files import inside, write_json
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
@@ -106,7 +107,7 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
         }
         if any(missing.values()) and folder is not None:
             trainer = Trainer(config, seed, runtime, resume=False)
-            trainer.network.load_state_dict(read_weights(folder / final["export"]))
+            trainer.network.load_state_dict(read_weights(inside(folder, final["export"])))
             fresh = {
                 split: known.get(split, {}) | trainer.evaluate(split, names)
                 for split, names in missing.items()
@@ -154,7 +155,7 @@ def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None
             f"that of {key}",
             "Take another output folder, or remove this one",
         )
-    return final if (folder / final["export"]).exists() else None
+    return final if inside(folder, final["export"]).exists() else None
 
 
 def _with_digest(final: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def _trial_log(folder: Path | None) -> Iterator[None]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(folder / "trial.log", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

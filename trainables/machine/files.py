@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever is killed when."""
+"""Files that are whole or absent, whatever is killed when, and names that stay in their folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+
+from trainables.errors import ConfigError
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -31,3 +33,20 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     """Indented, keys sorted; NaN and infinities, which JSON does not know, are errors."""
     text = json.dumps(content, indent=2, sort_keys=True, allow_nan=False) + "\n"
     write_atomically(path, text.encode())
+
+
+def inside(folder: Path, name: object) -> Path:
+    """`folder / name`, of a name that somebody else wrote down: it cannot lead anywhere else.
+
+    Raises:
+        ConfigError: `name` is no plain file name (`../x`, `/x`, `a/b`, ``, `..`).
+    """
+    plain = isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name
+    if not (plain and Path(name).name == name):
+        raise ConfigError(
+            str(folder),
+            f"{name!r} as the name of a file in it",
+            "a name without a path",
+            "Its records were edited: copy the folder anew, or train the trial again (--force)",
+        )
+    return folder / name

@@ -6,8 +6,9 @@ Messages are JSON, one a line. The first line of the process's input says what i
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 
-    {"do": "begun", "parallel", "nodes", "watch"}    Ray is there: trials at once, how many
-                                            machines; [pid, start, name] that must live
+    {"do": "begun", "parallel", "nodes", "watch", "token"}    Ray is there: trials at once, how
+                                            many machines; [pid, start, name] that must live;
+                                            whether it asks for a token
     {"do": "alive"}                         Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}

@@ -23,7 +23,13 @@ from pathlib import Path
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import node_lives, nodes, ray_session, started_here
+from ablate.engine.ray.session import (
+    asks_for_token,
+    node_lives,
+    nodes,
+    ray_session,
+    started_here,
+)
 from ablate.ledger.full_disk import is_full, tells_of_it
 from trainables.errors import ConfigError
 
@@ -69,7 +75,13 @@ def main() -> int:
         with ray_session(asked["address"], request) as parallel, pulse(driver):
             from ablate.engine.ray.tune import tune
 
-            driver.tell("begun", parallel=parallel, nodes=len(nodes()), watch=started_here())
+            driver.tell(
+                "begun",
+                parallel=parallel,
+                nodes=len(nodes()),
+                watch=started_here(),
+                token=asks_for_token(),
+            )
             tune(driver, request, Path(asked["storage"]), asked["name"], asked["keep"])
             driver.tell("done")
     except ConfigError as error:

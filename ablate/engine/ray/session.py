@@ -1,8 +1,8 @@
 """Starting and ending Ray without its surprises.
 
 No usage statistics, no dashboard, no log stream, no token file in the home folder (a cluster of
-our own gets its token through the environment), no stale cluster address, and on one machine no
-port that another machine could reach.
+our own gets its token through the environment), no stale cluster address; on one machine no port
+that another machine could reach, and no file that another user could.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from ablate.engine.ray.private import private_folder
 from ablate.engine.ray.resources import Request, check_nodes
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
@@ -74,6 +75,7 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=100 * 2**20,
+            _temp_dir=str(private_folder()),
         )
     else:
         _join(address)
@@ -108,6 +110,14 @@ def nodes() -> list[dict[str, Any]]:
 
     found: Any = ray.nodes()  # type: ignore[no-untyped-call]
     return [node for node in found if node["Alive"]]
+
+
+def asks_for_token() -> bool:
+    """Whether the Ray that this process has joined lets nobody in without its token: this process
+    uses one exactly if that Ray asks for it."""
+    from ray._raylet import AuthenticationMode, get_authentication_mode
+
+    return bool(get_authentication_mode() != AuthenticationMode.DISABLED)
 
 
 def node_lives() -> bool:

@@ -41,6 +41,11 @@ END_SECONDS = 30.0  # for Ray to end when all is done
 ENVELOPE = "job.json"
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.process")
 
+OPEN = (
+    "warning: this Ray cluster asks nobody for a token: whoever reaches its ports can run code on "
+    "it. Start its nodes with RAY_AUTH_MODE=token (ablate/cluster/README.md)"
+)
+
 Message = dict[str, Any]
 log = logging.getLogger("ablate.engine")
 
@@ -237,6 +242,8 @@ class Supervisor:
         elif do == "begun" and self.board is None:
             self.board = self.begun(message["parallel"])
             self.board.nodes = message["nodes"]
+            if not message["token"]:
+                self.board.say(OPEN)
         elif do == "refused":
             raise ConfigError(*message["error"])
         elif do == "failed":

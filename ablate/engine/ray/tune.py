@@ -16,6 +16,7 @@ from ray.tune.search import Searcher
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
+from trainables.jobs.hidden import hidden
 from trainables.jobs.ray_trainable import JobTrainable
 
 
@@ -194,7 +195,7 @@ def cause(error: BaseException | None) -> str:
     """Why the machine ended a trial, the cause first, in one line."""
     # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
     # process that is gone end with what it knows.
-    last = (str(error).strip().splitlines() or [""])[-1].strip()[:300]
+    last = hidden((str(error).strip().splitlines() or [""])[-1].strip())[:300]
     if isinstance(error, RayActorError):
         return f"its process is gone: {last}"
     return last if error is not None and last else "its process ended"

@@ -219,6 +219,14 @@ def test_a_file_of_a_result_is_in_its_folder(work: Path, out: Path) -> None:
     refused(work, out, r"a file '\.\./\.\./x'")
 
 
+def test_weights_of_a_result_are_in_its_folder(work: Path, out: Path) -> None:
+    path = first(work) / result.NAME
+    head, lines = read_sheet(path, result.RESULT)
+    lines[-1]["export"] = "../../x"
+    write_sheet(path, result.RESULT, head, lines)
+    refused(work, out, r"'\.\./\.\./x' as the name of a file in it")
+
+
 def test_the_folder_of_another_sweep(work: Path, out: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     leave(plan("other"), synthetic_settings(other), tmp_path / "other.jsonl")

@@ -148,10 +148,15 @@ def test_a_password_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch) -> 
     rest = ["--set", "a=b", "--out", "--tracking-uri-not", uri.replace(WORD, "***")]
     for option in (["--tracking-uri", uri], [f"--tracking-uri={uri}"], [f"--track={uri}"]):
         words, found = concealed(["run", "s.yaml", *option, *rest])
-        assert found == uri and WORD not in " ".join(words)
+        assert found == {"ABLATE_TRACKING_URI": uri} and WORD not in " ".join(words)
         args = parser().parse_args([w for w in words if w not in rest])
         assert args.tracking_uri == "env:ABLATE_TRACKING_URI"
-    assert concealed(["run", "--tracking-uri", "http://h"])[1] is None
+    assert concealed(["run", "--tracking-uri", "http://h"])[1] == {}
+    sql = f"postgresql://me:{WORD}@h/optuna"
+    assert concealed(["export", "--to", "optuna", "--storage", sql]) == (
+        ["export", "--to", "optuna", "--storage", "env:ABLATE_STORAGE"],
+        {"ABLATE_STORAGE": sql},
+    )
     started: list[Any] = []
     monkeypatch.setattr(
         sys, "orig_argv", ["python", "-m", "ablate.run", "x", "--tracking-uri", uri]

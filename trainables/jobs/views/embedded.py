@@ -23,6 +23,7 @@ from trainables.data.augment import eval_images
 from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
 from trainables.machine.devices import resolve_device
+from trainables.machine.files import inside
 from trainables.trial import TrialConfig
 
 SIDE = 72  # pixels of a small picture's long side
@@ -123,7 +124,8 @@ class Reader:
 def _trial(folder: Path) -> tuple[TrialConfig, int, Path]:
     try:
         said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        export = folder / json.loads((folder / "final.json").read_text(encoding="utf-8"))["export"]
+        final = json.loads((folder / "final.json").read_text(encoding="utf-8"))
+        export = inside(folder, final["export"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             str(folder), f"no finished trial ({error})", "its config.json and final.json"

@@ -100,6 +100,13 @@ def test_a_cluster_of_others_is_not_started_again(
     assert sweep.run() == "its process ended" and lives(tmp_path) == 1
 
 
+def test_a_cluster_that_is_open_to_all_is_said_to_be(made: Callable[..., Made]) -> None:
+    for address, told in ((None, 0), ("127.0.0.1:6379", 1)):
+        sweep, said = made("work", address)
+        assert sweep.run() == ""
+        assert said.getvalue().count("asks nobody for a token") == told
+
+
 def test_silence_is_death(
     tmp_path: Path, made: Callable[..., Made], monkeypatch: pytest.MonkeyPatch
 ) -> None:

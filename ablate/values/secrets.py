@@ -1,0 +1,40 @@
+"""No secret in a spec: it goes into the ledger, into MLflow and into reports, for all to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reports.uri import has_secret, redacted
+from trainables.errors import ConfigError
+
+_URI = re.compile(r"\S+://\S+")
+
+
+def check_secrets(spec: Mapping[str, Any]) -> None:
+    """Of a spec as it runs, `--set` and all.
+
+    Raises:
+        ConfigError: an address in it holds a password, a key or a token. It is not shown.
+    """
+    for path, text in _texts(spec, ""):
+        for uri in _URI.findall(text):
+            if has_secret(uri):
+                raise ConfigError(
+                    path,
+                    f"an address with a secret in it ({redacted(uri)})",
+                    "none, for specs are kept in the ledger, MLflow and reports",
+                    "Give the secret in the environment, or in the library's own file",
+                )
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _texts(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for i, inner in enumerate(value):
+            yield from _texts(inner, f"{path}.{i}")
