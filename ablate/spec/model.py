@@ -15,7 +15,7 @@ from ablate.designs.base import COMPARED, SPLITS
 from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.check_objectives import check_compared
-from ablate.spec.fair import Fair
+from ablate.spec.fair.section import Fair
 from ablate.values.remedies import nearest_metric
 from ablate.values.wording import listed, shown
 from reports.recipe import Recipe

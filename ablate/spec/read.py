@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from ablate.spec.check_centres import check_ranks
 from ablate.spec.check_objectives import check_objectives
 from ablate.spec.check_report import check_metrics, check_recipe
-from ablate.spec.fair import with_twins
+from ablate.spec.fair.twins import with_twins
 from ablate.spec.loaded import LoadedSpec, Source
 from ablate.spec.model import METRICS, REPORTED, Spec
 from ablate.spec.yaml_loader import Document, load

@@ -10,7 +10,7 @@ import pytest
 from ablate.designs.compare import OTHER
 from ablate.designs.promote import Promote
 from ablate.plan import advice
-from ablate.spec.fair import ENDING as FAIR
+from ablate.spec.fair.twins import ENDING as FAIR
 from reports.parts.sources import SourceBlock
 from reports.published.papers import table
 from tests.papers import sources
