@@ -140,14 +140,13 @@ def _table(found: Sequence[Line]) -> list[str]:
         "method",
         "set-up",
         "row",
-        "against",
         "best is",
         f"Δ {metric} [95 %]",
         "n",
         "verdict",
     )
     rows = tuple(tuple(map(model.Field, _fields(line))) for line in found)
-    return pipes(model.Grid(headers, 5, (False,) * len(headers), rows))
+    return pipes(model.Grid(headers, 4, (False,) * len(headers), rows))
 
 
 def _fields(line: Line) -> tuple[str, ...]:
@@ -157,7 +156,6 @@ def _fields(line: Line) -> tuple[str, ...]:
         line.comparison.method,
         line.comparison.setup,
         told.label.removesuffix(OTHER),
-        told.baseline,
         "neutral" if told.cell.endswith(OTHER) else "",
         difference(told),
         str(told.n),

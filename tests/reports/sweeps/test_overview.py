@@ -42,8 +42,8 @@ def test_each_row_stands_with_its_difference_and_its_verdict() -> None:
     text = markdown(lines(OVERVIEW, SWEEPS.__getitem__), "all.svg")
     rows = [line for line in text.splitlines() if line.startswith(("| ONE", "| TWO"))]
     assert rows == [
-        "| ONE | heads | \\_ddml\\_ | plain |  | +2.00 [+2.00, +2.00] | 8 | better (p = 0.008) |",
-        "| TWO | heads | \\_ddml\\_ | plain |  | −3.00 [−3.00, −3.00] | 8 | worse (p = 0.008) |",
+        "| ONE | heads | \\_ddml\\_ |  | +2.00 [+2.00, +2.00] | 8 | better (p = 0.008) |",
+        "| TWO | heads | \\_ddml\\_ |  | −3.00 [−3.00, −3.00] | 8 | worse (p = 0.008) |",
     ]
     assert text.startswith("![Every method against its baseline](all.svg)")
     assert "Sweeps: made (000000000000)." in text
@@ -75,7 +75,7 @@ def test_metrics_that_differ_have_tables_of_their_own() -> None:
     one, two = lines(OVERVIEW, SWEEPS.__getitem__)
     other = replace(two, verdict=replace(two.verdict, metric="test/recall_at_1"))
     text = markdown([one, other, one], "all.svg").splitlines()
-    headers = [line.split(" | ")[5] for line in text if line.startswith("| method")]
+    headers = [line.split(" | ")[4] for line in text if line.startswith("| method")]
     assert headers == ["Δ MAP@R, validation (%) [95 %]", "Δ Recall@1, test (%) [95 %]"]
     rows = [line[2:5] for line in text if line.startswith(("| ONE", "| TWO"))]
     assert rows == ["ONE", "ONE", "TWO"]
@@ -100,8 +100,8 @@ def test_a_row_whose_best_is_neutral_stands_there_once(rows: tuple[str, ...]) ->
     only = OVERVIEW.comparisons[0].model_copy(update={"rows": rows})
     asked = OVERVIEW.model_copy(update={"comparisons": (only,)})
     text = markdown(lines(asked, lambda _: with_neutral()), "all.svg")
-    found = [line.split(" | ")[2:6] for line in text.splitlines() if line.startswith("| ONE")]
-    assert found[0] == ["m", "plain", "neutral", "−3.00 [−3.00, −3.00]"]
+    found = [line.split(" | ")[2:5] for line in text.splitlines() if line.startswith("| ONE")]
+    assert found[0] == ["m", "neutral", "−3.00 [−3.00, −3.00]"]
     assert [row[0] for row in found] == (["m"] if rows else ["m", "other"])
     assert "the row is then its best other cell" in text
 
