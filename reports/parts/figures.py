@@ -171,6 +171,35 @@ class GradCamOptions(ModelOptions):
     terms: tuple[str, ...] = Field((), max_length=6)
 
 
+class ClassSizesOptions(ModelOptions):
+    """Of `class_sizes`: how many images of a class find one of it first, against how many there
+    are (DDML's supplement)."""
+
+    every: ClassVar[bool] = True
+    split: Literal["train", "val", "test"] = "train"
+
+
+class PlaneOptions(ModelOptions):
+    """Of `plane`, through the proxies of two training classes (DDML, Fig. 1b). images: of each
+    class. level: a direction in which neither class has as much probability is an unsure one."""
+
+    every: ClassVar[bool] = True
+    split: Literal["val", "test"] = "test"
+    images: int = Field(60, ge=1, le=500)
+    level: float = Field(0.9, gt=0.5, lt=1)
+
+
+class SingleStepOptions(ModelOptions):
+    """Of `single_step`: embeddings before and after one gradient step (IDML, Fig. 7). images: of
+    the step, two of a class. rate: of the step. dark: what the first one's pixels are times."""
+
+    every: ClassVar[bool] = True
+    split: Literal["train"] = "train"
+    images: int = Field(40, ge=6, le=200)
+    rate: float = Field(0.1, gt=0)
+    dark: float = Field(0.25, gt=0, le=1)
+
+
 class SpectrumOptions(ModelOptions):
     """Of `spectrum`: singular values of the embeddings of a split (NIR, Fig. 4)."""
 
@@ -194,6 +223,7 @@ class UncertaintyOptions(ModelOptions):
 
 FIGURES: dict[str, type[FigureOptions]] = {  # kind → its options
     "affinity": AffinityOptions,
+    "class_sizes": ClassSizesOptions,
     "cost": CostOptions,
     "critical_difference": RanksOptions,
     "distances": DistanceOptions,
@@ -203,8 +233,10 @@ FIGURES: dict[str, type[FigureOptions]] = {  # kind → its options
     "importance": ImportanceOptions,
     "interactions": InteractionOptions,
     "parallel": AxesOptions,
+    "plane": PlaneOptions,
     "promotions": PromotionOptions,
     "shapley": ShapleyOptions,
+    "single_step": SingleStepOptions,
     "slices": AxesOptions,
     "spectrum": SpectrumOptions,
     "uncertainty": UncertaintyOptions,

@@ -69,6 +69,33 @@ READ: dict[str, dict[str, Any]] = {
         "mean": 0.2,
         "of": "proxies",
     },
+    "class_sizes": {
+        "classes": ["a", "b", "c", "d"],
+        "of_classes": 4,
+        "sizes": [2, 4, 9, 9],
+        "trained": [2, 4, 9, 9],
+        "recalls": [0.5, 0.25, 1.0, 0.8],
+    },
+    "plane": {
+        "classes": ["a", "b", "c"],
+        "points": [[[0.9, 0.1]], [[0.2, 0.9]], [[0.6, 0.6]]],
+        "proxies": [[1.0, 0.0], [0.0, 1.0]],
+        "sure": [0.99, 0.4, 0.01, 0.6],
+        "angle": 90.0,
+        "unsure": 0.125,
+        "dimensions": 2,
+        "options": {"level": 0.9},
+    },
+    "single_step": {
+        "before": [[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]],
+        "after": [[0.5, 0.5], [0.9, 0.9], [2.0, 0.1]],
+        "label": [0, 0, 1],
+        "classes": ["a", "b"],
+        "pictures": [picture(), picture()],
+        "distances": [1.25, 0.5],
+        "moved": [0.7, 0.1, 0.1],
+        "options": {"rate": 0.1, "dark": 0.25},
+    },
     "grad_cam": {
         "terms": ["metric", "split"],
         "rows": [

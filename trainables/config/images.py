@@ -28,6 +28,8 @@ class SplitConfig(ComponentConfig):
     blocks: of the classes by name ("contiguous"), or of a permutation drawn with `seed` ("seeded").
     by: "classes", none of which is in two parts; or "images", so that each part shows others of
         every class, whose images `test` and `validation` then divide. The trial's task says it.
+    imbalance: training classes are thinned to sizes that fall exponentially, the largest over the
+        smallest being this, where all have as many (`data/by_images.py`). None: all images.
     """
 
     protocol: Literal["held_out", "paper"] = "held_out"
@@ -39,6 +41,7 @@ class SplitConfig(ComponentConfig):
     fold: int | None = Field(None, ge=0)
     blocks: Literal["contiguous", "seeded"] | None = None
     by: Literal["classes", "images"] | None = None
+    imbalance: float | None = Field(None, gt=1, le=1000)
 
     @field_validator("blocks", "by", mode="before")
     @classmethod

@@ -1,4 +1,5 @@
-"""Which images train, select and are tested where every class is in each part.
+"""Which images train, select and are tested where every class is in each part; and which of those
+that train are left, where classes are to be of very different sizes (`kept`).
 
 A data set that was made for classification has test images, and perhaps validation images; these
 are taken. Otherwise, of the n images of a class in a permutation by `streams.derive(seed,
@@ -20,6 +21,8 @@ from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from trainables.config.images import SplitConfig
+
+FEWEST = 2  # images that an imbalance leaves a class, so that each still has a partner
 
 
 class Rows(NamedTuple):
@@ -98,3 +101,25 @@ def _known(dataset: Dataset, train: Tensor, part: Tensor) -> None:
             "classes that train",
             "Add training images, or leave that class out",
         )
+
+
+def kept(labels: Tensor, ratio: float, seed: int) -> Tensor:
+    """Which images of a split stay, bool [N]: of the class at place k of C, in an order that is
+    drawn, max(2, round(n_k · ratio^(−k / (C − 1)))) images, which are drawn; the first one keeps
+    all of its n, the last one a share of 1 / ratio. Exponential decay: Cui et al., "Class-balanced
+    loss based on effective number of samples", CVPR 2019.
+
+    Args:
+        labels: [N], of classes 0 … C − 1.
+        seed: of the split; neither a trial's nor that by which classes are dealt.
+    """
+    generator = streams.generator(seed, "data.imbalance")
+    sizes = torch.bincount(labels).tolist()
+    order = torch.randperm(len(sizes), generator=generator).tolist()
+    stays = torch.zeros(len(labels), dtype=torch.bool)
+    for place, label in enumerate(order):
+        share = ratio ** (-place / max(1, len(sizes) - 1))
+        rows = (labels == label).nonzero().squeeze(1)
+        drawn = torch.randperm(len(rows), generator=generator)
+        stays[rows[drawn[: max(FEWEST, round(sizes[label] * share))]]] = True
+    return stays

@@ -20,7 +20,7 @@ By images, each part shows other images of every class: `by_images.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.by_images import Rows, deal
+from trainables.data.by_images import Rows, deal, kept
 from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
@@ -134,6 +134,17 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     """Deal the classes of `dataset`; its official test classes win over `config.test`, and its
     validation images over `config.validation`."""
+    made = _whole(dataset, config, fingerprint)
+    if config.imbalance is None:
+        return made
+    stays = kept(made.train.labels, config.imbalance, config.seed)
+    train = replace(
+        made.train, index=made.train.index[stays], labels=made.train.labels[stays], queries=None
+    )
+    return replace(made, train=train)
+
+
+def _whole(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     if config.by == "images":
         return _by_images(dataset, deal(dataset, config), fingerprint)
     official = dataset.official

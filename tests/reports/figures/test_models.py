@@ -99,3 +99,15 @@ def test_the_likest_classes_and_flat_terms_are_told(made: Frame) -> None:
     assert spots[0].text == "one: a, b: 0.500"
     told = [spot.text for spot in drawer("grad_cam")(made, recipe("grad_cam")).spots]
     assert told == ["a", "a: metric", "a: split, which nothing in it lowers"]
+
+
+def test_groups_of_classes_and_distances_are_told(made: Frame) -> None:
+    sizes = drawer("class_sizes")(made, recipe("class_sizes", cells=["one"]))
+    assert sizes.caption.endswith(" one: 37.5, 100.0, 80.0 %.")
+    assert sizes.spots[1].text == "one, b: 4 images, 25.0 %"
+    step = drawer("single_step")(made, recipe("single_step", cells=["one"]))
+    assert "before and after: one 1.2500 to 0.5000." in step.caption and step.apart
+    told = [spot.text for spot in step.spots]
+    assert told[0] == "one, dark image: moved by 0.7000" and told[2] == "one, b: moved by 0.1000"
+    plane = drawer("plane")(made, recipe("plane", cells=["one"]))
+    assert "one: a against b, grey c; unsure 12.5 % of 90.0°." in plane.caption

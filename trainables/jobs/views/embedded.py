@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
@@ -33,18 +36,24 @@ QUALITY = 80  # of its JPEG
 @dataclass(frozen=True)
 class Embedded:
     """config: the trial's. network: in evaluation mode. inputs: as it takes them. subset: the
-    split."""
+    split. of: another split of the same model, by name."""
 
     config: TrialConfig
     network: Network
     inputs: Inputs
     subset: Subset
+    of: Callable[[str], Embedded]
 
     @cached_property
     def rows(self) -> Tensor:
         """[N, E] of all images of the split, as retrieval compares them."""
         with torch.inference_mode():
             return torch.cat([self.network.embed(x) for x in self.inputs.blocks(self.subset)])
+
+    @property
+    def training(self) -> Subset:
+        """What the model was trained on."""
+        return self.of("train").subset
 
     @property
     def unit(self) -> Tensor:
@@ -86,12 +95,16 @@ class Embedded:
 
     def picture(self, place: int) -> str:
         """The image at this place of the split, small: JPEG in base64."""
-        pixels = self.subset.images[int(self.subset.index[place])]
-        image = Image.fromarray(pixels.squeeze(-1).numpy())
-        image.thumbnail((SIDE, SIDE))
-        file = BytesIO()
-        image.save(file, "JPEG", quality=QUALITY, subsampling=0)
-        return base64.b64encode(file.getvalue()).decode()
+        return encoded(self.subset.images[int(self.subset.index[place])].squeeze(-1).numpy())
+
+
+def encoded(pixels: np.ndarray[Any, Any]) -> str:
+    """[H, W] or [H, W, 3] uint8, made small: JPEG in base64."""
+    image = Image.fromarray(pixels)
+    image.thumbnail((SIDE, SIDE))
+    file = BytesIO()
+    image.save(file, "JPEG", quality=QUALITY, subsampling=0)
+    return base64.b64encode(file.getvalue()).decode()
 
 
 class Reader:
@@ -117,7 +130,9 @@ class Reader:
             ConfigError: the trial has no such split.
         """
         if name not in self._known:
-            self._known[name] = Embedded(self.config, self.network, self.inputs, self.splits[name])
+            self._known[name] = Embedded(
+                self.config, self.network, self.inputs, self.splits[name], self.split
+            )
         return self._known[name]
 
 

@@ -1,0 +1,168 @@
+"""Small classes, the plane of two proxies and single gradient steps, against loops in float64."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from reports.figures.models.seen import pixels
+from tests.trainables import core_trials
+from trainables.core.runtime import Runtime
+from trainables.errors import ConfigError
+from trainables.jobs.job import run_job
+from trainables.jobs.request import Job
+from trainables.jobs.views import single_step as steps
+from trainables.jobs.views.embedded import Embedded, Reader
+from trainables.jobs.views.kinds import read
+from trainables.jobs.views.request import View
+
+RATE, DARK, TEMPERATURE = 0.3, 0.25, 0.05
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: Path) -> Reader:
+    folder = tmp_path_factory.mktemp("trial")
+    config = core_trials.config(
+        drawn,
+        data={"split": {"imbalance": 3}},
+        embedding={"dim": 6},
+        loss={"name": "normsoftmax", "temperature": TEMPERATURE},
+        training={"epochs": 2, "per_class": 2},
+    )
+    runtime = Runtime("cpu", 1, shared_cache, folder)
+    *_, last = run_job(Job("t", config.model_dump(mode="json"), 0, runtime))
+    assert last["event"] == "final"
+    return Reader(folder, "cpu", shared_cache)
+
+
+def asked(model: Reader, kind: str, split: str, **options: Any) -> dict[str, Any]:
+    found = read(model, View("x", kind, {"split": split, **options}))
+    json.dumps(found, allow_nan=False)
+    return found
+
+
+def unit(rows: Any) -> np.ndarray:
+    made = np.asarray(rows, dtype=float)
+    return made / np.linalg.norm(made, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_recall_of_each_class_beside_its_size(model: Reader, name: str) -> None:
+    found, split = asked(model, "class_sizes", name), model.split(name)
+    z, labels = unit(split.rows), split.subset.labels.tolist()
+    names, train = split.subset.classes, model.splits.train
+    right, count = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+    for query in range(len(z)):
+        best, nearest = -math.inf, -1
+        for other in range(len(z)):
+            score = float(sum(a * b for a, b in zip(z[query], z[other], strict=True)))
+            if other != query and score > best:
+                best, nearest = score, other
+        count[names[labels[query]]] += 1
+        right[names[labels[query]]] += labels[nearest] == labels[query]
+    assert found["classes"] == list(names) and found["of_classes"] == len(names)
+    assert found["sizes"] == [count[each] for each in names]
+    expected = [right[each] / count[each] for each in names]
+    assert found["recalls"] == pytest.approx(expected, abs=1e-5)
+    seen = [train.classes[label] for label in train.labels.tolist()]
+    assert found["trained"] == [seen.count(each) for each in names]
+    assert (name == "train") == (found["trained"] == found["sizes"])
+
+
+def test_the_plane_of_the_two_proxies_most_alike(model: Reader) -> None:
+    found, split = asked(model, "plane", "test", images=3, level=0.8), model.split("test")
+    references = model.network.method.loss.references()
+    assert references is not None
+    w = unit(references.vectors.detach())
+    cosines = w @ w.T
+    np.fill_diagonal(cosines, -np.inf)
+    one, two = sorted(np.unravel_index(int(cosines.argmax()), cosines.shape))
+    train = model.splits.train
+    assert found["classes"][:2] == [train.classes[one], train.classes[two]]
+    angle = math.acos(cosines[one, two])
+    assert found["angle"] == pytest.approx(math.degrees(angle), rel=1e-5)
+    across = unit(w[two] - cosines[one, two] * w[one])
+
+    def sure(turn: float) -> float:
+        v = math.cos(turn) * w[one] + math.sin(turn) * across
+        a, b = (math.exp(float(v @ w[at]) / TEMPERATURE) for at in (one, two))
+        return a / (a + b)
+
+    turns = [2 * math.pi * at / len(found["sure"]) for at in range(len(found["sure"]))]
+    assert found["sure"] == pytest.approx([sure(turn) for turn in turns], abs=2e-5)
+    between = [sure(angle * at / 2000) for at in range(2001)]
+    unsure = sum(max(p, 1 - p) < 0.8 for p in between) / len(between)
+    assert 0 < unsure < 1 and found["unsure"] == pytest.approx(unsure, abs=1e-3)
+    z, labels = unit(split.rows), split.subset.labels.numpy()
+    centres = unit([z[labels == at].sum(0) for at in range(len(split.subset.classes))])
+    means = [np.mean(z[labels == at], 0) for at in range(len(centres))]
+    nearest = int(np.argmax([float(mean @ w[one] + mean @ w[two]) for mean in means]))
+    assert found["classes"][2] == split.subset.classes[nearest]
+    plane = np.stack([z @ w[one], z @ across], 1)[labels == nearest]
+    for point in found["points"][2]:
+        assert np.abs(plane - point).max(1).min() < 2e-4
+    assert [len(points) for points in found["points"]][2] == 3
+
+
+def descended(split: Embedded, places: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Unit embeddings before and after the step, its gradients by hand."""
+    shown, backbone = split.pictures(places)
+    images = shown.double().numpy()
+    for channel, (mean, std) in enumerate(zip(backbone.mean, backbone.std, strict=True)):
+        images[0, channel] = ((images[0, channel] * std + mean) * DARK - mean) / std
+    with torch.no_grad():
+        features = backbone(torch.from_numpy(images).float()).double().numpy()
+    method = split.network.method
+    state = {name: value.double().numpy().copy() for name, value in method.state_dict().items()}
+    w, b, p = (state[name] for name in ("head.weight", "head.bias", "loss.weights"))
+    labels = split.subset.labels[places].tolist()
+    z = features @ w.T + b
+    dw, db, dp = np.zeros_like(w), np.zeros_like(b), np.zeros_like(p)
+    for row, label in enumerate(labels):
+        length = math.sqrt(float(z[row] @ z[row]))
+        cosines = [float(z[row] @ each) / length / math.sqrt(float(each @ each)) for each in p]
+        weights = [math.exp((each - max(cosines)) / TEMPERATURE) for each in cosines]
+        for at, proxy in enumerate(p):
+            slope = (weights[at] / sum(weights) - (at == label)) / TEMPERATURE / len(labels)
+            own = math.sqrt(float(proxy @ proxy))
+            dz = slope * (proxy / own - cosines[at] * z[row] / length) / length
+            dp[at] += slope * (z[row] / length - cosines[at] * proxy / own) / own
+            dw += np.outer(dz, features[row])
+            db += dz
+    after = features @ (w - RATE * dw).T + (b - RATE * db)
+    return unit(z), unit(after)
+
+
+def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
+    split = model.split("train")
+    kept = {name: value.clone() for name, value in model.network.state_dict().items()}
+    found = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
+    places = steps._pairs(split, 8)
+    labels = split.subset.labels[places]
+    assert len(places) == 8 and bool((labels[::2] == labels[1::2]).all())
+    before, after = descended(split, places)
+    moved = [math.dist(a, b) for a, b in zip(before, after, strict=True)]
+    assert max(moved) > 1e-3 and found["moved"] == pytest.approx(moved, rel=1e-3, abs=1e-6)
+    pair = [math.dist(each[0], each[1]) for each in (before, after)]
+    assert found["distances"] == pytest.approx(pair, rel=1e-4)
+    assert len(found["before"]) == len(found["after"]) == len(found["label"]) == 8
+    dark, light = (pixels(each).mean() for each in found["pictures"])
+    assert dark < 0.6 * light
+    now = model.network.state_dict()
+    assert all(torch.equal(value, now[name]) for name, value in kept.items())
+
+
+def test_what_has_no_plane_and_no_finite_step_is_told(
+    model: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match="a rate of finite steps"):
+        asked(model, "single_step", "train", images=8, rate=1e38, dark=DARK)
+    monkeypatch.setattr(type(model.network.method.loss), "logit_scale", None)
+    with pytest.raises(ConfigError, match="no softmax over proxies"):
+        asked(model, "plane", "test", images=3, level=0.8)

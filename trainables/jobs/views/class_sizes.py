@@ -1,0 +1,53 @@
+"""How well images of each class are found, beside how many there are of it.
+
+DDML's authors tell of class-imbalanced data in their supplement, which is not public; this is
+measured where sizes differ by themselves, or by `data.split.imbalance`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from trainables.jobs.views.embedded import Embedded
+
+BLOCK = 256  # queries at a time
+
+
+@torch.inference_mode()
+def class_sizes(split: Embedded) -> dict[str, Any]:
+    """Of each class with a query that can be answered: `classes`, names; `sizes`, images of it in
+    this split; `trained`, images of it that the model was trained on, 0 of a class that it never
+    saw; `recalls`, the share of its images whose nearest other one is of it."""
+    subset, labels = split.subset, split.labels
+    cut = subset.queries
+    first = 0 if cut is None else cut  # of the gallery
+    total = len(subset.classes)
+    references, theirs = split.rows[first:], labels[first:]
+    right = torch.zeros(total, dtype=torch.int64)
+    asked = torch.zeros(total, dtype=torch.int64)
+    for block in torch.split(torch.arange(len(subset) if cut is None else cut), BLOCK):
+        places = block.to(labels.device)
+        scores = split.network.score(split.rows[places], references).float()
+        same = labels[places][:, None] == theirs[None]
+        if cut is None:
+            scores = scores.scatter(1, places[:, None], -torch.inf)
+            same = same.scatter(1, places[:, None], value=False)
+        answered = same.any(1)
+        hit = same.gather(1, scores.argmax(1, keepdim=True)).squeeze(1)
+        own = subset.labels[block]
+        asked += torch.bincount(own[answered.cpu()], minlength=total)
+        right += torch.bincount(own[(hit & answered).cpu()], minlength=total)
+    sizes = torch.bincount(subset.labels, minlength=total)
+    train = split.training
+    counts = torch.bincount(train.labels, minlength=len(train.classes)).tolist()
+    trained = dict(zip(train.classes, counts, strict=True))
+    shown = [at for at in range(total) if asked[at]]
+    return {
+        "classes": [subset.classes[at] for at in shown],
+        "of_classes": total,
+        "sizes": [int(sizes[at]) for at in shown],
+        "trained": [trained.get(subset.classes[at], 0) for at in shown],
+        "recalls": [round(float(right[at]) / float(asked[at]), 6) for at in shown],
+    }

@@ -1,0 +1,94 @@
+"""The plane of two classes' proxies: how sure a model is of either, and where images lie in it.
+
+DDML, Fig. 1b: between two training classes a plain loss leaves hardly a direction in which it is
+unsure, so that images of unseen classes fall to one of the two. With unit proxies a, b and e₁ = a,
+e₂ = (b − ⟨a, b⟩ a) / ‖·‖, direction φ of the plane is v(φ) = cos φ e₁ + sin φ e₂, and
+
+    p(φ) = σ(s · (⟨v(φ), a⟩ − ⟨v(φ), b⟩)),   s the loss's logit scale, 1/τ of a softmax
+
+`unsure` is the share of the directions from a to b, the shorter way, in which max(p, 1 − p) is
+below a level. Of an embedding of two dimensions the plane is all there is (the paper's is of points
+in a plane, which are no images, and its data are not public); of more it is a section, and images
+are projected into it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables import streams
+from trainables.errors import ConfigError
+from trainables.evaluation.structure import class_sums
+from trainables.jobs.views.embedded import Embedded
+
+DIRECTIONS = 720  # of the whole circle
+FINE = 2001  # between the two proxies
+
+
+@torch.inference_mode()
+def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
+    """Of the two training classes whose proxies are most alike: `classes`, their names and that of
+    the unseen class nearest to both; `points`: of up to `images` images of each, coordinates [x, y]
+    of unit embeddings in the plane; `proxies`, both; `sure`: p at `DIRECTIONS` angles from 0;
+    `angle` between the proxies, in degrees, and `unsure`.
+
+    Raises:
+        ConfigError: a loss without proxies, or whose scores are no logits; fewer than two classes.
+    """
+    loss = split.network.method.loss
+    references, scale = loss.references(), loss.logit_scale
+    train = split.training
+    if references is None or scale is None or split.rows.shape[1] != references.vectors.shape[1]:
+        raise ConfigError("figures, plane", "a loss that is no softmax over proxies", "one that is")
+    centres = F.normalize(class_sums(references.vectors, references.labels)).cpu()
+    if len(centres) < 2:
+        raise ConfigError("figures, plane", "one training class", "two")
+    cosines = (centres @ centres.T).fill_diagonal_(-torch.inf)
+    one, two = sorted(divmod(int(cosines.argmax()), len(centres)))
+    basis = _basis(centres[one], centres[two])
+    sums = class_sums(split.unit.cpu(), split.subset.labels)
+    sizes = torch.bincount(split.subset.labels, minlength=len(sums))[:, None]
+    unseen = int((sums / sizes @ centres[[one, two]].T).sum(1).argmax())
+    seen = split.of("train")
+    groups = [
+        _points(seen, one, images, basis),
+        _points(seen, two, images, basis),
+        _points(split, unseen, images, basis),
+    ]
+    proxies = centres[[one, two]] @ basis.T
+    angle = math.acos(float((centres[one] @ centres[two]).clamp(-1, 1)))
+
+    def sure(turns: Tensor) -> Tensor:
+        """[T] float64: p of the first class against the second, in these directions."""
+        directions = torch.stack([turns.cos(), turns.sin()], 1)
+        return (float(scale) * (directions @ (proxies[0] - proxies[1]))).sigmoid()
+
+    turns = torch.arange(DIRECTIONS, dtype=torch.float64) * (2 * math.pi / DIRECTIONS)
+    between = sure(torch.linspace(0, angle, FINE, dtype=torch.float64))
+    return {
+        "classes": [train.classes[one], train.classes[two], split.subset.classes[unseen]],
+        "points": groups,
+        "proxies": proxies.tolist(),
+        "sure": [round(float(p), 5) for p in sure(turns)],
+        "angle": math.degrees(angle),
+        "unsure": float((torch.maximum(between, 1 - between) < level).double().mean()),
+        "dimensions": split.rows.shape[1],
+    }
+
+
+def _basis(a: Tensor, b: Tensor) -> Tensor:
+    """[2, D], of unit length and at right angles."""
+    across = b - (a @ b) * a
+    return torch.stack([a, F.normalize(across, dim=0)])
+
+
+def _points(split: Embedded, label: int, count: int, basis: Tensor) -> list[list[float]]:
+    places = (split.subset.labels == label).nonzero().squeeze(1)
+    order = torch.randperm(len(places), generator=streams.generator(0, "views.plane"))[:count]
+    made = split.unit[places[order].to(split.rows.device)].double().cpu() @ basis.T
+    return [[round(float(x), 4), round(float(y), 4)] for x, y in made.tolist()]

@@ -1,0 +1,124 @@
+"""What one gradient step does to the embedding of images (IDML, Fig. 7).
+
+All that trains takes one step of plain gradient descent on the loss of a few training images, in
+evaluation mode, θ ← θ − rate · ∂L/∂θ, on a copy of the model. The first image, the anchor, is made
+dark, as in the paper's toy; the second one is of its class. The paper names neither its rate nor
+how dark: both are options.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainables import streams
+from trainables.backbones.backbone import Backbone
+from trainables.core.network import Network
+from trainables.errors import ConfigError
+from trainables.jobs.views.embedded import Embedded, encoded
+from trainables.methods.base import Progress
+
+PERPLEXITY = 10.0
+
+
+def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
+    """`before`, `after`: [x, y] of each image, t-SNE of the unit embeddings of both at once;
+    `label`, the place of its class in `classes`; `pictures` of the anchor, as it was shown, and of
+    the positive; `distances` between those two, before and after, and `moved`, how far each image
+    was moved: Euclidean, of unit embeddings.
+
+    Args:
+        images: so many, two of a class.
+        dark: what the anchor's pixels are multiplied by.
+
+    Raises:
+        ConfigError: too few classes of two images, or a step that is not finite.
+    """
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    places = _pairs(split, images)
+    shown, backbone = split.pictures(places)
+    shown = torch.cat([_darkened(shown[:1], backbone, dark), shown[1:]])
+    labels = split.subset.labels[places].to(shown.device)[:, None]
+    network = copy.deepcopy(split.network).eval()
+    with torch.no_grad():
+        inputs = shown if network.backbone is not None else backbone(shown).float()
+    before = _unit(network, inputs)
+    _step(network, inputs, labels, rate)
+    after = _unit(network, inputs)
+    if not after.isfinite().all():
+        raise ConfigError("figures, single_step.rate", f"{rate:g}", "a rate of finite steps")
+    tsne = TSNE(init="pca", perplexity=min(PERPLEXITY, len(places) / 2 - 1), random_state=0)
+    with threadpool_limits(1):  # its threads spin while others compute
+        made = tsne.fit_transform(torch.cat([before, after]).cpu().numpy())
+    points = [[round(float(x), 4), round(float(y), 4)] for x, y in made]
+    names = sorted({split.name(place) for place in places.tolist()})
+    return {
+        "before": points[: len(places)],
+        "after": points[len(places) :],
+        "label": [names.index(split.name(place)) for place in places.tolist()],
+        "classes": names,
+        "pictures": [_picture(shown[0], backbone), split.picture(int(places[1]))],
+        "distances": [float((each[0] - each[1]).norm()) for each in (before, after)],
+        "moved": (after - before).norm(dim=1).tolist(),
+    }
+
+
+def _pairs(split: Embedded, count: int) -> Tensor:
+    """Two images each of classes that have as many, in an order that is drawn."""
+    labels = split.subset.labels
+    order = torch.randperm(len(labels), generator=streams.generator(0, "views.single_step"))
+    taken: dict[int, list[int]] = {}
+    for place in order.tolist():
+        taken.setdefault(int(labels[place]), []).append(place)
+    pairs = [found[:2] for found in taken.values() if len(found) > 1][: count // 2]
+    if len(pairs) < 2:
+        raise ConfigError("figures, single_step", f"{len(pairs)} classes of two", "at least two")
+    return torch.tensor([place for pair in pairs for place in pair])
+
+
+def _darkened(pictures: Tensor, backbone: Backbone, dark: float) -> Tensor:
+    """Of normalised pictures [B, 3, S, S], with pixels times `dark` and normalised again."""
+    mean, std = _normalisation(pictures, backbone)
+    return ((pictures * std + mean) * dark - mean) / std
+
+
+def _normalisation(pictures: Tensor, backbone: Backbone) -> tuple[Tensor, Tensor]:
+    mean, std = (
+        torch.as_tensor(each, dtype=pictures.dtype, device=pictures.device).view(-1, 1, 1)
+        for each in (backbone.mean, backbone.std)
+    )
+    return mean, std
+
+
+def _picture(shown: Tensor, backbone: Backbone) -> str:
+    mean, std = _normalisation(shown, backbone)
+    pixels = ((shown * std + mean).clamp(0, 1) * 255).round().to(torch.uint8)
+    return encoded(pixels.permute(1, 2, 0).cpu().numpy())
+
+
+def _unit(network: Network, inputs: Tensor) -> Tensor:
+    with torch.no_grad():
+        return F.normalize(network.embed(inputs).double(), dim=1)
+
+
+def _step(network: Network, inputs: Tensor, labels: Tensor, rate: float) -> None:
+    """One step of gradient descent on all that trains in the main phase."""
+    method, progress = network.method, Progress(fraction=0.5)
+    parameters = [p for group in network.param_groups("main") for p in group.params]
+    for parameter in parameters:
+        parameter.requires_grad_(True)
+    with torch.enable_grad():
+        draws = streams.generator(0, "views.single_step.noise", device=inputs.device)
+        state = method(network.features(inputs), labels, progress, draws)
+        terms = method.terms(state, labels, progress, draws).values()
+        loss = torch.stack([(term.weight * term.value).sum() for term in terms]).sum()
+        slopes = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+    with torch.no_grad():
+        for parameter, slope in zip(parameters, slopes, strict=True):
+            parameter.sub_(rate * slope)
