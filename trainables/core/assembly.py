@@ -17,6 +17,7 @@ from trainables.core.optimizer import build_optimizer
 from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
+from trainables.machine.precision import check_bf16
 from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
 
@@ -53,13 +54,15 @@ def assemble(
     """Build each part from its own stream of the seed.
 
     Raises:
-        ConfigError: options that do not fit the data or each other.
+        ConfigError: options that do not fit the data, the device or each other.
     """
     backbone = None
     inputs: Inputs
     if config.backbone.mode == "frozen":
         inputs = Features(config, splits, cache, device)
     else:
+        if config.training.precision == "bf16":
+            check_bf16(device)
         backbone = build_trial_backbone(config, seed)
         if exchanges_statistics(config, group.size, device):
             synchronise(backbone, group.tensors)
