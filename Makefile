@@ -10,12 +10,13 @@ export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = true
 
-.PHONY: help install demo test test-slow test-plain lint bench soak hashes ui clean
+.PHONY: help install demo test test-slow test-plain test-gpu lint bench soak hashes ui clean
 help:
 	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
 	@echo "make test       the quick test suite (after lint)"
 	@echo "make test-slow  the tests marked slow"
 	@echo "make test-plain the numeric tests on the plainest x86 kernels"
+	@echo "make test-gpu   CUDA against the CPU; ABLATE_TEST_DEVICE=cpu make test-gpu rehearses it without a GPU"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
 	@echo "make soak       a sweep killed twenty times and a first pass ten times, compared with those left in peace (half an hour)"
@@ -42,6 +43,9 @@ test-slow: install
 
 test-plain: install
 	$(BIN)/python -m tests.plain -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-gpu: install
+	$(BIN)/python -m pytest tests/gpu -rs
 
 lint: install
 	$(BIN)/ruff check .

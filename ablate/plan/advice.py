@@ -32,7 +32,7 @@ def warnings(plan: Plan) -> list[str]:
     lines = rule.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     lines += [text for name in plan.order for text in _race(plan, name)]
-    return lines + _unseen(plan)
+    return lines + _unseen(plan) + _unrounded(plan)
 
 
 def _unseen(plan: Plan) -> list[str]:
@@ -51,6 +51,23 @@ def _unseen(plan: Plan) -> list[str]:
         f"{', '.join(names)}: {paths} with backbone.mode: frozen, whose features are cached of "
         "evaluation crops: nothing is augmented"
         for paths, names in setting.items()
+    ]
+
+
+def _unrounded(plan: Plan) -> list[str]:
+    """bf16 of a backbone that computes nothing: another trial, with the numbers of fp32."""
+    found = []
+    for name in plan.order:
+        given = leaves(plan.layers(name, None, ()).merged)
+        asked = "training.precision" in plan.spec.studies[name].paths
+        bf16 = asked or given.get("training.precision") == "bf16"
+        if bf16 and given.get("backbone.mode") == "frozen":
+            found.append(name)
+    if not found:
+        return []
+    return [
+        f"{', '.join(found)}: training.precision with backbone.mode: frozen, whose features are "
+        "cached in float32: bf16 changes nothing but the trial's name; leave it out"
     ]
 
 

@@ -237,7 +237,7 @@ class Checks:
         resources = self.spec.resources
         asked = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
-            check_shared(config, asked)
+            check_shared(config, asked, on_gpus=bool(resources.gpus))
         except ConfigError as fault:
             where = "processes" if resources.processes else "gpus"
             place = self.locate(f"resources.{where}")

@@ -9,7 +9,9 @@ statistics of BatchNorm are left alone the second time. timm's models do it in t
 
 A backbone can be given a batch in parts where an image's features do not depend on what else is in
 the batch, nor on a draw: no norm that computes its statistics of the batch, no dropout, no
-stochastic depth. Both are told on the meta device, without weights and without computing.
+stochastic depth. Several processes may have such norms where they exchange the statistics, as
+SyncBatchNorm does on GPUs (`synchronise`). All is told on the meta device, without weights and
+without computing.
 """
 
 from __future__ import annotations
@@ -47,17 +49,24 @@ def check_checkpointing(name: str) -> None:
 
 
 def check_parts(
-    name: str, image_size: int, *, freeze_bn: bool, option: str = "training.micro_batch"
+    name: str,
+    image_size: int,
+    *,
+    freeze_bn: bool,
+    option: str = "training.micro_batch",
+    exchanged: bool | None = None,
 ) -> None:
     """That a batch can go through a backbone in parts.
 
     Args:
         name, freeze_bn: of `backbone`. option: that asks for it.
+        exchanged: parts are of processes that each have a GPU, where `synchronise` will do; False:
+            of processes without; None: of one process, one after another.
 
     Raises:
         ConfigError: an image's features depend on others of its batch, or on draws.
     """
-    lacks = _in_parts(name, image_size, freeze_bn)
+    lacks = _in_parts(name, image_size, freeze_bn, exchanged)
     if lacks is not None:
         why, remedy = lacks
         raise ConfigError(
@@ -80,6 +89,23 @@ def batch_norms(model: nn.Module) -> list[nn.Module]:
         for module in model.modules()
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.training
     ]
+
+
+def synchronise(model: nn.Module, processes: Any) -> None:
+    """Let BatchNorm that trains compute its statistics of the batches of all processes, in place.
+
+    The conversion is timm's, which knows timm's norms with an activation, too: it makes torch's
+    SyncBatchNorm of them. Parameters and buffers are the same tensors under the same names, and in
+    evaluation it is BatchNorm. It exchanges in each pass, so that all processes pass alike, and
+    computes on GPUs alone.
+
+    Args:
+        model: that holds norms, itself none. processes: torch's group of them.
+    """
+    import_timm()
+    from timm.layers import convert_sync_batchnorm
+
+    convert_sync_batchnorm(model, processes)
 
 
 @contextmanager
@@ -107,15 +133,21 @@ def _checkpoints(name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _in_parts(name: str, image_size: int, freeze_bn: bool) -> tuple[str, str] | None:
+def _in_parts(
+    name: str, image_size: int, freeze_bn: bool, exchanged: bool | None
+) -> tuple[str, str] | None:
     """What speaks against it, in words, and the remedy; None: nothing."""
     model = _on_meta(name, image_size).train()
     norms = [norm for norm in batch_norms(model) if not _is_frozen(norm, freeze_bn)]
-    if norms:
-        kind = type(norms[0]).__name__
+    left = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
+    if left:
+        kind, remedy = type(left[0]).__name__, "et backbone.freeze_bn: true, or take a backbone of "
+        gpus = exchanged is False and all(map(_can_exchange, norms))
         return (
-            f"whose {len(norms)} norms ({kind}) compute their statistics of the batch",
-            "Set backbone.freeze_bn: true, or take a backbone of LayerNorm, a ViT say",
+            f"whose {len(left)} norms ({kind}) compute their statistics of the batch",
+            ("Give each a GPU (resources.gpus), s" if gpus else "S")
+            + remedy
+            + "LayerNorm, a ViT say",
         )
     watch = _Draws()
     with torch.device("meta"), torch.no_grad(), watch:
@@ -131,6 +163,14 @@ def _in_parts(name: str, image_size: int, freeze_bn: bool) -> tuple[str, str] | 
 
 def _is_frozen(norm: nn.Module, freeze_bn: bool) -> bool:
     return freeze_bn and isinstance(norm, nn.modules.batchnorm._BatchNorm)
+
+
+def _can_exchange(norm: nn.Module) -> bool:
+    """Whether `synchronise` makes of it what it is: it takes any BatchNorm for a plain one."""
+    from timm.layers.norm_act import BatchNormAct2d
+
+    known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
+    return type(norm) in known
 
 
 def _on_meta(name: str, image_size: int | None) -> nn.Module:

@@ -18,6 +18,7 @@ Several processes share the batch likewise: each has some of its rows, all gathe
 whole and G of its own rows, and gradients of the backbone are summed over the processes. Head,
 method and loss are the same in all of them, draws included, so that neither knows of the others;
 what they cost is paid by each. So one process, several, and parts of parts give one result.
+BatchNorm in training is SyncBatchNorm there: its backward adds what the rows of others owe to it.
 
 Memory: activations of a part in place of the batch's, and F with its gradient. Time: each image
 passes forward twice, which is a third more of a backbone's time, and small parts may be slower.
@@ -78,7 +79,7 @@ class Passes:
         parts = torch.split(own, self.most or len(own))
         if len(parts[0]) == len(inputs):
             return self._of(inputs)
-        _check_norms(self.backbone)
+        _check_norms(self.backbone, exchanged=len(parts) == 1)
         with torch.set_grad_enabled(len(parts) == 1):
             found = torch.cat([self._of(part) for part in parts])
         whole = self.group.gathered(found, len(inputs))
@@ -132,9 +133,14 @@ class Kept:
     graph: Tensor | None
 
 
-def _check_norms(backbone: nn.Module) -> None:
-    """A plan asks the model as it is built; here it is as it trains."""
-    norms = batch_norms(backbone)
+def _check_norms(backbone: nn.Module, *, exchanged: bool) -> None:
+    """A plan asks the model as it is built; here it is as it trains.
+
+    Args:
+        exchanged: all processes pass at once, so that SyncBatchNorm has the whole batch.
+    """
+    found = batch_norms(backbone)
+    norms = [n for n in found if not (exchanged and isinstance(n, nn.SyncBatchNorm))]
     if norms:
         raise ConfigError(
             "training",

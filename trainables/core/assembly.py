@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from trainables import streams
-from trainables.backbones.memory import check_parts
+from trainables.backbones.memory import check_parts, synchronise
 from trainables.backbones.passes import Passes
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
@@ -17,6 +17,7 @@ from trainables.core.optimizer import build_optimizer
 from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
+from trainables.machine.precision import check_bf16
 from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
 
@@ -53,14 +54,18 @@ def assemble(
     """Build each part from its own stream of the seed.
 
     Raises:
-        ConfigError: options that do not fit the data or each other.
+        ConfigError: options that do not fit the data, the device or each other.
     """
     backbone = None
     inputs: Inputs
     if config.backbone.mode == "frozen":
         inputs = Features(config, splits, cache, device)
     else:
+        if config.training.precision == "bf16":
+            check_bf16(device)
         backbone = build_trial_backbone(config, seed)
+        if exchanges_statistics(config, group.size, device):
+            synchronise(backbone, group.tensors)
         inputs = Pictures(config, splits, backbone, device)
     method = build_method(
         config, features=inputs.width, classes=len(splits.train.classes), seed=seed
@@ -98,8 +103,17 @@ def seed_step(
         torch.manual_seed(streams.derive(seed, "backbone", step))
 
 
-def check_shared(config: TrialConfig, processes: int) -> None:
+def exchanges_statistics(config: TrialConfig, processes: int, device: torch.device) -> bool:
+    """Whether the norms of a backbone that trains are SyncBatchNorm."""
+    trains = config.backbone.mode == "finetune" and not config.backbone.freeze_bn
+    return trains and processes > 1 and device.type == "cuda"
+
+
+def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) -> None:
     """That several processes can train a trial and come to what one would come to.
+
+    Args:
+        on_gpus: each has a GPU, where BatchNorm in training can exchange its statistics.
 
     Raises:
         ConfigError: nothing to share, fewer images than processes, or a backbone whose features
@@ -122,8 +136,13 @@ def check_shared(config: TrialConfig, processes: int) -> None:
             "no more than images of a batch",
             "Lower it",
         )
-    name, frozen = backbone.name, backbone.freeze_bn
-    check_parts(name, config.data.image_size, freeze_bn=frozen, option=PROCESSES)
+    check_parts(
+        backbone.name,
+        config.data.image_size,
+        freeze_bn=backbone.freeze_bn,
+        option=PROCESSES,
+        exchanged=on_gpus,
+    )
 
 
 @torch.no_grad()

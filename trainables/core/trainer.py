@@ -71,7 +71,7 @@ class Trainer:
             torch.set_num_threads(runtime.threads)
         if self.device.type == "cpu":
             keep_freed_memory()
-        check_shared(config, group.size)
+        check_shared(config, group.size, on_gpus=self.device.type == "cuda")
         with group.first_alone():
             self.splits = load_splits(config.data, runtime.cache_dir)
         self.selection = self.splits.selection

@@ -26,7 +26,16 @@ def spec(backbone: dict[str, Any], **resources: Any) -> dict[str, Any]:
     [
         ({"mode": "frozen"}, {"gpus": 4}, r"resources\.gpus: found 4 a trial with .*frozen"),
         ({"mode": "frozen"}, {"processes": 2}, r"resources\.processes: found 2 a trial with"),
-        ({**FINETUNE, "freeze_bn": False}, {"gpus": 2}, "norms .BatchNormAct2d. compute their"),
+        (
+            {**FINETUNE, "freeze_bn": False},
+            {"processes": 2, "cpus": 2, "gpus": 0},
+            r"resources\.processes: .*norms .BatchNormAct2d. compute their.*Give each a GPU",
+        ),
+        (
+            {**FINETUNE, "freeze_bn": False, "name": "legacy_senet154"},
+            {"gpus": 2},
+            r"resources\.gpus: .*which draws in training",
+        ),
     ],
 )
 def test_what_cannot_be_shared_is_refused_in_the_plan(
@@ -34,6 +43,11 @@ def test_what_cannot_be_shared_is_refused_in_the_plan(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         plan(spec(backbone, **resources))
+
+
+def test_norms_of_a_batch_are_exchanged_between_gpus() -> None:
+    trains = {**FINETUNE, "freeze_bn": False}
+    assert plan(spec(trains, gpus=4)).order == plan(spec(trains)).order
 
 
 def test_what_can_be_is_planned() -> None:

@@ -140,3 +140,16 @@ def test_a_plan_warns_of_augmentation_that_cached_features_do_not_see() -> None:
     assert warned.startswith("one: data.augment.crop_scale, data.augment.flip with backbone.mode: ")
     varied = grid({"data.augment.flip": [0, 0.5]}, backbone={"mode": "frozen"})
     assert len(advice.warnings(varied)) == 1
+
+
+def test_a_plan_warns_of_bf16_that_cached_features_do_not_have() -> None:
+    axis, bf16 = {"optimizer.lr": [1e-3, 1e-4]}, {"training": {"precision": "bf16"}}
+    assert advice.warnings(grid(axis, **FINETUNE, **bf16)) == []
+    assert advice.warnings(grid(axis, backbone={"mode": "frozen"})) == []
+    varied = {"training.precision": ["fp32", "bf16"]}
+    for made in (
+        grid(axis, backbone={"mode": "frozen"}, **bf16),
+        grid(varied, backbone={"mode": "frozen"}),
+    ):
+        (warned,) = advice.warnings(made)
+        assert warned.startswith("one: training.precision with backbone.mode: frozen, whose feat")

@@ -82,20 +82,25 @@ def stepped(
     images: int = IMAGES,
     side: int = SIDE,
     through: Callable[[Tensor], Tensor] | None = None,
+    device: torch.device | str = "cpu",
 ) -> Stepped:
-    """A step as the core takes it, of the same images and draws each time.
+    """A step as the core takes it, of the same images and draws each time; told on the CPU.
 
     Args:
+        device: of the backbone. Draws are of the CPU, and brought there by whoever calls.
         most: images at once. fraction: of the training, for methods of several phases.
         through: in place of the backbone's own call.
     """
     made = trials.trial(method, loss_options(loss), embedding={"dim": 6})
     assert not isinstance(made, str), made
-    head = build_method(made, features=backbone.features, classes=CLASSES, seed=5).double()
+    head = build_method(made, features=backbone.features, classes=CLASSES, seed=5)
+    head = head.to(device, next(backbone.parameters()).dtype)
     backbone.requires_grad_(True).zero_grad()
     passes = Passes(through or backbone, backbone, head, most=most, checkpointed=False, group=group)
     progress = Progress(step=3, fraction=fraction)
-    batch = Batch(pictures(images, side), trials.labels_for(loss_options(loss), images, CLASSES))
+    shown = pictures(images, side).to(device, next(backbone.parameters()).dtype)
+    labels = trials.labels_for(loss_options(loss), images, CLASSES).to(device)
+    batch = Batch(shown, labels)
     batch = head.prepare(batch, streams.generator(0, "prepare"))
     features = passes.features(batch.inputs)
     state = head(features, batch.labels, progress, streams.generator(0, "method"))
@@ -104,10 +109,10 @@ def stepped(
     passes.backward(total)
     named = [*head.named_parameters(), *backbone.named_parameters()]
     gradients = {
-        name: None if parameter.grad is None else parameter.grad.clone()
+        name: None if parameter.grad is None else parameter.grad.clone().cpu()
         for name, parameter in named
     }
-    return Stepped(total.detach(), gradients)
+    return Stepped(total.detach().cpu(), gradients)
 
 
 def digest(step: Stepped) -> str:

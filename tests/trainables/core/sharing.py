@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import shutil
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,21 @@ Run = Callable[..., Any]
 SECONDS = 120
 
 
-def shared(size: int, run: Run, *given: Any) -> list[Any]:
-    """What `run(group, *given)` gives in each of `size` processes, which it can be pickled to."""
+def shared(size: int, run: Run, *given: Any, devices: Sequence[str] | None = None) -> list[Any]:
+    """What `run(group, *given)` gives in each of `size` processes, which it can be pickled to.
+
+    Args:
+        devices: whose backend they exchange by, one each; None: gloo.
+    """
     place = meeting_place()
     context = multiprocessing.get_context("spawn")
     pipes, processes = [], []
     for rank in range(size):
         here, there = context.Pipe(duplex=False)
-        process = context.Process(target=_inside, args=(there, place, rank, size, run, given))
+        device = "cpu" if devices is None else devices[rank]
+        process = context.Process(
+            target=_inside, args=(there, place, rank, size, device, run, given)
+        )
         process.daemon = True
         process.start()
         there.close()
@@ -49,12 +56,18 @@ def shared(size: int, run: Run, *given: Any) -> list[Any]:
 
 
 def _inside(  # noqa: PLR0917
-    pipe: Connection, place: Path, rank: int, size: int, run: Run, given: tuple[Any, ...]
+    pipe: Connection,
+    place: Path,
+    rank: int,
+    size: int,
+    device: str,
+    run: Run,
+    given: tuple[Any, ...],
 ) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     try:
-        with joined(place, rank, size, torch.device("cpu")) as group:
+        with joined(place, rank, size, torch.device(device)) as group:
             value = run(group, *given)
         # By value: shared memory would go with this process.
         buffer = io.BytesIO()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,8 @@ from pydantic import ValidationError
 from ablate.testing import methods as contract
 from tests.trainables.components import loss_options
 from tests.trainables.core import divided_steps as divided
+from tests.trainables.core.kept_memory import kept
 from tests.trainables.core_trials import config
-from trainables.backbones.backbone import Backbone
 from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -67,41 +66,6 @@ def test_norms_over_the_batch_are_refused_where_they_train() -> None:
     backbone = divided.convolutions(freeze_bn=False)
     with pytest.raises(ConfigError, match=r"divided .*, with BatchNormAct2d in training"):
         divided.stepped(backbone, "plain", "triplet_l2", 4, side=32)
-
-
-def kept(backbone: Backbone, most: int | None) -> int:
-    """Most bytes that autograd keeps at once for `backward`, but parameters and the images, which
-    are there anyway: activations."""
-    there = (divided.pictures(48, divided.SIDE), *backbone.parameters())
-    places = {tensor.untyped_storage().data_ptr() for tensor in there}
-    alive: dict[int, int] = {}
-    peak = 0
-
-    class Kept:
-        def __init__(self, tensor: torch.Tensor) -> None:
-            self.tensor = tensor
-
-    owners: dict[int, int] = {}
-
-    def gone(place: int) -> None:
-        owners[place] -= 1
-        if not owners[place]:
-            del owners[place], alive[place]
-
-    def pack(tensor: torch.Tensor) -> Kept:
-        nonlocal peak
-        found, storage = Kept(tensor), tensor.untyped_storage()
-        place = storage.data_ptr()
-        if place not in places:
-            alive[place] = storage.nbytes()
-            owners[place] = owners.get(place, 0) + 1
-            weakref.finalize(found, gone, place)
-        peak = max(peak, sum(alive.values()))
-        return found
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda found: found.tensor):
-        divided.stepped(backbone, "plain", "proxy_anchor", most, images=48)
-    return peak
 
 
 def test_four_parts_take_a_quarter_of_the_memory() -> None:

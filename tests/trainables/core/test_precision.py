@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from tests.trainables.core_trials import config
+from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
+from trainables.machine.precision import check_bf16
 
 
 def test_the_backbone_alone_computes_in_bfloat16(
@@ -45,3 +48,19 @@ def test_the_backbone_alone_computes_in_bfloat16(
     exact, rounded, divided = found
     assert 0 < float((rounded - exact).norm() / exact.norm()) < 0.02
     assert float((divided - exact).norm() / exact.norm()) < 0.02
+
+
+def test_it_changes_numbers_and_so_the_trial(drawn: Path) -> None:
+    fp32, bf16 = (config(drawn, training={"precision": name}) for name in ("fp32", "bf16"))
+    assert config_hash(fp32, "data") != config_hash(bf16, "data")
+
+
+def test_gpus_without_its_arithmetic_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor is not: it says what it takes, by its seconds."""
+    there = {0: (7, 5), 1: (8, 0), 2: (9, 0)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: there[device.index])
+    monkeypatch.setattr(torch.version, "hip", None)
+    with pytest.raises(ConfigError, match=r"bf16 on a GPU of compute capability 7\.5"):
+        check_bf16(torch.device("cuda", 0))
+    for fine in ("cuda:1", "cuda:2", "cpu"):
+        check_bf16(torch.device(fine))

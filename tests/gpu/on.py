@@ -1,0 +1,68 @@
+"""Where these tests compute, and how two devices are compared.
+
+On the first CUDA device; with ABLATE_TEST_DEVICE=cpu all of it runs on the CPU against the CPU,
+which shows that the tests run, not that a GPU is right. What is compared is float64 on the CPU, the
+same draws for all: on the device in float64, and in float32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+VARIABLE = "ABLATE_TEST_DEVICE"
+# Of the largest entry of all that is compared. Float64 differs in the order of additions. Float32
+# has 6e-8 a number, and losses take exponentials of tens times a cosine.
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
+
+
+def tried() -> torch.device:
+    return torch.device(os.environ.get(VARIABLE, "cuda"))
+
+
+def absent() -> str | None:
+    """Why nothing can be tried here; None: it can."""
+    if tried().type == "cpu" or torch.cuda.is_available():
+        return None
+    return f"no CUDA device for torch {torch.__version__}; {VARIABLE}=cpu rehearses on the CPU"
+
+
+class SameDraws(TorchFunctionMode):
+    """Within, all draws from a generator of the CPU are made there, in float64, and brought to the
+    device and type that were asked for: devices, and types, draw differently."""
+
+    DRAWS = (torch.rand, torch.randn, torch.randint, torch.randperm)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        if func not in self.DRAWS or given.get("generator") is None:
+            return func(*args, **given)
+        device, dtype = given.pop("device", None), given.pop("dtype", None)
+        if func in (torch.rand, torch.randn):
+            dtype = dtype or torch.get_default_dtype()
+            return func(*args, **given, dtype=torch.float64).to(device=device, dtype=dtype)
+        return func(*args, **given, dtype=dtype).to(device)
+
+
+def apart(one: Mapping[str, Tensor | None], other: Mapping[str, Tensor | None]) -> float:
+    """The largest difference of tensors of one name, over the largest entry of all of `one`, or 1;
+    infinite where a tensor is in one of both alone, or not finite."""
+    assert one.keys() == other.keys()
+    both = [(one[name], other[name]) for name in one]
+    largest, found = 1.0, 0.0
+    for a, b in both:
+        if a is None or b is None:
+            found = found if a is b else float("inf")
+            continue
+        left, right = (x.detach().double().cpu() for x in (a, b))
+        if not (left.isfinite().all() and right.isfinite().all()) or left.shape != right.shape:
+            return float("inf")
+        if left.numel():
+            largest = max(largest, float(left.abs().max()))
+            found = max(found, float((left - right).abs().max()))
+    return found / largest

@@ -1,0 +1,62 @@
+"""Every method with every loss: on the device what it is on the CPU, value and gradient."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from tests.gpu import on, steps
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+CPU = torch.device("cpu")
+each_type = pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+
+
+@each_type
+@pytest.mark.parametrize("method", list(METHODS))
+def test_value_and_gradients(method: str, dtype: torch.dtype, device: torch.device) -> None:
+    compared = 0
+    for loss in LOSSES:
+        made = steps.built(method, loss)
+        if made is None:
+            continue
+        for fraction in (0.0, 0.6):
+            expected = steps.stepped(copy.deepcopy(made), loss, CPU, torch.float64, fraction)
+            found = steps.stepped(copy.deepcopy(made), loss, device, dtype, fraction)
+            assert on.apart(expected, found) < on.TOLERANCE[dtype], (loss, fraction)
+        compared += 1
+    assert compared >= 8
+
+
+@pytest.mark.parametrize(
+    ("method", "loss"),
+    [
+        ({"name": "idml", "mixing": "none"}, "normsoftmax"),
+        ({"name": "idml", "originals": "replaced", "metric": "plain"}, "normsoftmax"),
+        ({"name": "idml", "mixing": "none", "uncertainty": "relu"}, "softmax"),
+    ],
+)
+def test_value_and_gradients_of_options(
+    method: dict[str, str], loss: str, device: torch.device
+) -> None:
+    """Those of classification, which no default is."""
+    made = steps.built(method, loss)
+    assert made is not None
+    expected = steps.stepped(copy.deepcopy(made), loss, CPU, torch.float64)
+    found = steps.stepped(copy.deepcopy(made), loss, device, torch.float64)
+    assert on.apart(expected, found) < on.TOLERANCE[torch.float64]
+
+
+@each_type
+def test_the_comparison_sees_what_is_off(dtype: torch.dtype, device: torch.device) -> None:
+    made = steps.built("idml", "proxy_anchor")
+    assert made is not None
+    expected = steps.stepped(copy.deepcopy(made), "proxy_anchor", CPU, torch.float64)
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.mul_(1.01)
+    found = steps.stepped(made, "proxy_anchor", device, dtype)
+    assert on.apart(expected, found) > on.TOLERANCE[dtype]

@@ -1,0 +1,71 @@
+"""Metrics of rows on the device: those of the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.trainables.evaluation.cases import CASES
+from trainables import streams
+from trainables.errors import ConfigError
+from trainables.evaluation.metrics import (
+    ACCURACY,
+    CLUSTERING,
+    METRICS,
+    RANKING,
+    STRUCTURE,
+    evaluate,
+)
+
+# Rows of unit length are not exact, so that ties of cosines fall as they round.
+PAIRS = [("random", "cosine"), *((case, score) for case in CASES for score in ("dot", "euclidean"))]
+CLOSE = 1e-4  # of float32: sums over rows; clusters that are far apart are told alike
+
+
+@pytest.mark.parametrize(("case", "score"), PAIRS)
+def test_ranking(case: str, score: str, device: torch.device) -> None:
+    """Products are exact in float32, so that ties are ties anywhere."""
+    rows, labels = CASES[case](streams.generator(0, case))
+    given = {"score": score, "metrics": tuple(RANKING)}
+    try:
+        expected = evaluate(rows, labels, **given)  # type: ignore[arg-type]
+    except ConfigError as refused:
+        with pytest.raises(ConfigError, match=refused.found):
+            evaluate(rows.to(device), labels, **given)  # type: ignore[arg-type]
+        return
+    assert evaluate(rows.to(device), labels, **given) == pytest.approx(expected, abs=1e-12)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gallery", [False, True])
+def test_a_larger_set(gallery: bool, device: torch.device) -> None:
+    """Beyond the size at which the CPU counts in place of sorting."""
+    generator = streams.generator(0, "large")
+    labels = torch.randint(40, (3000,), generator=generator)
+    centres = torch.randn(40, 16, generator=generator)
+    rows = centres[labels] + 0.9 * torch.randn(3000, 16, generator=generator)
+    queries, given = (600, {}) if gallery else (3000, {})
+    expected, found = (
+        evaluate(
+            rows[:queries].to(where),
+            labels[:queries],
+            score="cosine",
+            metrics=METRICS[: -len(CLUSTERING)],
+            gallery=(rows[600:].to(where), labels[600:]) if gallery else None,
+            **given,
+        )
+        for where in ("cpu", device)
+    )
+    assert found == pytest.approx(expected, abs=1e-3), "neighbours that are as near change places"
+
+
+def test_structure_clusters_and_accuracies(device: torch.device) -> None:
+    generator = streams.generator(0, "structure")
+    labels = torch.arange(60) % 6
+    rows = torch.eye(6)[labels] + 0.05 * torch.randn(60, 6, generator=generator)
+    logits = torch.randn(60, 6, generator=generator)
+    names = (*STRUCTURE, *CLUSTERING, *ACCURACY)
+    expected, found = (
+        evaluate(rows.to(w), labels.to(w), score="dot", metrics=names, logits=logits.to(w))
+        for w in ("cpu", device)
+    )
+    assert found == pytest.approx(expected, rel=CLOSE, abs=CLOSE)

@@ -1,0 +1,67 @@
+"""Every flow: on the device what it is on the CPU, value, inverse and gradient."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.gpu import on
+from trainables import streams
+from trainables.flows.config import FlowConfig
+from trainables.flows.flow import Flow, build_flow
+
+KINDS = get_args(FlowConfig.model_fields["kind"].annotation)
+DIM, ITEMS = 6, 9
+
+
+def flow_of(kind: str, condition: int) -> Flow:
+    config = FlowConfig(kind=kind, depth=4, width=16, gain=0.5)
+    with streams.seeded(0, "flow"):
+        flow = build_flow(config, dim=DIM, condition_dim=condition)
+        if flow.scale is not None:
+            torch.nn.init.normal_(flow.scale)
+    return flow
+
+
+def flowed(
+    flow: Flow, condition: int, device: torch.device, dtype: torch.dtype
+) -> dict[str, Tensor | None]:
+    flow = copy.deepcopy(flow).to(device, dtype)
+
+    def drawn(name: str, width: int) -> Tensor:
+        made = torch.randn(ITEMS, width, generator=streams.generator(0, name))
+        return made.to(device, dtype).requires_grad_()
+
+    x, given = drawn("x", DIM), drawn("c", condition) if condition else None
+    found = flow(x, given)
+    (found.z.square().sum() + found.log_det.sum()).backward()
+    gradients: dict[str, Any] = {name: p.grad for name, p in flow.named_parameters()}
+    return {
+        "z": found.z,
+        "log_det": found.log_det,
+        "log_diagonal": found.log_diagonal,
+        "inverse": flow.inverse(found.z, given),
+        "x": x.grad,
+        "condition": None if given is None else given.grad,
+        **gradients,
+    }
+
+
+def test_kinds_are_known() -> None:
+    assert {"realnvp", "nice", "glow"} <= {*KINDS}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("condition", [0, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_value_inverse_and_gradients(
+    kind: str, condition: int, dtype: torch.dtype, device: torch.device
+) -> None:
+    flow = flow_of(kind, condition)
+    expected = flowed(flow, condition, torch.device("cpu"), torch.float64)
+    found = flowed(flow, condition, device, dtype)
+    assert on.apart(expected, found) < on.TOLERANCE[dtype]
