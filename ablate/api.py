@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ablate.engine.driver import run_plan
 from ablate.engine.output import output_folder
 from ablate.engine.provenance import provenance
-from ablate.engine.ray.resources import elsewhere, request
+from ablate.engine.ray.reach import check_cluster
+from ablate.engine.ray.resources import Request, elsewhere, request
+from ablate.engine.ray.supervisor import joined
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
@@ -153,14 +155,10 @@ def prepare(
     if options.track:
         options.store.check()
     cache = default_cache()
+    asked = _asked(loaded, options, leaves=leaves)
     with required(cache), progress_shown():
         fingerprint = cast(Fingerprint, _load(options.fingerprint))
         plan = checked_plan(loaded, overrides, fingerprint, cache)
-    if leaves:
-        asked = elsewhere(loaded.spec.resources, options.device)
-    else:
-        clustered = options.address not in (None, "local")
-        asked = request(loaded.spec.resources, options.device, cluster=clustered)
     settings = Settings(
         out=options.folder,
         cache=cache,
@@ -180,6 +178,18 @@ def prepare(
         provenance={**provenance(), "study_order": list(plan.spec.studies)},
     )
     return plan, settings
+
+
+def _asked(loaded: LoadedSpec, options: Options, *, leaves: bool) -> Request:
+    """What a trial takes, and that it is to be had: of a cluster before data sets are looked at,
+    which may take minutes."""
+    if leaves:
+        return elsewhere(loaded.spec.resources, options.device)
+    address = None if options.address == "local" else options.address
+    asked = request(loaded.spec.resources, options.device, cluster=address is not None)
+    if address is not None and joined() is None:
+        check_cluster(address, asked)
+    return asked
 
 
 def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:

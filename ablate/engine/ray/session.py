@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import signal
 import threading
@@ -95,13 +96,34 @@ def _join(address: str | None) -> None:
 
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(
+    except Exception as error:  # Ray has errors of many kinds, some of them its own
+        raise refused(address, str(error)) from error
+
+
+def refused(address: str | None, said: str) -> ConfigError:
+    """What Ray said, in one line. Of versions it tells those of the cluster first, then ours."""
+    versions = re.findall(r"(Ray|Python): (\S+)", said)
+    if said.startswith("Version mismatch") and len(versions) == 4:
+        there, here = (" with ".join(map(" ".join, pair)) for pair in (versions[:2], versions[2:]))
+        return ConfigError(
             "--address",
-            f"{address} ({str(error).splitlines()[0]})",
-            "a running Ray cluster",
-            "Start it with `ray start --head`, or drop --address",
-        ) from error
+            f"{address}, a cluster of {there}",
+            f"the versions that are here, {here}",
+            "Install the same on both, or run in the cluster's own environment (`ray job submit`)",
+        )
+    if "uthentication" in said:
+        return ConfigError(
+            "--address",
+            f"{address}, a cluster that does not know our token",
+            "RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN or the file RAY_AUTH_TOKEN_PATH",
+            "Copy it from the cluster's head (`ray get-auth-token`)",
+        )
+    return ConfigError(
+        "--address",
+        f"{address} ({' '.join(said.split())[:300]})",
+        "a running Ray cluster",
+        "Start it with `ray start --head`, or drop --address",
+    )
 
 
 def nodes() -> list[dict[str, Any]]:
