@@ -33,12 +33,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+HIDING = ("storage", "tracking_uri")  # may hold a password
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of a run, as the command line has them.
 
     out: output folder. budget: seconds. tracking_uri: any MLflow URI, or `env:NAME`, the variable
     that holds it; default: SQLite in `out`.
+    storage: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`, to which the ledger is copied.
     same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
     allow_partial: data sets need not be as their makers say.
@@ -54,6 +58,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
     studies: tuple[str, ...] = ()
     address: str | None = None
+    storage: str | None = field(default=None, repr=False)
     budget: float | None = None
     retry_failed: bool = False
     force: bool = False
@@ -68,11 +73,11 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for an option that is empty, or that no file name can be."""
-        for name in ("out", "dataset", "data_root", "device", "address", "tracking_uri"):
+        for name in ("out", "dataset", "data_root", "device", "address", "storage", "tracking_uri"):
             given = getattr(self, name)
             if given is not None:
                 option = f"--{name.replace('_', '-')}"
-                check_option(str(given), option, show=name != "tracking_uri")  # a password in it
+                check_option(str(given), option, show=name not in HIDING)
         for study in self.studies:
             check_option(study, "--study")
         check_values(self.settings, "--set")
@@ -166,6 +171,7 @@ def prepare(
         runner=options.runner,
         evaluator=options.evaluator or _evaluator(options.runner),
         address=options.address,
+        storage=options.storage,
         budget=options.budget,
         retry_failed=options.retry_failed,
         force=options.force,
