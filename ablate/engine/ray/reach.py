@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,6 @@ def _check_port(address: str) -> None:
 def _check_token(address: str) -> None:
     """Ray asks again and again where its token is refused: here it asks once."""
     from ray._private.authentication import authentication_token_setup as setup
-    from ray._raylet import GcsClient
     from ray.exceptions import AuthenticationError
 
     place = address.rpartition("://")[2]
@@ -98,7 +98,8 @@ def _check_token(address: str) -> None:
         return
     setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)  # as ray.init does
     try:
-        GcsClient(address=place)
+        raylet: Any = import_module("ray._raylet")  # compiled: nothing is known of its types
+        raylet.GcsClient(address=place)
     except AuthenticationError as error:
         raise refused(address, f"Authentication: {error}") from error
 

@@ -15,12 +15,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import psutil
 
 from ablate.engine.ray.private import private_folder
-from ablate.engine.ray.resources import Request, check_nodes
+from ablate.engine.ray.resources import Request, check_nodes, fits
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
 
@@ -42,6 +43,10 @@ _QUIET = {
     "DO_NOT_TRACK": "true",
 }
 NEEDED = ("gcs_server", "raylet")
+OPEN = (
+    "warning: this Ray cluster asks nobody for a token: whoever reaches its ports can run code on "
+    "it. Start its nodes with RAY_AUTH_MODE=token (ablate/cluster/README.md)"
+)
 
 
 @contextmanager
@@ -134,12 +139,19 @@ def nodes() -> list[dict[str, Any]]:
     return [node for node in found if node["Alive"]]
 
 
+def machines(asked: Request) -> list[tuple[str, str, int]]:
+    """Of each node that lives its id, its name and how many trials fit on it."""
+    return [
+        (node["NodeID"], node["NodeManagerHostname"], fits(asked, node["Resources"]))
+        for node in nodes()
+    ]
+
+
 def asks_for_token() -> bool:
     """Whether the Ray that this process has joined lets nobody in without its token: this process
     uses one exactly if that Ray asks for it."""
-    from ray._raylet import AuthenticationMode, get_authentication_mode
-
-    return bool(get_authentication_mode() != AuthenticationMode.DISABLED)
+    raylet: Any = import_module("ray._raylet")  # compiled: nothing is known of its types
+    return bool(raylet.get_authentication_mode() != raylet.AuthenticationMode.DISABLED)
 
 
 def node_lives() -> bool:
