@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from ablate.engine.driver import run_plan
 from ablate.engine.output import output_folder
 from ablate.engine.provenance import provenance
-from ablate.engine.ray.resources import elsewhere, request
+from ablate.engine.ray.reach import check_cluster
+from ablate.engine.ray.resources import Request, elsewhere, request
+from ablate.engine.ray.supervisor import joined
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
@@ -31,12 +33,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+HIDING = ("storage", "tracking_uri")  # may hold a password
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of a run, as the command line has them.
 
     out: output folder. budget: seconds. tracking_uri: any MLflow URI, or `env:NAME`, the variable
     that holds it; default: SQLite in `out`.
+    storage: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`, to which the ledger is copied.
     same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
     allow_partial: data sets need not be as their makers say.
@@ -52,6 +58,7 @@ class Options:
     settings: Mapping[str, Any] = field(default_factory=dict)
     studies: tuple[str, ...] = ()
     address: str | None = None
+    storage: str | None = field(default=None, repr=False)
     budget: float | None = None
     retry_failed: bool = False
     force: bool = False
@@ -66,11 +73,11 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for an option that is empty, or that no file name can be."""
-        for name in ("out", "dataset", "data_root", "device", "address", "tracking_uri"):
+        for name in ("out", "dataset", "data_root", "device", "address", "storage", "tracking_uri"):
             given = getattr(self, name)
             if given is not None:
                 option = f"--{name.replace('_', '-')}"
-                check_option(str(given), option, show=name != "tracking_uri")  # a password in it
+                check_option(str(given), option, show=name not in HIDING)
         for study in self.studies:
             check_option(study, "--study")
         check_values(self.settings, "--set")
@@ -153,14 +160,10 @@ def prepare(
     if options.track:
         options.store.check()
     cache = default_cache()
+    asked = _asked(loaded, options, leaves=leaves)
     with required(cache), progress_shown():
         fingerprint = cast(Fingerprint, _load(options.fingerprint))
         plan = checked_plan(loaded, overrides, fingerprint, cache)
-    if leaves:
-        asked = elsewhere(loaded.spec.resources, options.device)
-    else:
-        clustered = options.address not in (None, "local")
-        asked = request(loaded.spec.resources, options.device, cluster=clustered)
     settings = Settings(
         out=options.folder,
         cache=cache,
@@ -168,6 +171,7 @@ def prepare(
         runner=options.runner,
         evaluator=options.evaluator or _evaluator(options.runner),
         address=options.address,
+        storage=options.storage,
         budget=options.budget,
         retry_failed=options.retry_failed,
         force=options.force,
@@ -180,6 +184,18 @@ def prepare(
         provenance={**provenance(), "study_order": list(plan.spec.studies)},
     )
     return plan, settings
+
+
+def _asked(loaded: LoadedSpec, options: Options, *, leaves: bool) -> Request:
+    """What a trial takes, and that it is to be had: of a cluster before data sets are looked at,
+    which may take minutes."""
+    if leaves:
+        return elsewhere(loaded.spec.resources, options.device)
+    address = None if options.address == "local" else options.address
+    asked = request(loaded.spec.resources, options.device, cluster=address is not None)
+    if address is not None and joined() is None:
+        check_cluster(address, asked)
+    return asked
 
 
 def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:

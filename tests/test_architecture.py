@@ -32,6 +32,7 @@ ablate.sweep
 ablate.plan
 ablate.spec
 ablate.designs
+ablate.storage
 ablate.ledger           ablate.samplers      ablate.schedulers
 ablate.values
 

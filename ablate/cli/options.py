@@ -88,6 +88,7 @@ def options_of(args: argparse.Namespace) -> Options:
         settings=settings(args.settings),
         studies=tuple(args.studies),
         address=getattr(args, "address", None),
+        storage=getattr(args, "storage", None),
         budget=None if limit is None else budget(limit),
         retry_failed=getattr(args, "retry_failed", False),
         force=getattr(args, "force", False),

@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from ablate.engine.live.machines import Machines
 from ablate.engine.live.rows import StudyRow, duration, line
 from ablate.engine.times.pace import pace
 from ablate.sweep.dispatch import Dispatch
@@ -110,13 +111,13 @@ def first_failure(dispatch: Dispatch) -> str:
 class Board:
     """Shows a dispatch's progress.
 
-    nodes: machines that trials run on.
+    machines: those that trials run on.
 
     Args:
         parallel: how many trials run at once.
         log: file that gets every line, with the time.
         stream: where lines go when it is no terminal.
-        tell: gets each snapshot: its rows, the trials at work, and `parallel`.
+        tell: gets each snapshot: its rows, the trials at work, `parallel`, a row a machine.
     """
 
     def __init__(
@@ -125,13 +126,15 @@ class Board:
         parallel: float,
         log: Path,
         stream: TextIO | None = None,
-        tell: Callable[[list[StudyRow], list[str], float], None] = lambda *_: None,
+        tell: Callable[
+            [list[StudyRow], list[str], float, list[dict[str, Any]]], None
+        ] = lambda *_: None,
     ) -> None:
         self.dispatch, self.parallel, self.tell = dispatch, parallel, tell
         self.stream = stream or sys.stdout
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("a", encoding="utf-8")
-        self.nodes = 1
+        self.machines = Machines()
         self._begun = self._told = time.monotonic()
         self._first = first_failure(dispatch)
         self._rows: list[StudyRow] = []
@@ -159,6 +162,7 @@ class Board:
         now = time.monotonic()
         if now < self._next:
             return
+        self.parallel = self.machines.slots or self.parallel  # nodes come and go
         self._look()
         took = time.monotonic() - now
         self._next = now + min(max(SNAPSHOT_SECONDS, took / SNAPSHOT_SHARE), LINE_SECONDS)
@@ -176,7 +180,8 @@ class Board:
         if self._warm is None and ended >= max(1, int(self.parallel)):
             self._warm = (elapsed, ended)
         self._rows = rows(self.dispatch, self.parallel, elapsed, self._warm)
-        self.tell(self._rows, at_work(self.dispatch, self.parallel), self.parallel)
+        busy = at_work(self.dispatch, self.parallel)
+        self.tell(self._rows, busy, self.parallel, self.machines.rows(busy))
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
         """One line to the log file and to the stream."""
@@ -201,7 +206,8 @@ class Board:
         """Machines, slots, what is left of all studies: `3 of 4 slots at work on 2 nodes, left
         about 12:30`."""
         busy, all_slots = len(at_work(self.dispatch, self.parallel)), max(1, int(self.parallel))
-        nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
+        count = max(1, len(self.machines.known))
+        nodes = f"{count} node{'' if count == 1 else 's'}"
         etas = [row.eta for row in self._rows]
         left = None if None in etas else sum(eta for eta in etas if eta is not None)
         about = "not known yet" if left is None else f"about {duration(left)}"

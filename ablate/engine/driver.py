@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 
 from ablate.engine.before import as_it_is, check_inputs
@@ -24,8 +25,11 @@ from ablate.ledger.heartbeat import heartbeats
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Plan
+from ablate.storage.copies import Copies
+from ablate.storage.store import Storage
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
+from ablate.values.terminal import say
 
 TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
 
@@ -34,12 +38,14 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
     """Run everything of a plan that the ledger lacks.
 
     Raises:
-        ConfigError: the ledger is none, the data cannot be read or divided, weights cannot be
+        ConfigError: the ledger is none, the storage does not answer or another machine drives from
+            it, the data cannot be read or divided, weights cannot be
             had, or the cluster is too small.
         LedgerError: the ledger cannot be written, or the disk is full; everything recorded is kept.
     """
     owner = Owner.me()
     deadline = None if settings.budget is None else time.monotonic() + settings.budget
+    copies = _copies(settings, owner)
     fresh = not settings.ledger.is_file()
     if settings.reads_data and fresh:
         with as_it_is(settings.ledger) as none:
@@ -47,7 +53,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             while progression.advance():
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
-    with Ledger(settings.ledger) as ledger:
+    with Ledger(settings.ledger) as ledger, copies or nullcontext():
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         dispatch = Dispatch(
@@ -86,6 +92,17 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             if tracker is not None:
                 tracked = tracker.close(status)
     return replace(outcome, tracked=tracked, same=tuple(same))
+
+
+def _copies(settings: Settings, owner: Owner) -> Copies | None:
+    """What copies the ledger to storage; one that is there already has been fetched."""
+    if settings.storage is None:
+        return None
+    copies = Copies(
+        Storage(settings.storage), settings.ledger, owner, lambda text: say(text, flush=True)
+    )
+    copies.join()
+    return copies
 
 
 def _tracker(plan: Plan, settings: Settings) -> Tracking | None:

@@ -32,10 +32,10 @@ class Settings:
 
     budget: seconds after which no new trial starts. evaluator: name of the evaluation code
     whose results count; None: any. tracking_uri None: no MLflow. replay: the command that writes
-    to it what a run could not. reads_data: whether the runner reads the data that trials name,
-    which is then looked at before the first of them. sources: whether it runs the code of this
-    package and of those that join it, whose source is then kept with each trial. same_code: what
-    other code made is taken as made by this.
+    to it what a run could not. storage: where the ledger is copied to. reads_data: whether the
+    runner reads the data that trials name, which is then looked at before the first of them.
+    sources: whether it runs the code of this package and of those that join it, whose source is
+    then kept with each trial. same_code: what other code made is taken as made by this.
     """
 
     out: Path
@@ -44,6 +44,7 @@ class Settings:
     runner: str = RUNNER
     evaluator: str | None = None
     address: str | None = None
+    storage: str | None = field(default=None, repr=False)
     budget: float | None = None
     retry_failed: bool = False
     force: bool = False

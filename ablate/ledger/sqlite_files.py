@@ -20,6 +20,9 @@ class NoDatabase(ValueError):
     """The file is no SQLite database; the text says what it is."""
 
 
+PAGES = 1000  # that a copy takes at once: a writer waits for no more
+
+
 @dataclass(frozen=True)
 class Head:
     """application_id, user_version: the pragmas of these names. tables: their names.
@@ -89,3 +92,23 @@ def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
         contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection,
     ):
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def back_up(path: Path, to: Path) -> None:
+    """A database as it is at one moment, in another file, while it is written: by SQLite's own
+    backup, which begins again where the path has changed meanwhile. One file, without a
+    journal beside it.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(uri, uri=True, timeout=60)) as source,
+            contextlib.closing(sqlite3.connect(to)) as target,
+        ):
+            source.backup(target, pages=PAGES)
+            target.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.Error as error:
+        raise OSError(f"{path}: no copy of it ({error})") from error

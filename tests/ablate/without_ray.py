@@ -47,7 +47,7 @@ def work() -> None:
         attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
         events = attempt.events(60.0)
         attempt.close()
-        tell("record", trial_id=job["trial_id"], events=json.dumps(events))
+        tell("record", trial_id=job["trial_id"], events=json.dumps(events), node="id")
     tell("done")
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     start = psutil.Process(needed.pid).create_time()
     watch = [[needed.pid, start, "raylet"]]
     token = not asked["address"]  # a cluster of others stands open
-    tell("begun", parallel=1.0, nodes=1, watch=watch, token=token)
+    tell("begun", parallel=1.0, machines=[["id", "here", 1]], watch=watch, token=token)
     if word == "work":
         work()
         return

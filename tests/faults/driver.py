@@ -1,6 +1,7 @@
 """A sweep of synthetic trials as a process of its own: `python -m tests.faults.driver OUT [JSON]`.
 
-JSON: options as `ablate.api.Options` takes them; `spec` and `studies` are laid over SPEC.
+JSON: options as `ablate.api.Options` takes them; `spec` and `studies` are laid over SPEC;
+`copy_seconds`: between two copies of the ledger in storage.
 
 The spec has a search, a component ablation around its best, and a grid that shares a cell with it.
 """
@@ -18,6 +19,7 @@ from ablate import api
 from ablate.cli.running.run import ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
+from ablate.storage import copies
 from tests.faults.sweeps import Sweep
 
 SPEC: dict[str, Any] = {
@@ -66,6 +68,7 @@ def main(out: str, more: dict[str, Any]) -> int:
     given = copy.deepcopy(SPEC)
     given |= more.pop("spec", {})
     given["studies"] = {**given["studies"], **more.pop("studies", {})}
+    copies.COPY_SECONDS = more.pop("copy_seconds", copies.COPY_SECONDS)
     plan, settings = api.prepare(given, options(out, **more))
     try:
         outcome = run_plan(plan, settings)

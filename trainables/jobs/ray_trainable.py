@@ -2,7 +2,8 @@
 
 The only file of this package that imports Ray. A job arrives as the path of an `Envelope`, in the
 trial's folder, in `config["envelope"]`, and each step returns `{"events": JSON text, "done":
-bool}`. A path and a text, because Ray copies, keeps and flattens every mapping that it sees.
+bool, "node": Ray's id of this machine}`. A path and a text, because Ray copies, keeps and flattens
+every mapping that it sees.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
 from trainables.jobs.attempt import Attempt, limit_threads
@@ -40,6 +42,10 @@ def watch_driver(driver: Leader) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True, name="driver watch").start()
+
+
+def node_id() -> str:
+    return str(ray.get_runtime_context().get_node_id())
 
 
 def _read(config: dict[str, Any]) -> Envelope:
@@ -69,7 +75,7 @@ class JobTrainable(tune.Trainable):
         done = events[-1]["event"] != "epoch"
         if done:
             self.cleanup()
-        return {"events": json.dumps(events), "done": done}
+        return {"events": json.dumps(events), "done": done, "node": node_id()}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the core keeps its checkpoints in the trial's folder."""

@@ -41,12 +41,13 @@ def inside(folder: Path, name: object) -> Path:
     Raises:
         ConfigError: `name` is no plain file name (`../x`, `/x`, `a/b`, ``, `..`).
     """
-    plain = isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name
-    if not (plain and Path(name).name == name):
-        raise ConfigError(
-            str(folder),
-            f"{name!r} as the name of a file in it",
-            "a name without a path",
-            "Its records were edited: copy the folder anew, or train the trial again (--force)",
-        )
-    return folder / name
+    if isinstance(name, str) and name not in ("", ".", "..") and "\0" not in name:
+        path = folder / name
+        if path.parent == folder and path.name == name:
+            return path
+    raise ConfigError(
+        str(folder),
+        f"{name!r} as the name of a file in it",
+        "a name without a path",
+        "Its records were edited: copy the folder anew, or train the trial again (--force)",
+    )

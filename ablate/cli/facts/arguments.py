@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
 def add_running(commands: Commands) -> None:
     status = commands.add_parser(
         "status",
-        help="what runs in an output folder: studies, trials, slots, time left, failures",
+        help="what runs in an output folder: studies, nodes, trials, time left, failures",
         description="What runs in an output folder, from any shell or machine that sees it. The "
         "run itself is not asked.",
     )

@@ -63,8 +63,13 @@ def state(records: Records, out: Path, sweep_id: str, alive: Sequence[Driver]) -
                 "slots": driver.slots,
                 "seconds_left": _left(driver),
                 "studies": driver.studies,
+                "nodes": [
+                    {"name": node["name"], "slots": node["slots"], "in_use": len(node["trials"])}
+                    for node in driver.nodes
+                ],
                 "trials": [
                     _at_work(known[trial], reached.get(trial, 0), out, now)
+                    | {"node": _node(driver, trial)}
                     for trial in driver.trials
                     if trial in known
                 ],
@@ -80,6 +85,11 @@ def _left(driver: Driver) -> float | None:
     """Seconds; None: it cannot be told yet."""
     left = [study["eta"] for study in driver.studies]
     return None if not left or None in left else sum(left)
+
+
+def _node(driver: Driver, trial: str) -> str | None:
+    """Its name; None: nobody has heard of the trial yet."""
+    return next((node["name"] for node in driver.nodes if trial in node["trials"]), None)
 
 
 def _at_work(row: dict[str, Any], epoch: int, out: Path, now: float) -> dict[str, Any]:
@@ -123,10 +133,13 @@ def told(found: dict[str, Any]) -> Iterator[str]:
     for driver in found["drivers"]:
         yield f"{head}: {_of_driver(driver)}"
         yield from (f"  {line(StudyRow(**study))}" for study in driver["studies"])
+        for node in driver["nodes"]:
+            yield f"  node {node['name']}: {node['in_use']} of {node['slots']} slots in use"
         for trial in driver["trials"][:AT_WORK]:
+            where = "" if trial["node"] is None else f", on {trial['node']}"
             yield (
                 f"  at work: {trial['trial_id']} ({trial['place']}), epoch {trial['epoch']} of "
-                f"{trial['epochs']}, {duration(trial['seconds'])}"
+                f"{trial['epochs']}, {duration(trial['seconds'])}{where}"
             )
         more = len(driver["trials"]) - AT_WORK
         if more > 0:

@@ -42,6 +42,12 @@ def add(commands: Commands) -> None:
         metavar="TIME",
         help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
     )
+    run.add_argument(
+        "--storage",
+        metavar="URI",
+        help="a path, s3://…, gs://… or hdfs://… that outlives this machine: the ledger is copied "
+        "there once a minute, and the same command goes on from it on another machine",
+    )
     run.add_argument("--no-report", action="store_true", help="compile no tables at the end")
     run.set_defaults(handler="running.run:run")
     plan = commands.add_parser("plan", help="show what a spec would run; run nothing")

@@ -30,6 +30,8 @@ def run(args: argparse.Namespace) -> int:
         from ablate import api
 
         options = options_of(args)
+        if options.storage is not None and args.cell is not None:
+            raise ConfigError("--storage", "it with --cell", "it with a sweep", "Leave one out")
         if args.pilot and not args.plan:
             raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
         chosen, settings = api.prepare(loaded, options)

@@ -38,7 +38,7 @@ class Driver:
 
     path: its file. began, at: of the run, and of this word; seconds since 1970. slots: trials at
     once; None: Ray has not started. trials: the ids of those at work. studies: as the board has
-    them (`StudyRow`). stopping: it was asked to.
+    them (`StudyRow`). stopping: it was asked to. nodes: machines (`Machines.rows`).
     """
 
     path: Path
@@ -51,6 +51,7 @@ class Driver:
     trials: tuple[str, ...]
     studies: tuple[Mapping[str, Any], ...]
     stopping: bool
+    nodes: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def alive(self) -> bool:
@@ -102,6 +103,7 @@ class Presence:
             "trials": [],
             "studies": [],
             "stopping": False,
+            "nodes": [],
         }
 
     def __enter__(self) -> Self:
@@ -120,11 +122,22 @@ class Presence:
         self._thread.join()
         _remove(self.path)
 
-    def tell(self, rows: Iterable[StudyRow], trials: Iterable[str], slots: float | None) -> None:
+    def tell(
+        self,
+        rows: Iterable[StudyRow],
+        trials: Iterable[str],
+        slots: float | None,
+        nodes: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
         """What is going on now."""
         studies = [asdict(row) for row in rows]
         with self._lock:
-            self._told |= {"studies": studies, "trials": [*trials], "slots": slots}
+            self._told |= {
+                "studies": studies,
+                "trials": [*trials],
+                "slots": slots,
+                "nodes": [*nodes],
+            }
             self._news = True
 
     def _watch(self) -> None:

@@ -6,14 +6,16 @@ Messages are JSON, one a line. The first line of the process's input says what i
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 
-    {"do": "begun", "parallel", "nodes", "watch", "token"}    Ray is there: trials at once, how
-                                            many machines; [pid, start, name] that must live;
+    {"do": "begun", "parallel", "machines", "watch", "token"}    Ray is there: trials at once;
+                                            [id, name, trials that fit] of machines;
+                                            [pid, start, name] that must live;
                                             whether it asks for a token
-    {"do": "alive"}                         Ray still answers, and the node of this machine lives
+    {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}
     {"do": "next"}                          → {"trial_id", "envelope", "over", "waits", "idle"}
-    {"do": "record", "trial_id", "events"}  events of a trial, as JSON text
+    {"do": "record", "trial_id", "events", "node"}    events of a trial, as JSON text; the id of
+                                            the machine that they come from
     {"do": "ended", "trial_id", "reason"}   the machine ended a trial
     {"do": "done"}                          all trials are over; it ends
     {"do": "refused", "error"}              it ends: the parts of a ConfigError

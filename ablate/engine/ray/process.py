@@ -25,8 +25,8 @@ from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import (
     asks_for_token,
+    machines,
     node_lives,
-    nodes,
     ray_session,
     started_here,
 )
@@ -37,13 +37,13 @@ ALIVE_SECONDS = 5.0
 
 
 @contextmanager
-def pulse(driver: Driver) -> Iterator[None]:
+def pulse(driver: Driver, request: Request) -> Iterator[None]:
     """A thread that says now and then that Ray answers: the main one may wait in Ray for ever."""
     ended = threading.Event()
 
     def beat() -> None:
         while node_lives():
-            driver.tell("alive")
+            driver.tell("alive", machines=machines(request))
             if ended.wait(ALIVE_SECONDS):
                 return
         driver.tell("gone")
@@ -72,13 +72,13 @@ def main() -> int:
         sys.path.append(str(Path(asked["script"]).parent))
     try:
         request = Request(asked["cpus"], asked["gpus"], "")
-        with ray_session(asked["address"], request) as parallel, pulse(driver):
+        with ray_session(asked["address"], request) as parallel, pulse(driver, request):
             from ablate.engine.ray.tune import tune
 
             driver.tell(
                 "begun",
                 parallel=parallel,
-                nodes=len(nodes()),
+                machines=machines(request),
                 watch=started_here(),
                 token=asks_for_token(),
             )

@@ -129,18 +129,23 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     Raises:
         ConfigError: not one fits on any node: Ray would wait for ever, silently.
     """
-    fits = 0.0
+    found = 0.0
     most_cpus = most_gpus = 0.0
     for node in nodes:
         cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
         most_cpus, most_gpus = max(most_cpus, cpus), max(most_gpus, gpus)
-        limits = [cpus // asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])
-        fits += int(min(limits))
-    if fits < 1:
+        found += fits(asked, node)
+    if found < 1:
         raise ConfigError(
             "resources",
             f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
             f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
             "Ask for less, or add a node",
         )
-    return fits
+    return found
+
+
+def fits(asked: Request, node: Mapping[str, float]) -> int:
+    """How many trials fit on a node at once."""
+    cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
+    return int(min([cpus // asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])))

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import psutil
 
 from ablate.engine.ray.private import private_folder
-from ablate.engine.ray.resources import Request, check_nodes
+from ablate.engine.ray.resources import Request, check_nodes, fits
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
 
@@ -41,6 +43,10 @@ _QUIET = {
     "DO_NOT_TRACK": "true",
 }
 NEEDED = ("gcs_server", "raylet")
+OPEN = (
+    "warning: this Ray cluster asks nobody for a token: whoever reaches its ports can run code on "
+    "it. Start its nodes with RAY_AUTH_MODE=token (ablate/cluster/README.md)"
+)
 
 
 @contextmanager
@@ -95,13 +101,34 @@ def _join(address: str | None) -> None:
 
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ConfigError(
+    except Exception as error:  # Ray has errors of many kinds, some of them its own
+        raise refused(address, str(error)) from error
+
+
+def refused(address: str | None, said: str) -> ConfigError:
+    """What Ray said, in one line. Of versions it tells those of the cluster first, then ours."""
+    versions = re.findall(r"(Ray|Python): (\S+)", said)
+    if said.startswith("Version mismatch") and len(versions) == 4:
+        there, here = (" with ".join(map(" ".join, pair)) for pair in (versions[:2], versions[2:]))
+        return ConfigError(
             "--address",
-            f"{address} ({str(error).splitlines()[0]})",
-            "a running Ray cluster",
-            "Start it with `ray start --head`, or drop --address",
-        ) from error
+            f"{address}, a cluster of {there}",
+            f"the versions that are here, {here}",
+            "Install the same on both, or run in the cluster's own environment (`ray job submit`)",
+        )
+    if "uthentication" in said:
+        return ConfigError(
+            "--address",
+            f"{address}, a cluster that does not know our token",
+            "RAY_AUTH_MODE=token, and its token in RAY_AUTH_TOKEN or the file RAY_AUTH_TOKEN_PATH",
+            "Copy it from the cluster's head (`ray get-auth-token`)",
+        )
+    return ConfigError(
+        "--address",
+        f"{address} ({' '.join(said.split())[:300]})",
+        "a running Ray cluster",
+        "Start it with `ray start --head`, or drop --address",
+    )
 
 
 def nodes() -> list[dict[str, Any]]:
@@ -112,12 +139,19 @@ def nodes() -> list[dict[str, Any]]:
     return [node for node in found if node["Alive"]]
 
 
+def machines(asked: Request) -> list[tuple[str, str, int]]:
+    """Of each node that lives its id, its name and how many trials fit on it."""
+    return [
+        (node["NodeID"], node["NodeManagerHostname"], fits(asked, node["Resources"]))
+        for node in nodes()
+    ]
+
+
 def asks_for_token() -> bool:
     """Whether the Ray that this process has joined lets nobody in without its token: this process
     uses one exactly if that Ray asks for it."""
-    from ray._raylet import AuthenticationMode, get_authentication_mode
-
-    return bool(get_authentication_mode() != AuthenticationMode.DISABLED)
+    raylet: Any = import_module("ray._raylet")  # compiled: nothing is known of its types
+    return bool(raylet.get_authentication_mode() != raylet.AuthenticationMode.DISABLED)
 
 
 def node_lives() -> bool:

@@ -25,6 +25,7 @@ import psutil
 
 from ablate.engine.board import Board
 from ablate.engine.ray.resources import Request
+from ablate.engine.ray.session import OPEN
 from ablate.ledger.full_disk import full, tells_of_it
 from ablate.sweep.dispatch import Dispatch
 from trainables.errors import ConfigError
@@ -40,11 +41,6 @@ STOP_SECONDS = 60.0  # for the trials to end after a signal
 END_SECONDS = 30.0  # for Ray to end when all is done
 ENVELOPE = "job.json"
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.process")
-
-OPEN = (
-    "warning: this Ray cluster asks nobody for a token: whoever reaches its ports can run code on "
-    "it. Start its nodes with RAY_AUTH_MODE=token (ablate/cluster/README.md)"
-)
 
 Message = dict[str, Any]
 log = logging.getLogger("ablate.engine")
@@ -236,14 +232,18 @@ class Supervisor:
         elif do == "next":
             process.answer({**self._next(process), "stop": self.dispatch.stopping})
         elif do == "record":
+            if self.board is not None and message["node"]:
+                self.board.machines.places[message["trial_id"]] = message["node"]
             self._record(message["trial_id"], json.loads(message["events"]))
         elif do == "ended":
             self._ended(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
             self.board = self.begun(message["parallel"])
-            self.board.nodes = message["nodes"]
+            self.board.machines.hear(message["machines"])
             if not message["token"]:
                 self.board.say(OPEN)
+        elif do == "alive" and self.board is not None:
+            self.board.machines.hear(message["machines"])
         elif do == "refused":
             raise ConfigError(*message["error"])
         elif do == "failed":

@@ -165,7 +165,7 @@ class Recorder(DriverOnly, Callback):
         # Tune keeps every trial's last result and configuration to its end: not that bulk.
         events = result.pop("events", None)
         if ours is not None and events is not None:
-            self.driver.tell("record", trial_id=ours, events=events)
+            self.driver.tell("record", trial_id=ours, events=events, node=result.get("node"))
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.feeder.trials.pop(trial.trial_id, None)

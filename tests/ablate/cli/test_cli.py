@@ -302,7 +302,7 @@ def test_the_board_tells_nodes_slots_and_the_first_failure(
 ) -> None:
     made, stream = dispatch(specs.plan(), tmp_path), Terminal()
     board = Board(made, 4, tmp_path / "log", stream)
-    board.nodes = 2
+    board.machines.hear([("a", "host", 3), ("b", "host", 1), ("head", "host", 0)])
     claimed = [made.next_job() for _ in range(3)]
     assert all(claimed)
     assert board.head() == "3 of 4 slots at work on 2 nodes, left not known yet"

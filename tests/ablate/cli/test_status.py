@@ -15,6 +15,7 @@ from ablate.cli.main import main
 from ablate.cli.running.run import ending
 from ablate.engine.board import at_work, rows
 from ablate.engine.driver import run_plan
+from ablate.engine.live.machines import Machines
 from ablate.engine.live.presence import POLL_SECONDS, Presence, drivers
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
@@ -48,7 +49,9 @@ def test_a_sweep_under_way_is_told_from_files(
     second, third = made.next_job(), made.next_job()
     assert second is not None and third is not None
     here = presence(made, tmp_path, asked)
-    here.tell(rows(made, 2), at_work(made, 2), 2)
+    machines = Machines(places={second.trial_id: "id1", "over": "id2", "elsewhere": "gone"})
+    machines.hear([["id1", "one", 1], ["id2", "two", 1], ["id3", "head", 0]])
+    here.tell(rows(made, 2), at_work(made, 2), 2, machines.rows(at_work(made, 2)))
     with here:
         assert command(tmp_path, "status") == 0
         text = capsys.readouterr().out
@@ -56,6 +59,8 @@ def test_a_sweep_under_way_is_told_from_files(
         assert f"process {made.owner.pid}" in text and "2 of 2 slots in use" in text
         assert "tune: 0/6 done, " in text and "1 failed" in text
         assert f"at work: {second.trial_id} (" in text and "epoch 0 of 3" in text
+        assert "  node one: 1 of 1 slots in use\n  node two: 0 of 1 slots in use\n" in text
+        assert text.count(", on one\n") == 1 and ", on two" not in text
         reason = "TrialFailure: metric: the loss is not finite at step 3"
         assert f"failed: 1 × {reason} (as {first.trial_id})" in text
         assert command(tmp_path, "status", "--json") == 0
@@ -66,12 +71,27 @@ def test_a_sweep_under_way_is_told_from_files(
             third.trial_id,
         ]
         assert driver["slots"] == 2 and not driver["stopping"]
+        assert driver["nodes"] == [
+            {"name": "one", "slots": 1, "in_use": 1},
+            {"name": "two", "slots": 1, "in_use": 0},
+        ]
+        assert [trial["node"] for trial in driver["trials"]] == ["one", None]
     assert drivers(tmp_path) == [] and not asked.is_set()
     made.interrupt("stopped by the test")
     assert command(tmp_path, "status", "small") == 0
     text = capsys.readouterr().out
     assert f"sweep small ({made.sweep_id}): not running" in text
     assert "tune: 0 of 3 known trials done, 1 failed, 2 without a result" in text
+
+
+def test_machines_of_one_name_are_told_apart() -> None:
+    machines = Machines(places={"t": "bbbbbbbb"})
+    machines.hear([["aaaaaaaa", "pod", 2], ["bbbbbbbb", "pod", 2], ["cccccccc", "other", 1]])
+    found = machines.rows(["t", "u"])
+    assert [row["name"] for row in found] == ["pod aaaaaa", "pod bbbbbb", "other"]
+    assert [row["trials"] for row in found] == [[], ["t"], []] and machines.slots == 5
+    machines.hear([["cccccccc", "other", 1]])
+    assert machines.slots == 1
 
 
 def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys: Captured) -> None:

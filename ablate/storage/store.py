@@ -1,0 +1,146 @@
+"""Files in a place that outlives a machine: a folder, `s3://`, `gs://` or `hdfs://`, by pyarrow.
+
+    s3://bucket/folder?region=eu-west-1
+    s3://bucket/folder?scheme=http&endpoint_override=127.0.0.1:9000    another maker's S3
+
+Credentials come as the maker's own tools take them (`AWS_ACCESS_KEY_ID`, a profile, a machine's
+role, `GOOGLE_APPLICATION_CREDENTIALS`). A file is there whole or not at all: object stores show it
+when all of it has arrived, elsewhere it is renamed into its place.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from reports.uri import redacted, scrubbed
+from trainables.errors import ConfigError
+
+OPTION = "--storage"
+ENV = "env:"
+SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
+OBJECTS = ("s3", "gs", "gcs")  # kinds whose files appear whole
+PIECE = 1 << 20  # bytes
+
+
+class StorageError(RuntimeError):
+    """The storage does not answer, or refuses; what it said, without a secret."""
+
+
+class Storage:
+    """Files by name below one URI.
+
+    given: the URI, a path, or `env:NAME`, the variable that holds one.
+
+    Raises:
+        ConfigError: no such variable, or a URI of a kind that pyarrow does not know.
+    """
+
+    def __init__(self, given: str) -> None:
+        self.uri = _resolved(given)
+        self.shown = redacted(self.uri)
+        self._files, self._root = self._opened()
+
+    def put(self, name: str, path: Path) -> None:
+        """A file of this machine as `name` (with `/` for folders), in place of one before.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        to = f"{self._root}/{name}"
+        whole = self.uri.partition("://")[0] in OBJECTS
+        draft = to if whole else f"{to}.{uuid.uuid4().hex}.tmp"
+        with self._told(f"write {name}"):
+            self._files.create_dir(to.rpartition("/")[0], recursive=True)
+            with path.open("rb") as source, self._files.open_output_stream(draft) as stream:
+                while piece := source.read(PIECE):
+                    stream.write(piece)
+            if draft != to:
+                self._files.move(draft, to)
+
+    def get(self, name: str, path: Path) -> bool:
+        """`name` as a file of this machine, whole or not at all; False: there is none.
+
+        Raises:
+            StorageError: it cannot be read.
+            OSError: `path` cannot be written.
+        """
+        import pyarrow.fs
+
+        place = f"{self._root}/{name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with self._told(f"read {name}"):
+                (info,) = self._files.get_file_info([place])
+                if info.type == pyarrow.fs.FileType.NotFound:
+                    return False
+                with self._files.open_input_stream(place) as stream, draft.open("wb") as target:
+                    while piece := stream.read(PIECE):
+                        target.write(piece)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None: there is none.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        import pyarrow.fs
+
+        with self._told(f"read {name}"):
+            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
+            if info.type == pyarrow.fs.FileType.NotFound:
+                return None
+            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
+                return bytes(stream.read())
+
+    def _opened(self) -> tuple[Any, str]:
+        import pyarrow.fs
+
+        scheme, sep, _ = self.uri.partition("://")
+        if sep and scheme not in SCHEMES:
+            raise ConfigError(
+                OPTION, self.shown, "a path, or s3://, gs://, hdfs://", "Correct the address"
+            )
+        uri = self.uri if sep else str(Path(self.uri).expanduser().resolve())
+        try:
+            files, root = pyarrow.fs.FileSystem.from_uri(uri)
+        except (ValueError, OSError, TypeError, NotImplementedError) as error:
+            said = " ".join(scrubbed(str(error), self.uri).split())[:300]
+            raise ConfigError(
+                OPTION, f"{self.shown} ({said})", "an address that pyarrow takes", "Correct it"
+            ) from None
+        return files, root.rstrip("/")
+
+    def _told(self, what: str) -> _Told:
+        return _Told(self, what)
+
+
+class _Told:
+    """Makes what pyarrow raises one error, its secrets taken out."""
+
+    def __init__(self, storage: Storage, what: str) -> None:
+        self.storage, self.what = storage, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            said = " ".join(scrubbed(str(error), self.storage.uri).split())[:300]
+            raise StorageError(f"{self.storage.shown}: cannot {self.what} ({said})") from None
+
+
+def _resolved(given: str) -> str:
+    if not given.startswith(ENV):
+        return given
+    name = given.removeprefix(ENV)
+    if not os.environ.get(name):
+        raise ConfigError(OPTION, f"{given}, and no such variable", "one that is set")
+    return os.environ[name]

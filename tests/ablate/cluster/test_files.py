@@ -1,0 +1,218 @@
+"""The ready files are what Ray, KubeRay, MLflow and a shell take, as far as it can be told here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import venv
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.ablate.cluster.files import BIN, FOLDER, ROOT, help_of, loaded, ray_schema, run_lines
+
+CLOUDS = ("aws.yaml", "gcp.yaml")
+# Of the custom resources ray.io/v1 (KubeRay v1.6), as its API reference lists them: what a field
+# may be called. Pod templates are Kubernetes' own and are not looked into but for what is asserted.
+CLUSTER = {
+    "rayVersion",
+    "authOptions",
+    "enableInTreeAutoscaling",
+    "autoscalerOptions",
+    "headGroupSpec",
+    "workerGroupSpecs",
+    "headServiceAnnotations",
+    "suspend",
+    "managedBy",
+    "gcsFaultToleranceOptions",
+}
+AUTOSCALER = {"idleTimeoutSeconds", "upscalingMode", "resources", "image", "env", "version"}
+HEAD = {"serviceType", "headService", "enableIngress", "rayStartParams", "template"}
+WORKERS = {
+    "groupName",
+    "replicas",
+    "minReplicas",
+    "maxReplicas",
+    "idleTimeoutSeconds",
+    "numOfHosts",
+    "rayStartParams",
+    "template",
+    "scaleStrategy",
+    "suspend",
+}
+JOB = {
+    "entrypoint",
+    "submissionMode",
+    "backoffLimit",
+    "activeDeadlineSeconds",
+    "shutdownAfterJobFinishes",
+    "ttlSecondsAfterFinished",
+    "runtimeEnvYAML",
+    "rayClusterSpec",
+    "metadata",
+    "jobId",
+    "suspend",
+}
+
+
+def constraint(package: str) -> str:
+    found = re.search(rf"^{package}==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+# ------------------------------------------------------------------------------------------ Ray
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_ray_takes_it(name: str) -> None:
+    jsonschema.validate(loaded(name), ray_schema())
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_ray_s_schema_refuses_what_it_does_not_know(name: str) -> None:
+    with pytest.raises(jsonschema.ValidationError, match="max_wokers"):
+        jsonschema.validate(loaded(name) | {"max_wokers": 3}, ray_schema())
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_clouds_have_a_token_and_nothing_open(name: str) -> None:
+    given = loaded(name)
+    assert given["available_node_types"][given["head_node_type"]]["resources"] == {
+        "CPU": 0,
+        "GPU": 0,
+    }
+    assert "~/.ray/auth_token" in given["file_mounts"].values()
+    starts = [
+        line
+        for key in ("head_start_ray_commands", "worker_start_ray_commands")
+        for line in given[key]
+        if "ray start" in line
+    ]
+    assert len(starts) == 2 and all("RAY_AUTH_MODE=token" in line for line in starts)
+    assert "--dashboard-host=127.0.0.1" in starts[0] and "0.0.0.0" not in str(given)
+    known = help_of("ray", "start")
+    for option in re.findall(r" (--[a-z-]+)", " ".join(starts)):
+        assert option in known, f"{option} is none of `ray start`"
+
+
+# -------------------------------------------------------------------------------------- KubeRay
+
+
+def check_cluster(spec: dict[str, Any]) -> None:
+    assert spec.keys() <= CLUSTER and spec["rayVersion"] == constraint("ray")
+    assert spec["authOptions"] == {"mode": "token"}
+    assert spec["autoscalerOptions"].keys() <= AUTOSCALER
+    assert spec["autoscalerOptions"]["upscalingMode"] in ("Default", "Aggressive", "Conservative")
+    assert spec["headGroupSpec"].keys() <= HEAD
+    assert spec["headGroupSpec"]["serviceType"] == "ClusterIP"
+    assert spec["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}
+    (workers,) = spec["workerGroupSpecs"]
+    assert workers.keys() <= WORKERS and workers["minReplicas"] <= workers["maxReplicas"]
+    for group in (spec["headGroupSpec"], workers):
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["resources"]["limits"] == container["resources"]["requests"]
+        mounted = {each["name"] for each in container["volumeMounts"]}
+        assert mounted == {each["name"] for each in group["template"]["spec"]["volumes"]}
+    gpus = workers["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+    assert gpus == "1"
+
+
+def test_a_cluster_on_kubernetes() -> None:
+    given = loaded("raycluster.yaml")
+    assert (given["apiVersion"], given["kind"]) == ("ray.io/v1", "RayCluster")
+    check_cluster(given["spec"])
+
+
+def test_a_job_on_kubernetes() -> None:
+    given = loaded("rayjob.yaml")
+    assert (given["apiVersion"], given["kind"]) == ("ray.io/v1", "RayJob")
+    assert given["spec"].keys() <= JOB
+    assert given["spec"]["submissionMode"] in ("K8sJobMode", "HTTPMode", "SidecarMode")
+    assert given["spec"]["rayClusterSpec"] == loaded("raycluster.yaml")["spec"]
+    check_cluster(given["spec"]["rayClusterSpec"])
+
+
+def test_the_job_s_command_is_one() -> None:
+    from ablate.cli.parser import parser
+
+    words = loaded("rayjob.yaml")["spec"]["entrypoint"].split()
+    assert words[0] == "ablate"
+    assert parser().parse_args(words[1:]).address == "auto"
+
+
+# --------------------------------------------------------------------------------------- MLflow
+
+
+def test_mlflow_s_server() -> None:
+    given = loaded("mlflow.yaml")
+    services = given["services"]
+    command = services["mlflow"]["command"]
+    known = help_of("mlflow", "server")
+    assert command[:2] == ["mlflow", "server"]
+    for option in (word for word in command if word.startswith("--")):
+        assert option in known, f"{option} is none of `mlflow server`"
+    assert "${" not in str(command), "a secret on a command line"
+    ports = [port for each in services.values() for port in each.get("ports", ())]
+    assert len(ports) == 2 and all(port.startswith("127.0.0.1:") for port in ports)
+    text = (FOLDER / "mlflow.yaml").read_text(encoding="utf-8")
+    # Every secret comes from outside, and compose stops where one is missing.
+    assert re.findall(r"\$\{[^}]*[^?]\}", text) == []
+    assert set(re.findall(r"\$\{(\w+):\?\}", text)) == {
+        "POSTGRES_PASSWORD",
+        "MINIO_PASSWORD",
+        "MLFLOW_ADMIN_PASSWORD",
+        "MLFLOW_FLASK_SERVER_SECRET_KEY",
+    }
+    images = [each["image"] for each in services.values()]
+    assert all(":" in image and not image.endswith(":latest") for image in images)
+    used = {each.partition(":")[0] for one in services.values() for each in one.get("volumes", ())}
+    assert used == given["volumes"].keys()
+
+
+# --------------------------------------------------------------------------- shell and container
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)
+def test_shellcheck_finds_nothing(path: Path) -> None:
+    done = subprocess.run(
+        [str(BIN / "shellcheck"), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_has_the_ray_that_is_tested() -> None:
+    text = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+    assert f"FROM rayproject/ray:{constraint('ray')}-py311\n" in text
+    assert len(run_lines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_image_s_commands_in_a_clean_environment(tmp_path: Path) -> None:
+    """As they are, from the files that git has, by another Python than this one's environment."""
+    venv.create(tmp_path / "env", with_pip=True)
+    source = tmp_path / "source"
+    source.mkdir()
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
+    for name in filter(None, tracked.decode().split("\0")):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    for line in run_lines():
+        done = subprocess.run(
+            ["bash", "-euc", line],
+            cwd=source,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": f"{tmp_path / 'env' / 'bin'}:/usr/bin:/bin", "HOME": str(tmp_path)},
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

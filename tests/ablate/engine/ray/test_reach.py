@@ -1,0 +1,122 @@
+"""A cluster that cannot be used is said to be so, in one line and within ten seconds."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ablate import api
+from ablate.engine.ray import reach
+from ablate.engine.ray.reach import check_cluster
+from ablate.engine.ray.resources import Request
+from tests.faults.driver import SPEC, options
+from tests.ray_head import Head, head
+from trainables.errors import ConfigError
+
+ALLOWED = 10.0
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a-token-of-this-cluster-alone"}
+ONE = Request(1, 0, "cpu")
+
+
+def refused(address: str, asked: Request = ONE) -> str:
+    began = time.monotonic()
+    with pytest.raises(ConfigError) as caught:
+        check_cluster(address, asked)
+    text = str(caught.value)
+    assert time.monotonic() - began < ALLOWED and "\n" not in text
+    return text
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_nobody_there() -> None:
+    text = refused(f"127.0.0.1:{free_port()}")
+    assert "where nobody answers (Connection refused)" in text
+
+
+def test_a_port_that_is_none() -> None:
+    assert "nobody answers" in refused("127.0.0.1:123456")
+
+
+def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
+    chosen = options(
+        str(tmp_path / "out"), address=f"127.0.0.1:{free_port()}", fingerprint="not:there"
+    )
+    with pytest.raises(ConfigError, match=r"--address: .* where nobody answers"):
+        api.prepare(SPEC, chosen)
+
+
+@pytest.mark.slow
+def test_somebody_else_s_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        text = refused(f"127.0.0.1:{server.getsockname()[1]}")
+    assert f"no Ray answered within {reach.JOIN_SECONDS:.0f} s" in text
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Head]:
+    with head({**os.environ, **TOKEN}) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def our_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def says(cluster: Head) -> Iterator[Callable[[dict[str, str]], None]]:
+    """Has it answer with other versions than it has: there is but one Ray here."""
+    yield cluster.says
+    cluster.says({})
+
+
+@pytest.mark.slow
+def test_a_cluster_that_can_be_used(cluster: Head) -> None:
+    check_cluster(cluster.address, ONE)
+
+
+@pytest.mark.slow
+def test_a_cluster_without_the_gpus_asked_for(cluster: Head) -> None:
+    text = refused(cluster.address, Request(1, 2, "cuda"))
+    assert "found 1 CPU(s) and 2 GPU(s) a trial; expected at most 1 CPU(s) and 0 GPU(s)" in text
+
+
+@pytest.mark.slow
+def test_another_ray(cluster: Head, says: Callable[[dict[str, str]], None]) -> None:
+    import ray
+
+    says({"ray_version": "2.31.0"})
+    text = refused(cluster.address)
+    assert "a cluster of Ray 2.31.0 with Python 3" in text
+    assert f"the versions that are here, Ray {ray.__version__} with Python 3" in text
+
+
+@pytest.mark.slow
+def test_another_python(cluster: Head, says: Callable[[dict[str, str]], None]) -> None:
+    says({"python_version": "3.9.1"})
+    assert "with Python 3.9.1; expected the versions that are here" in refused(cluster.address)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("token", [None, "another-token-of-some-other-cluster"])
+def test_a_token_that_the_cluster_does_not_know(
+    cluster: Head, monkeypatch: pytest.MonkeyPatch, token: str | None, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray looks for a token too
+    if token is None:
+        monkeypatch.delenv("RAY_AUTH_TOKEN")
+        monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    else:
+        monkeypatch.setenv("RAY_AUTH_TOKEN", token)
+    text = refused(cluster.address)
+    assert "a cluster that does not know our token" in text

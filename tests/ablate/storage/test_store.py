@@ -1,0 +1,77 @@
+"""Files in storage: in a folder and in S3, whole or not at all, and errors without a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ablate.storage.store import Storage, StorageError
+from tests.s3 import CREDENTIALS, server
+from trainables.errors import ConfigError
+
+
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
+def storage(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Storage]:
+    if request.param == "folder":
+        yield Storage(str(tmp_path / "there"))
+        return
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with server(tmp_path / "s3.log") as made:
+        yield Storage(made.uri)
+
+
+def test_what_is_put_is_what_is_got(storage: Storage, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "deep" / "target"
+    assert storage.read("a/b") is None and not storage.get("a/b", target)
+    for content in (bytes(range(256)) * 20_000, b"", b"shorter"):  # more than one piece; less
+        source.write_bytes(content)
+        storage.put("a/b", source)
+        assert storage.get("a/b", target) and target.read_bytes() == content
+        assert storage.read("a/b") == content
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+def test_a_write_that_is_broken_off_leaves_what_was_there(tmp_path: Path) -> None:
+    storage = Storage(str(tmp_path / "there"))
+    source = tmp_path / "source"
+    source.write_bytes(b"whole")
+    storage.put("name", source)
+    with pytest.raises(StorageError, match=r"cannot write name"):
+        storage.put("name", tmp_path)  # a folder opens, and cannot be read
+    assert storage.read("name") == b"whole"
+
+
+def test_a_path_with_home_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    Storage("~/there").put("name", source)
+    assert (tmp_path / "there" / "name").read_bytes() == b"x"
+
+
+def test_an_address_of_no_known_kind() -> None:
+    with pytest.raises(ConfigError, match=r"--storage: found ftp://h/x; expected a path, or s3"):
+        Storage("ftp://h/x")
+
+
+def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    with pytest.raises(ConfigError, match="no such variable"):
+        Storage("env:NOT_THERE")
+
+
+def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    word = "w0rd-of-a-kind"
+    uri = f"s3://key:{word}@bucket/x?scheme=http&endpoint_override=127.0.0.1:9&region=us-east-1"
+    monkeypatch.setenv("WHERE", uri)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    storage = Storage("env:WHERE")
+    assert word not in storage.shown
+    with pytest.raises(StorageError) as caught:
+        storage.read("name")
+    assert word not in str(caught.value) and "cannot read name" in str(caught.value)

@@ -1,0 +1,57 @@
+"""The machine with the driver is lost, its folder too: another one goes on from storage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ablate.storage.copies import LEDGER
+from tests.faults.conftest import sweep, whole
+from tests.faults.sweeps import Sweep, assert_whole
+from tests.s3 import CREDENTIALS, server
+
+__all__ = ["sweep", "whole"]  # fixtures
+
+
+@pytest.mark.slow
+def test_a_new_head_goes_on_from_storage(
+    sweep: Sweep,
+    whole: list[dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    with server(tmp_path / "s3.log") as there:
+        options = {"storage": there.uri, "copy_seconds": 0.3}
+        driver = sweep.start(options, SYN_SLEEP="0.3")
+        sweep.wait_for_starts(5, driver)
+        assert driver.poll() is None, "it was done before it could be killed"
+        started = psutil.Process(driver.pid).children(recursive=True)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        psutil.wait_procs(started, timeout=30)
+        before = len(sweep.started())
+        shutil.rmtree(sweep.out)
+        sweep.out = tmp_path / "elsewhere" / "out"
+        code, text = sweep.finish(options)
+        assert code == 0, text
+        assert "storage: the ledger came from s3://ablate/sweeps" in text
+        assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in text
+        assert_whole(sweep, whole)
+        again = [line[0] for line in sweep.started()[before:]]
+        known = {line[0] for line in sweep.started()[:before]} - set(again)
+        assert known, "it began from nothing"
+        shutil.rmtree(sweep.out)
+        sweep.out = tmp_path / "third" / "out"
+        count = len(sweep.started())
+        assert sweep.finish(options)[0] == 0
+        assert_whole(sweep, whole)
+        assert len(sweep.started()) == count, "what the storage has was trained again"
+    assert (sweep.out / LEDGER).exists() and os.environ["AWS_ACCESS_KEY_ID"]
