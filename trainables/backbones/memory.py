@@ -102,10 +102,7 @@ def synchronise(model: nn.Module, processes: Any) -> None:
     Args:
         model: that holds norms, itself none. processes: torch's group of them.
     """
-    import_timm()
-    from timm.layers import convert_sync_batchnorm
-
-    convert_sync_batchnorm(model, processes)
+    import_timm().layers.convert_sync_batchnorm(model, processes)
 
 
 @contextmanager
