@@ -10,6 +10,7 @@ from typing import Any, cast
 import ray.tune
 from ray.exceptions import RayActorError
 from ray.tune import Callback, Stopper
+from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
@@ -25,6 +26,7 @@ def tune(driver: Driver, request: Request, storage: Path, name: str, keep: int) 
 
     storage: folder for Tune's own files, in it `name`. keep: free workers that are kept.
     """
+    keep_secrets()
     workers = KeepWorkers(keep)
     feeder = Feeder(driver, workers)
     tuner = ray.tune.Tuner(
@@ -42,6 +44,15 @@ def tune(driver: Driver, request: Request, storage: Path, name: str, keep: int) 
         ),
     )
     tuner.fit()
+
+
+def keep_secrets() -> None:
+    """Tune hands the keys of AWS in its own environment to every trial by way of Ray, which writes
+    them on the command lines of workers, for every user of the machine to read. Here workers have
+    what their own node has, as with all other credentials."""
+    class_cache.ENV_VARS_TO_PROPAGATE -= {
+        name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")
+    }
 
 
 class DriverOnly:

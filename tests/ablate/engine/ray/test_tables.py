@@ -16,10 +16,11 @@ import ray
 from ray.air.execution import ResourceManager, ResourceRequest
 from ray.train._internal.storage import StorageContext
 from ray.tune import PlacementGroupFactory
+from ray.tune.execution import class_cache
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
-from ablate.engine.ray.tune import KeepWorkers
+from ablate.engine.ray.tune import KeepWorkers, keep_secrets
 
 # The tests below pass with these. Sweeps have run with 2.60 alone, which pyproject.toml allows.
 TRIED = ("2.58.1", "2.59.0", "2.60.0")
@@ -132,3 +133,24 @@ def test_the_oldest_without_a_worker_of_its_own_on_the_way_is_next(
     monkeypatch.setattr(manager, "is_actor_started", lambda tracked_actor: tracked_actor is own)
     assert chosen(controller) == "second"
     assert pending == {CORE: {second}}
+
+
+def test_no_key_goes_to_workers_by_their_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tune gives what it names there to Ray as a `runtime_env`, which stands on command lines."""
+    asked: list[dict[str, Any]] = []
+
+    def remote(runtime_env: dict[str, Any]) -> Any:
+        asked.append(runtime_env["env_vars"])
+        return lambda trainable: trainable
+
+    monkeypatch.setattr(
+        class_cache, "ENV_VARS_TO_PROPAGATE", set(class_cache.ENV_VARS_TO_PROPAGATE)
+    )
+    monkeypatch.setattr("ray.remote", remote)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "of-nobody")
+    class_cache._ActorClassCache().get(Trial)
+    assert "of-nobody" in asked[0].values(), "Tune does so no more: keep_secrets can go"
+    keep_secrets()
+    class_cache._ActorClassCache().get(Trial)
+    assert "of-nobody" not in asked[1].values()
