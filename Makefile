@@ -56,6 +56,7 @@ bench: install
 	$(BIN)/python -m tests.benchmarks
 
 soak: install
+	$(BIN)/python -m tests.ablate.cluster.image
 	$(BIN)/python -m tests.faults.soak
 
 hashes: install

@@ -2,8 +2,8 @@
 
 Ray itself waits 40 s for a head that is not there and then ends the process that asked. So the
 port is tried first, and then a process of its own joins the cluster and says what it found
-(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus"} in; {"loaded"}, then {"joined"}
-or {"refused"}, the parts of a ConfigError, out.
+(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus"} in; {"loaded"}, {"answers"}, then
+{"joined"} or {"refused"}, the parts of a ConfigError, out.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
 
 PORT_SECONDS = 3.0
-LOAD_SECONDS = 60.0  # to import Ray, which no cluster has a part in
-JOIN_SECONDS = 6.0
+LOAD_SECONDS = 60.0  # to import Ray, which no cluster has a part in; to join one that answers
+ANSWER_SECONDS = 6.0  # for a Ray to say that it is one
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.reach")
 REMEDY = "See that its head runs and its ports are open, or drop --address"
 
@@ -56,7 +56,9 @@ def check_cluster(address: str, asked: Request) -> None:
         process.stdin.flush()
         said = _heard(process, LOAD_SECONDS)
         if said == {"loaded": True}:
-            said = _heard(process, JOIN_SECONDS)
+            said = _heard(process, ANSWER_SECONDS)
+        if said == {"answers": True}:  # a slow machine or network is no reason to refuse it
+            said = _heard(process, LOAD_SECONDS)
     finally:
         end_session(process.pid)
         process.wait()
@@ -137,6 +139,7 @@ def main() -> int:
     tell(loaded=True)
     try:
         _check_token(asked["address"])
+        tell(answers=True)
         with ray_session(asked["address"], Request(asked["cpus"], asked["gpus"], "")) as parallel:
             tell(joined=parallel)
     except ConfigError as error:

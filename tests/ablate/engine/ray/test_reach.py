@@ -58,7 +58,7 @@ def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
 def test_somebody_else_s_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         text = refused(f"127.0.0.1:{server.getsockname()[1]}")
-    assert f"no Ray answered within {reach.JOIN_SECONDS:.0f} s" in text
+    assert f"no Ray answered within {reach.ANSWER_SECONDS:.0f} s" in text
 
 
 @pytest.fixture(scope="module")
