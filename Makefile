@@ -18,7 +18,7 @@ help:
 	@echo "make test-plain the numeric tests on the plainest x86 kernels"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
-	@echo "make soak       a sweep killed twenty times and a first pass ten times, compared with those left in peace (half an hour)"
+	@echo "make soak       a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, compared with those left in peace (45 minutes)"
 	@echo "make hashes     after an edit of trainables/ that left all numbers the same: prove it"
 	@echo "make ui         MLflow's pages on the demo's runs, on the loopback address"
 
