@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import sqlite3
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -49,6 +51,19 @@ def has_artifact(client: Any, run_id: str, path: str) -> bool:
     """Whether a file was logged with a run."""
     folder = path.rpartition("/")[0] or None
     return path in {found.path for found in client.list_artifacts(run_id, folder)}
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Thousands of runs are millions of objects, all of which live: the collector, which looks
+    through them again and again, is let rest."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def _check_file(path: Path, shown: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.client import artifact, has_artifact, open_client
+from reports.client import artifact, has_artifact, open_client, uncollected
 from reports.errors import ReportError
 from reports.recipe import Recipe
 from reports.uri import redacted
@@ -166,14 +166,15 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
         )
         for run in runs
     ]
-    children = [
-        child
-        for parent in parents
-        for child in _search(
-            client, [parent.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.run_id}'"
-        )
-    ]
-    return Frame(client, parents, _trials(children))
+    with uncollected():
+        children = [
+            child
+            for parent in parents
+            for child in _search(
+                client, [parent.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.run_id}'"
+            )
+        ]
+        return Frame(client, parents, _trials(children))
 
 
 def _parent_runs(client: Any, name: str) -> list[Any]:
@@ -251,6 +252,8 @@ def _trials(runs: Iterable[Any]) -> pd.DataFrame:
 
 def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
     """Without the rows beside others (`OTHER`) that are their very trials."""
+    if not cells["cell"].astype(str).str.endswith(OTHER).any():
+        return cells
     trials = {cell: set(mine["trial_id"]) for cell, mine in cells.groupby("cell", sort=False)}
     echoes = [
         cell

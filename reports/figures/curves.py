@@ -26,7 +26,7 @@ from reports.figures.drawn import (
 from reports.frame import Frame
 from reports.recipe import Curves
 from reports.stats.describe import summary
-from reports.tables.cells import by_seed, gaps
+from reports.tables.cells import by_cell, gaps
 from reports.tables.labels import (
     coordinate_name,
     greek,
@@ -49,10 +49,8 @@ def curves(frame: Frame, recipe: Curves) -> Drawn:
         cells = frame.study(study)
         names = [c for c in dict.fromkeys(cells["cell"]) if not recipe.cells or c in recipe.cells]
         if frame.design(study) == "search":
-            best = {
-                c: summary(list(by_seed(cells[cells["cell"] == c], recipe.metric).values()))
-                for c in names
-            }
+            values = by_cell(cells, recipe.metric)
+            best = {c: summary(list(values[c].values())) for c in names}
             names = sorted(
                 (c for c in names if best[c]), key=lambda c: -getattr(best[c], "mean", 0.0)
             )[: recipe.top]

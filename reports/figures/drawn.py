@@ -120,6 +120,7 @@ class Drawn:
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
         with style():
             self.figure.savefig(paths["png"], metadata={"Software": None})
+            self.figure.set_layout_engine("none")  # what has found its place keeps it
             self.figure.savefig(paths["svg"], metadata={"Date": None, "Creator": None})
         return paths
 

@@ -12,7 +12,7 @@ from reports.figures.drawn import Drawn, Spot, lined, seeds_text, style
 from reports.tables.labels import is_share, metric_label, scale, signed, with_interval
 from reports.tables.verdict import Verdict, groups
 
-MOST = 200  # rows; a taller picture is no overview
+MOST = 80  # rows; a taller picture is no overview
 MARKS = {"better": ("^", "#0072B2"), "worse": ("v", "#D55E00")}
 OPEN = ("o", "#5f5f5f")
 ROW = 0.24  # inches

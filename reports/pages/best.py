@@ -9,7 +9,7 @@ import yaml
 
 from reports.frame import Frame
 from reports.stats.describe import Summary, summary
-from reports.tables.cells import by_seed
+from reports.tables.cells import by_cell
 from reports.tables.labels import slug
 
 
@@ -42,8 +42,8 @@ def best_cell(
     """The cell with the best mean over its seeds, the earlier one on a tie; None without."""
     cells = frame.study(study)
     best: tuple[str, Summary] | None = None
-    for cell in dict.fromkeys(cells["cell"]):
-        mine = summary(list(by_seed(cells[cells["cell"] == cell], metric).values()))
+    for cell, values in by_cell(cells, metric).items():
+        mine = summary(list(values.values()))
         if mine is None:
             continue
         if best is None or (mine.mean > best[1].mean if most else mine.mean < best[1].mean):

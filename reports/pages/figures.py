@@ -22,7 +22,7 @@ from reports.tables.cells import protocol
 from reports.tables.labels import slug
 
 CSS_INCH = 96  # CSS pixels
-LARGEST = 400_000  # bytes of a figure's SVG in the report itself
+LARGEST = 250_000  # bytes of a figure's SVG in the report itself
 SMALL = 240  # CSS pixels of the longer side of what stands for a page; of the picture twice as many
 QUALITY = 82
 

@@ -29,14 +29,12 @@ def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
     if metric.startswith(ENSEMBLE):
         cells = cells[cells["fold"] == 0].assign(fold=None)
     if "fold" not in cells.columns or cells["fold"].isna().all():
-        whole = cells[["seed", metric]].dropna()
+        found = zip(cells["seed"], cells[metric], strict=True)
     else:
         # The mean of a seed with a gap is NaN.
         means = cells.groupby("seed", sort=False)[metric].agg(lambda v: v.mean(skipna=False))
-        whole = means.reset_index().dropna()
-    return {
-        int(seed): float(value) for seed, value in zip(whole["seed"], whole[metric], strict=True)
-    }
+        found = zip(means.index, means, strict=True)
+    return {int(seed): float(value) for seed, value in found if pd.notna(value)}
 
 
 def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
@@ -102,6 +100,8 @@ def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
 def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
     """One line for each seed that has no result."""
     lost = cells[cells["status"] != "done"]
+    if lost.empty:
+        return ()
     return tuple(
         f"{row['cell']}, seed {row['seed']}"
         + (f", fold {row['fold']:g}" if pd.notna(row["fold"]) else "")

@@ -35,7 +35,7 @@ from reports.tables.beside import (
 from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import (
     EMPTY,
-    by_seed,
+    by_cell,
     fold_notes,
     gaps,
     protocol,
@@ -63,7 +63,8 @@ def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Each cell's metrics and its difference to the baseline cell, paired by seed."""
     order = beside_their_rows(dict.fromkeys(cells["cell"]))
-    coords = {cell: _coords(cells, cell) for cell in order}
+    groups = dict(iter(cells.groupby("cell", sort=False)))
+    coords = {cell: _coords(groups[cell]) for cell in order}
     if recipe.kind == "components":
         # The paper's order where it prints these rows, else by how many are on (the plan's).
         printed = _printed_order(recipe)
@@ -73,20 +74,20 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     tuned = tuning(frame, recipe.study)
     data = data_of(frame.trials, cells)
     against = baselines(data, coords, baseline, recipe.within)
+    every = {metric: by_cell(cells, metric) for metric in recipe.metrics}
     rows: list[TableRow] = []
     for cell in order:
-        mine = cells[cells["cell"] == cell]
+        mine = groups[cell]
         measured = {}
-        base = cells[cells["cell"] == against.get(cell)]
         for metric in recipe.metrics:
-            values = by_seed(mine, metric)
+            values = every[metric][cell]
             interval = reality_check_interval(list(values.values()))
             measured[metric] = Measured(
                 summary(list(values.values())),
                 interval and interval[1],
                 None
                 if against.get(cell) in (cell, None)
-                else _comparison(metric, values, by_seed(base, metric)),
+                else _comparison(metric, values, every[metric].get(against[cell], {})),
                 _printed(recipe, metric, cell, coords[cell]),
             )
         labels = marked(_labels(recipe, headers, cell, coords[cell]), cell, order)
@@ -162,8 +163,9 @@ def _labels(
     return tuple(level(coords[name]) for name in headers)
 
 
-def _coords(cells: pd.DataFrame, cell: str) -> dict[str, Any]:
-    coords_of_cell: dict[str, Any] = cells[cells["cell"] == cell]["coords"].iloc[0]
+def _coords(mine: pd.DataFrame) -> dict[str, Any]:
+    """Of one cell's rows."""
+    coords_of_cell: dict[str, Any] = mine["coords"].iloc[0]
     return {key: named(value) for key, value in coords_of_cell.items() if key != NEUTRAL}
 
 

@@ -8,7 +8,7 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import reality_check_interval, summary
 from reports.tables.beside import NEUTRAL
-from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, run_ids
+from reports.tables.cells import by_cell, fold_notes, gaps, protocol_note, run_ids
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Measured, TableData, TableRow
 
@@ -17,14 +17,17 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """The `top` configurations by the first metric, and how many were tried or lost."""
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     ranked = []
-    for cell, mine in cells.groupby("cell", sort=False):
-        measured = {m: _measured(by_seed(mine, m)) for m in recipe.metrics}
-        first = measured[recipe.metrics[0]].summary
+    values = {metric: by_cell(cells, metric) for metric in recipe.metrics}
+    place = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
+    for cell, found in values[recipe.metrics[0]].items():
+        first = summary(list(found.values()))
         if first is not None:
-            ranked.append((-first.mean, int(mine["idx"].iloc[0]), str(cell), mine, measured))
+            ranked.append((-first.mean, int(place[cell]), cell))
     ranked.sort(key=lambda entry: entry[:2])
     rows = []
-    for _, _, cell, mine, measured in ranked[: recipe.top]:
+    for _, _, cell in ranked[: recipe.top]:
+        mine = cells[cells["cell"] == cell]
+        measured = {metric: _measured(values[metric][cell]) for metric in recipe.metrics}
         coords = mine["coords"].iloc[0]
         labels = (cell, *(level(coords.get(name, "")) for name in names))
         rows.append(

@@ -1,7 +1,8 @@
 """A sweep killed twenty times: `python -m tests.faults.soak [KILLS [SEED]]`, or `make soak`.
 
-Before it, the first pass over a folder of photographs is killed ten times, kept as pixels and
-encoded, and ends in the same bytes as one that was left in peace.
+Before it, a report of 5,000 trials is made (`tests.reports.large`), and the first pass over a
+folder of photographs is killed ten times, kept as pixels and encoded, and ends in the same bytes as
+one that was left in peace.
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
@@ -13,7 +14,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import platform
 import random
 import shutil
 import sys
@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 
 from tests.faults.killed import MORE, SPEC, Run, assert_same
+from tests.faults.machine import processor
+from tests.reports import large
 from tests.trainables.data.first_pass import begin, kept, kill_after, photographs
 
 
@@ -71,13 +73,7 @@ def first_pass(kills: int = 10, seed: int = 20) -> None:
     shutil.rmtree(folder)
 
 
-def processor() -> str:
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 if __name__ == "__main__":
+    large.main()
     first_pass()
     main(*map(int, sys.argv[1:]))

@@ -189,7 +189,7 @@ def _heatmap_figure(
                 color="white" if light else "black",
                 bbox=box,
                 linespacing=1.15,
-            )
+            ).set_in_layout(False)  # it stands in its square
     axes.set_xticks(range(len(xs)), ticks(xs))
     axes.set_yticks(range(len(ys)), ticks(ys))
     axes.set_xticks(np.arange(len(xs) + 1) - 0.5, minor=True)
