@@ -17,6 +17,7 @@ from reports.figures.drawn import (
     heading,
     legend,
     lined,
+    log_ticks,
     style,
 )
 from reports.figures.models.seen import Picture, Views, views
@@ -83,6 +84,9 @@ def _dots(panel: Axes, told: Views) -> list[Spot]:
                 Spot(panel, size, share, f"{each.cell}, {name}: {size} images, {share:.1f} %")
             )
     panel.set_xscale("log")
+    known = [size for _, view in told.found for size in view["sizes"]]
+    if min(known) < max(known):
+        log_ticks(panel, min(known), max(known))
     panel.set_xlabel("images of a class")
     panel.set_ylabel("Recall@1 within the split (%)")
     lined(panel)
