@@ -10,6 +10,11 @@ from reports.uri import has_secret, redacted
 from trainables.errors import ConfigError
 
 _URI = re.compile(r"\S+://\S+")
+# Whole words: a link in a description may ask for an author.
+_NAMES = re.compile(
+    r"(^|[_.-]|api|access|session)(pass(word|wd)?|pwd|token|secret|key|sig(nature)?|credentials?|auth)$",
+    re.IGNORECASE,
+)
 
 
 def check_secrets(spec: Mapping[str, Any]) -> None:
@@ -20,13 +25,19 @@ def check_secrets(spec: Mapping[str, Any]) -> None:
     """
     for path, text in _texts(spec, ""):
         for uri in _URI.findall(text):
-            if has_secret(uri):
+            if _has_secret(uri):
                 raise ConfigError(
                     path,
                     f"an address with a secret in it ({redacted(uri)})",
                     "none, for specs are kept in the ledger, MLflow and reports",
                     "Give the secret in the environment, or in the library's own file",
                 )
+
+
+def _has_secret(uri: str) -> bool:
+    before, _, query = uri.partition("?")
+    names = (part.partition("=")[0] for part in re.split("[&;]", query) if part.partition("=")[2])
+    return has_secret(before) or any(map(_NAMES.search, names))
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:

@@ -128,7 +128,7 @@ def markdown(found: Sequence[Line], picture: str) -> str:
             f"![Every method against its baseline]({picture})",
             "",
             *tables,
-            f"Sweeps: {made}. Best is neutral: on validation classes nothing was better than the "
+            f"Sweeps: {made}. Best is neutral: in validation nothing was better than the "
             f"method switched off; the row is then its best other cell. {how}",
         ]
     )

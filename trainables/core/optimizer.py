@@ -116,7 +116,8 @@ class Update:
             self.optimizer.step()
             self._list(having)
             return
-        torch._foreach_add_(self._counts, 1)
+        if self._counts:  # of no gradient at all torch's step does nothing
+            torch._foreach_add_(self._counts, 1)
         for group, params, (first, second, counts) in self._lists:
             beta1, beta2 = group["betas"]
             self._kernel(

@@ -10,19 +10,25 @@ from __future__ import annotations
 import logging
 import os
 import re
+from pathlib import Path
 
 HIDDEN = "***"
 SHORTEST = 8  # letters: a shorter value may be part of any word
 _SECRET = re.compile(
-    r"pass(word|wd|phrase)?$|pwd|token$|secret|(access|api|private)_?key|credential"
+    r"pass(word|wd|phrase)?$|(?<!^)(?<!^old)pwd|token$|secret|(access|api|private)_?key|credential"
 )
 _USER = re.compile(r"(?<=://)([^\s/@:]*):[^\s/@]+(?=@)")
 
 
 def hidden(text: str) -> str:
-    """`text` with every secret of this process's environment as `***`."""
+    """`text` with every secret of this process's environment as `***`. Where a file lies that holds
+    one (`$GOOGLE_APPLICATION_CREDENTIALS`) is none."""
     for name, value in os.environ.items():
-        if len(value) >= SHORTEST and _SECRET.search(name.lower()):
+        if (
+            len(value) >= SHORTEST
+            and _SECRET.search(name.lower())
+            and not Path(value).is_absolute()
+        ):
             text = text.replace(value, HIDDEN)
     return _USER.sub(rf"\1:{HIDDEN}", text)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -15,16 +16,30 @@ from pathlib import Path
 from trainables.errors import ConfigError
 
 INNER = "r"  # Ray opens the folder it is given to everybody: so it is given one inside ours
+# What a socket's path may have, less Ray's own part of it and ours.
+OF_RAY = "/session_2026-11-23_00-00-00_000000_1234567/sockets/plasma_store"
+NUMBER = max(str(os.getuid()), "12345678", key=len)  # eight letters, where our name is taken
+OURS = f"/ray-{NUMBER}/{INNER}"
+ROOM = (103 if sys.platform == "darwin" else 107) - len(OF_RAY) - len(OURS)
 
 
 def private_folder() -> Path:
     """What Ray is to take for its temporary folder, in `$RAY_TMPDIR`, `$TMPDIR` or `/tmp`. One for
-    all runs of a user, and short: sockets lie in it, whose paths end at 107 bytes.
+    all runs of a user, and short: sockets lie in it.
 
     Raises:
-        ConfigError: no folder can be made there.
+        ConfigError: no folder can be made there, or paths of sockets in it would be too long.
     """
-    place = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()).expanduser()
+    named = os.environ.get("RAY_TMPDIR")
+    places = [Path(named).expanduser()] if named else [Path(tempfile.gettempdir()), Path("/tmp")]
+    place = next(filter(_is_short, places), None)
+    if place is None:
+        raise ConfigError(
+            "RAY_TMPDIR",
+            f"{places[0]}, in which sockets of Ray would have paths that are too long",
+            f"at most {ROOM} bytes",
+            "Set RAY_TMPDIR to a folder with a shorter path",
+        )
     ours = place / f"ray-{os.getuid()}"
     try:
         if not _is_ours(ours):  # somebody was there first
@@ -37,6 +52,10 @@ def private_folder() -> Path:
             "Set RAY_TMPDIR to one with a short path",
         ) from error
     return ours / INNER
+
+
+def _is_short(place: Path) -> bool:
+    return len(os.fsencode(place)) <= ROOM
 
 
 def _is_ours(folder: Path) -> bool:

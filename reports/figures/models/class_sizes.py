@@ -40,8 +40,8 @@ def class_sizes(frame: Frame, recipe: Figure) -> Drawn:
     caption = (
         f"Of each class of the {told.options.split} split the share of its images whose nearest "
         f"other one is of it, {told.protocol}, the first seed of each cell, against the images "
-        f"{'trained on' if told.options.split == 'train' else 'there are'}; lines: means of "
-        f"{GROUPS} groups of as many classes, by size."
+        f"{'trained on' if told.options.split == 'train' else 'there are'}; lines: means of up to "
+        f"{GROUPS} groups of as many classes, by size. Of a larger class there is more to be found."
     )
     for each, view in told.found:
         caption += f" {each.cell}: {', '.join(f'{100 * mean:.1f}' for _, mean in groups(view))} %."

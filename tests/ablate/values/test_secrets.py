@@ -18,6 +18,8 @@ WORD = "w0rd-of-a-kind"
     [
         ({"trial": {"data": {"root": f"https://me:{WORD}@host/data"}}}, "trial.data.root"),
         ({"title": f"as at https://host/?token={WORD} and beyond"}, "title"),
+        ({"title": f"https://host/x?a=1&X-Amz-Signature={WORD}"}, "title"),
+        ({"title": f"https://host/x?apikey={WORD}"}, "title"),
         ({"studies": {"a": {"grid": {"x": ["s3://k:" + WORD + "@bucket"]}}}}, "studies.a.grid.x.0"),
     ],
 )
@@ -29,6 +31,7 @@ def test_an_address_with_a_secret(spec: dict[str, Any], path: str) -> None:
 
 def test_addresses_without() -> None:
     check_secrets({"title": "see https://arxiv.org/abs/1", "data": {"root": "s3://bucket/a@c"}})
+    check_secrets({"title": "https://arxiv.org/search/?author=Kim&monkey=1&design=a"})
 
 
 def test_a_run_refuses_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

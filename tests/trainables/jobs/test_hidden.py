@@ -26,6 +26,7 @@ WORD = "w0rd-of-a-kind"
         "RAY_AUTH_TOKEN",
         "WANDB_API_KEY",
         "PGPASSWORD",
+        "MYSQL_PWD",
     ],
 )
 def test_what_the_environment_calls_a_secret(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -36,7 +37,12 @@ def test_what_the_environment_calls_a_secret(monkeypatch: pytest.MonkeyPatch, na
 def test_what_is_none_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token-mode")
     monkeypatch.setenv("SHORT_TOKEN", "loss")  # part of any word
-    text = "token-mode, loss, https://host/path, me@host, s3://bucket/key"
+    for name in ("PWD", "OLDPWD"):  # which folder this is
+        monkeypatch.setenv(name, "/home/me/work")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/home/me/gcp.json")
+    monkeypatch.setenv("SSH_ASKPASS", "/usr/bin/ssh-askpass")
+    text = "token-mode, loss, https://host/path, me@host, s3://bucket/key, /home/me/work/a.py"
+    text += ", no file /home/me/gcp.json, /usr/bin/ssh-askpass"
     assert hidden(text) == text
 
 

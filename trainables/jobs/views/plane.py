@@ -43,8 +43,20 @@ def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     loss = split.network.method.loss
     references, scale = loss.references(), loss.logit_scale
     train = split.training
-    if references is None or scale is None or split.rows.shape[1] != references.vectors.shape[1]:
-        raise ConfigError("figures, plane", "a loss that is no softmax over proxies", "one that is")
+    geometry = loss.geometry
+    cosine = geometry.kind == "cosine" or (geometry.kind == "dot" and geometry.normalize)
+    if (
+        references is None
+        or scale is None
+        or not cosine
+        or references.per_class > 1
+        or split.rows.shape[1] != references.vectors.shape[1]
+    ):
+        raise ConfigError(
+            "figures, plane",
+            "a loss that is no softmax over the cosines to a proxy of each class",
+            "one that is",
+        )
     centres = F.normalize(class_sums(references.vectors, references.labels)).cpu()
     if len(centres) < 2:
         raise ConfigError("figures, plane", "one training class", "two")
