@@ -20,9 +20,6 @@ class NoDatabase(ValueError):
     """The file is no SQLite database; the text says what it is."""
 
 
-PAGES = 1000  # that a copy takes at once: a writer waits for no more
-
-
 @dataclass(frozen=True)
 class Head:
     """application_id, user_version: the pragmas of these names. tables: their names.
@@ -84,6 +81,26 @@ def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
+def alone(path: Path, *, timeout: float = 5.0) -> bool:
+    """Whether nobody else has the database open; its journal is then folded into the file, which
+    keeps its kind.
+
+    timeout: seconds to wait for others to close it. Of a file that is damaged nothing can be said;
+    no writer gets far with one.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection:
+            # Each connection to a database with a journal holds a lock that this waits for.
+            (kind,) = connection.execute("PRAGMA journal_mode").fetchone()
+            connection.execute("PRAGMA journal_mode=DELETE")
+            connection.execute(f"PRAGMA journal_mode={kind}")
+    except sqlite3.OperationalError as error:
+        return "locked" not in str(error)
+    except sqlite3.DatabaseError:
+        return True
+    return True
+
+
 def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
     """Bring the journal into the file, so that the file alone is the database."""
     # Somebody who is reading it now leaves the journal behind when done: as good.
@@ -96,8 +113,9 @@ def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
 
 def back_up(path: Path, to: Path) -> None:
     """A database as it is at one moment, in another file, while it is written: by SQLite's own
-    backup, which begins again where the path has changed meanwhile. One file, without a
-    journal beside it.
+    backup, in one step. With a journal beside it (`write_ahead`) no writer waits for that; in
+    several, each foreign write between two would begin it anew. One file, without a journal
+    beside it: whoever writes it needs `write_ahead`.
 
     Raises:
         OSError: it cannot be read or written.
@@ -108,7 +126,7 @@ def back_up(path: Path, to: Path) -> None:
             contextlib.closing(sqlite3.connect(uri, uri=True, timeout=60)) as source,
             contextlib.closing(sqlite3.connect(to)) as target,
         ):
-            source.backup(target, pages=PAGES)
+            source.backup(target)
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         raise OSError(f"{path}: no copy of it ({error})") from error

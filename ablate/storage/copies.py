@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
-from ablate.ledger.sqlite_files import back_up, damage
+from ablate.ledger.sqlite_files import back_up, damage, write_ahead
 from ablate.storage.store import OPTION, Storage, StorageError
 from trainables.errors import ConfigError
 from trainables.machine.files import write_json
@@ -161,6 +161,7 @@ class Copies:
                     "the copy that a driver left",
                     "Give another storage, or --out with a ledger of its own",
                 )
+            write_ahead(fresh)  # as no ledger that is there is made again (`schema.connect`)
             aside = _set_aside(self.ledger)
             fresh.replace(self.ledger)
         finally:

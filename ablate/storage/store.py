@@ -4,12 +4,14 @@
     s3://bucket/folder?scheme=http&endpoint_override=127.0.0.1:9000    another maker's S3
 
 Credentials come as the maker's own tools take them (`AWS_ACCESS_KEY_ID`, a profile, a machine's
-role, `GOOGLE_APPLICATION_CREDENTIALS`). A file is there whole or not at all: object stores show it
-when all of it has arrived, elsewhere it is renamed into its place.
+role, `GOOGLE_APPLICATION_CREDENTIALS`); they need the right to read, write and delete there. A file
+is there whole or not at all: it is written as a draft and then moved to its place (in S3 and GCS a
+copy that the server makes, of at most 5 GB in S3, and a deletion).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from pathlib import Path
@@ -21,7 +23,6 @@ from trainables.errors import ConfigError
 OPTION = "--storage"
 ENV = "env:"
 SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
-OBJECTS = ("s3", "gs", "gcs")  # kinds whose files appear whole
 PIECE = 1 << 20  # bytes
 
 
@@ -50,15 +51,20 @@ class Storage:
             StorageError: it cannot be written.
         """
         to = f"{self._root}/{name}"
-        whole = self.uri.partition("://")[0] in OBJECTS
-        draft = to if whole else f"{to}.{uuid.uuid4().hex}.tmp"
+        draft = f"{to}.{uuid.uuid4().hex}.tmp"
         with self._told(f"write {name}"):
             self._files.create_dir(to.rpartition("/")[0], recursive=True)
-            with path.open("rb") as source, self._files.open_output_stream(draft) as stream:
-                while piece := source.read(PIECE):
-                    stream.write(piece)
-            if draft != to:
+            try:
+                # The stream is closed whatever happens in the block, and closing it completes an
+                # upload: what is broken off becomes an object too, cut short.
+                with path.open("rb") as source, self._files.open_output_stream(draft) as stream:
+                    while piece := source.read(PIECE):
+                        stream.write(piece)
                 self._files.move(draft, to)
+            except BaseException:
+                with contextlib.suppress(OSError):  # it has not begun, or the storage is away
+                    self._files.delete_file(draft)
+                raise
 
     def get(self, name: str, path: Path) -> bool:
         """`name` as a file of this machine, whole or not at all; False: there is none.

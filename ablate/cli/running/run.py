@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
         options = options_of(args)
         if options.storage is not None and args.cell is not None:
             raise ConfigError("--storage", "it with --cell", "it with a sweep", "Leave one out")
+        if options.storage is not None and args.plan:
+            raise ConfigError("--storage", "it with --plan", "it with a sweep", "Leave one out")
         if args.pilot and not args.plan:
             raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
         chosen, settings = api.prepare(loaded, options)

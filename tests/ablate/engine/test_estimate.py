@@ -113,3 +113,11 @@ def test_a_pilot_is_part_of_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture
     spec.write_text(SPEC % "")
     assert main(["run", str(spec), "--pilot"]) == 2
     assert "--plan --pilot" in capsys.readouterr().err
+
+
+def test_a_plan_takes_no_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec, there = tmp_path / "spec.yaml", tmp_path / "there"
+    spec.write_text(SPEC % "")
+    assert main(["run", str(spec), "--plan", "--storage", str(there)]) == 2
+    assert "--storage: found it with --plan" in capsys.readouterr().err
+    assert not there.exists()

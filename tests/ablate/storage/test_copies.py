@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import time
 from pathlib import Path
 
@@ -63,6 +65,8 @@ def test_another_machine_goes_on_from_the_copy(tmp_path: Path, there: Path) -> N
     two.runs("c")
     assert sweeps(two.ledger) == sweeps(there / LEDGER) == ["a", "b", "c"]
     assert "the ledger came from" in two.told[0]
+    with contextlib.closing(sqlite3.connect(two.ledger)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_the_first_machine_that_comes_back_takes_what_the_second_found(

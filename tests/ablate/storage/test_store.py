@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self, cast
 
 import pytest
 
@@ -25,6 +26,13 @@ def storage(
         yield Storage(made.uri)
 
 
+def names(storage: Storage, folder: str) -> list[str]:
+    import pyarrow.fs
+
+    place = pyarrow.fs.FileSelector(f"{storage._root}/{folder}")
+    return sorted(info.base_name for info in storage._files.get_file_info(place))
+
+
 def test_what_is_put_is_what_is_got(storage: Storage, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "deep" / "target"
     assert storage.read("a/b") is None and not storage.get("a/b", target)
@@ -34,16 +42,44 @@ def test_what_is_put_is_what_is_got(storage: Storage, tmp_path: Path) -> None:
         assert storage.get("a/b", target) and target.read_bytes() == content
         assert storage.read("a/b") == content
     assert [path.name for path in target.parent.iterdir()] == ["target"]
+    assert names(storage, "a") == ["b"]
 
 
-def test_a_write_that_is_broken_off_leaves_what_was_there(tmp_path: Path) -> None:
-    storage = Storage(str(tmp_path / "there"))
+class Broken:
+    """A file of which one piece can be read; then `error` comes."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error, self.pieces = error, [b"cut"]
+
+    def open(self, _: str) -> Self:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def read(self, _: int) -> bytes:
+        if not self.pieces:
+            raise self.error
+        return self.pieces.pop()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(KeyboardInterrupt(), KeyboardInterrupt), (OSError("away"), StorageError)]
+)
+def test_a_write_that_is_broken_off_leaves_what_was_there(
+    storage: Storage, tmp_path: Path, error: BaseException, told: type[BaseException]
+) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"whole")
-    storage.put("name", source)
-    with pytest.raises(StorageError, match=r"cannot write name"):
-        storage.put("name", tmp_path)  # a folder opens, and cannot be read
-    assert storage.read("name") == b"whole"
+    storage.put("a/name", source)
+    with pytest.raises(told):
+        storage.put("a/name", cast(Path, Broken(error)))
+    assert storage.read("a/name") == b"whole"
+    with pytest.raises(told):
+        storage.put("a/other", cast(Path, Broken(error)))
+    assert names(storage, "a") == ["name"]
 
 
 def test_a_path_with_home_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
