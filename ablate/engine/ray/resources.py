@@ -140,7 +140,7 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
             "resources",
             f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
             f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
-            "Ask for less, or add a node",
+            "Ask for less, add a node, or wait for one that is starting",
         )
     return found
 
