@@ -136,11 +136,16 @@ def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
 
 
 def prepare(
-    spec: str | Path | Mapping[str, Any] | LoadedSpec, options: Options, *, leaves: bool = False
+    spec: str | Path | Mapping[str, Any] | LoadedSpec,
+    options: Options,
+    *,
+    leaves: bool = False,
+    runs: bool = True,
 ) -> tuple[Plan, Settings]:
     """Check everything that can be checked before a trial starts.
 
     leaves: the trials will run on other machines, whose cores and GPUs are not asked for here.
+    runs: False for what only looks at a plan, which needs no cluster that can be reached now.
 
     Raises:
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
@@ -160,7 +165,7 @@ def prepare(
     if options.track:
         options.store.check()
     cache = default_cache()
-    asked = _asked(loaded, options, leaves=leaves)
+    asked = _asked(loaded, options, leaves=leaves, runs=runs)
     with required(cache), progress_shown():
         fingerprint = cast(Fingerprint, _load(options.fingerprint))
         plan = checked_plan(loaded, overrides, fingerprint, cache)
@@ -186,14 +191,14 @@ def prepare(
     return plan, settings
 
 
-def _asked(loaded: LoadedSpec, options: Options, *, leaves: bool) -> Request:
+def _asked(loaded: LoadedSpec, options: Options, *, leaves: bool, runs: bool) -> Request:
     """What a trial takes, and that it is to be had: of a cluster before data sets are looked at,
     which may take minutes."""
     if leaves:
         return elsewhere(loaded.spec.resources, options.device)
     address = None if options.address == "local" else options.address
     asked = request(loaded.spec.resources, options.device, cluster=address is not None)
-    if address is not None and joined() is None:
+    if runs and address is not None and joined() is None:
         check_cluster(address, asked)
     return asked
 

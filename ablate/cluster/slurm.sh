@@ -50,7 +50,9 @@ if [[ -z $ip ]]; then
 fi
 address=$ip:${RAY_PORT:-6379}
 
+# From Slurm 22.05 on a step does not have the cores of sbatch's --cpus-per-task unless it asks.
 srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks="$SLURM_JOB_NUM_NODES" \
+  --cpus-per-task="$SLURM_CPUS_PER_TASK" \
   ray symmetric-run --address "$address" --min-nodes "$SLURM_JOB_NUM_NODES" \
   --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" -- \
   ablate run "$spec" --address "$address" --out "$out" "$@" &

@@ -13,7 +13,7 @@ from ablate.engine.before import as_it_is
 from ablate.engine.check_data import check_classes, stores
 from ablate.engine.check_weights import Absent, absent_weights
 from ablate.engine.live.rows import duration
-from ablate.engine.ray.resources import local_gpus
+from ablate.engine.ray.resources import fits, local_gpus
 from ablate.engine.settings import Settings
 from ablate.engine.times.estimate import (
     Kind,
@@ -193,10 +193,8 @@ class Account:
 
 def at_once(settings: Settings) -> int:
     """Trials that this machine runs side by side."""
-    cpus = int(cores() // settings.request.cpus)
-    if not settings.request.gpus:
-        return max(1, cpus)
-    return max(1, min(cpus, int(local_gpus() / settings.request.gpus)))
+    gpus = local_gpus() if settings.request.gpus else 0
+    return max(1, fits(settings.request, {"CPU": cores(), "GPU": gpus}))
 
 
 def _kinds(plan: Plan, progression: Progression) -> dict[Kind, dict[str, Any]]:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--storage", "it with --plan", "it with a sweep", "Leave one out")
         if args.pilot and not args.plan:
             raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
-        chosen, settings = api.prepare(loaded, options)
+        chosen, settings = api.prepare(loaded, options, runs=not args.plan)
     if args.plan:
         with uncollected() if not args.pilot else nullcontext():  # a pilot trains for minutes
             from ablate.engine.preview import examine

@@ -140,12 +140,14 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
             "resources",
             f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
             f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
-            "Ask for less, or add a node",
+            "Ask for less, add a node, or wait for one that is starting",
         )
     return found
 
 
 def fits(asked: Request, node: Mapping[str, float]) -> int:
-    """How many trials fit on a node at once."""
+    """How many trials fit on a node at once. A share like 0.1 is a little more in binary, so that
+    1 // 0.1 is 9: what lacks a billionth counts as whole."""
     cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
-    return int(min([cpus // asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])))
+    shares = [cpus / asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])
+    return int(min(shares) + 1e-9)

@@ -24,7 +24,7 @@ from ablate.engine import driver
 from ablate.engine.board import Board, first_failure, rows
 from ablate.engine.foreground import run_cell
 from ablate.engine.preview import preview
-from ablate.engine.ray.resources import Request, check_nodes, elsewhere, request
+from ablate.engine.ray.resources import Request, check_nodes, elsewhere, fits, request
 from ablate.engine.settings import Outcome, Settings
 from ablate.spec.model import Resources
 from tests.ablate import specs
@@ -199,6 +199,23 @@ def test_resources_are_checked_before_anything_waits() -> None:
     assert check_nodes(Request(1, 0.5, "cuda"), nodes) == 2
     with pytest.raises(ConfigError, match="the largest node"):
         check_nodes(Request(1, 2, "cuda"), nodes)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "gpus", "node", "expected"),
+    [
+        (0.1, 0, {"CPU": 1.0}, 10),  # 1.0 // 0.1 is 9.0
+        (0.7, 0, {"CPU": 2.1}, 3),
+        (0.3, 0, {"CPU": 1.0}, 3),
+        (1, 0.1, {"CPU": 8.0, "GPU": 0.3}, 3),  # 0.3 / 0.1 is 2.9999999999999996
+        (2, 0, {"CPU": 1.9}, 0),
+        (1, 0, {"node:__internal_head__": 1.0, "memory": 1.0}, 0),  # a head without trials
+    ],
+)
+def test_shares_of_a_core_fit_as_often_as_they_are_contained(
+    cpus: float, gpus: float, node: dict[str, float], expected: int
+) -> None:
+    assert fits(Request(cpus, gpus, ""), node) == expected
 
 
 def test_ledger_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,10 +7,12 @@ took.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import time
 import venv
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.ablate.cluster.files import ROOT, run_lines
@@ -26,11 +28,20 @@ def main() -> None:
         for name in tracked():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
-        path = f"{home / 'env' / 'bin'}:/usr/bin:/bin"
+        environment = clean(home, os.environ)
         for line in run_lines():
-            environment = {"PATH": path, "HOME": folder}
             subprocess.run(["bash", "-euc", line], cwd=source, env=environment, check=True)
     print(f"the image's commands: {time.monotonic() - began:.0f} s")
+
+
+def clean(home: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the commands: of the given one only how packages are reached."""
+    reach = {
+        name: value
+        for name, value in given.items()
+        if name.startswith("PIP_") or name.lower().endswith("_proxy") or name == "SSL_CERT_FILE"
+    }
+    return reach | {"PATH": f"{home / 'env' / 'bin'}:/usr/bin:/bin", "HOME": str(home)}
 
 
 def tracked() -> list[str]:

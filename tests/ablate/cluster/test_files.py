@@ -10,7 +10,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from ablate.engine.ray.resources import Request, check_nodes
 from tests.ablate.cluster.files import BIN, FOLDER, ROOT, help_of, loaded, ray_schema, run_lines
+from tests.ablate.cluster.image import clean
+from trainables.errors import ConfigError
 
 CLOUDS = ("aws.yaml", "gcp.yaml")
 # Of the custom resources ray.io/v1 (KubeRay v1.6), as its API reference lists them: what a field
@@ -95,6 +98,45 @@ def test_clouds_have_a_token_and_nothing_open(name: str) -> None:
     known = help_of("ray", "start")
     for option in re.findall(r" (--[a-z-]+)", " ".join(starts)):
         assert option in known, f"{option} is none of `ray start`"
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_the_shared_folder_is_the_user_s_who_runs(name: str) -> None:
+    given = loaded(name)
+    mount, chown = given["setup_commands"][-2:]
+    assert mount.endswith("/shared)") and "sudo mount" in mount
+    assert chown == f"sudo chown {given['auth']['ssh_user']}: /shared"
+
+
+@pytest.mark.parametrize("name", [*CLOUDS, "raycluster.yaml"])
+def test_a_trial_fits_on_a_node_that_is_there_from_the_start(name: str) -> None:
+    """The head alone is refused: Ray does not tell what its autoscaler could bring."""
+    if name in CLOUDS:
+        gpu = loaded(name)["available_node_types"]["gpu"]
+        there, most = gpu["min_workers"], gpu["max_workers"]
+    else:
+        (gpu,) = loaded(name)["spec"]["workerGroupSpecs"]
+        there, most = gpu["minReplicas"], gpu["maxReplicas"]
+        assert gpu["replicas"] == there
+    head, asked = {"node:1": 1.0, "memory": 1.0}, Request(1, 1, "cuda")
+    with pytest.raises(ConfigError, match="wait for one that is starting"):
+        check_nodes(asked, [head])
+    assert check_nodes(asked, [head, *there * [{"CPU": 8.0, "GPU": 1.0}]]) == there < most
+
+
+def test_commands_on_the_head_have_what_its_ray_has() -> None:
+    """Nothing of it comes from the environment of `ray start`, nor is ours activated."""
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    (start,) = (each for each in loaded("aws.yaml")["head_start_ray_commands"] if "--head" in each)
+    given = re.findall(r"[A-Z_]+=\S+", start.partition("ray start")[0])
+    assert [each.partition("=")[0] for each in given] == [
+        "RAY_AUTH_MODE",
+        "ABLATE_CACHE",
+        "ABLATE_DATA",
+    ]
+    assert f"'{' '.join(given)} ~/env/bin/ablate run " in text
+    (job,) = re.findall(r"ray job submit (?:.*\\\n)+.*", text)
+    assert " -- \\\n  /home/ubuntu/env/bin/ablate run " in job
 
 
 # -------------------------------------------------------------------------------------- KubeRay
@@ -190,3 +232,17 @@ def test_the_image_has_the_ray_that_is_tested() -> None:
     text = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
     assert f"FROM rayproject/ray:{constraint('ray')}-py311\n" in text
     assert len(run_lines()) == 2
+
+
+def test_the_image_s_commands_reach_packages_as_we_do(tmp_path: Path) -> None:
+    reach = {
+        "PIP_INDEX_URL": "http://127.0.0.1/simple",
+        "https_proxy": "http://127.0.0.1:1",
+        "NO_PROXY": "127.0.0.1",
+        "SSL_CERT_FILE": "/certificates.pem",
+    }
+    others = {"PATH": "/elsewhere", "HOME": "/elsewhere", "PYTHONPATH": "/elsewhere"}
+    assert clean(tmp_path, reach | others) == reach | {
+        "PATH": f"{tmp_path}/env/bin:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+    }

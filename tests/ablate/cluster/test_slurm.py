@@ -93,7 +93,7 @@ def test_one_ray_on_all_nodes_and_the_sweep_on_the_first(tmp_path: Path, start: 
     assert calls(tmp_path) == [
         "scontrol show hostnames node-[a-b]",
         "srun --nodes=1 --ntasks=1 --nodelist=node-a hostname --ip-address",
-        f"srun --nodes=2 --ntasks=2 {ray}",
+        f"srun --nodes=2 --ntasks=2 --cpus-per-task=16 {ray}",
         ray,
         "ablate run s.yaml --address 10.0.0.7:6379 --out out --set title=a b",
     ]

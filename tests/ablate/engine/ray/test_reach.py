@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from ablate import api
+from ablate.cli.main import main
+from ablate.engine.preview import preview
 from ablate.engine.ray import reach
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request
@@ -52,6 +55,19 @@ def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match=r"--address: .* where nobody answers"):
         api.prepare(SPEC, chosen)
+
+
+def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(json.dumps(SPEC), encoding="utf-8")
+    nobody = f"127.0.0.1:{free_port()}"
+    chosen = options(str(tmp_path / "out"), address=nobody)
+    plan, settings = api.prepare(SPEC, chosen, runs=False)
+    assert settings.address == nobody and "sweep" in preview(plan, settings)
+    assert main(["run", str(spec), "--address", nobody, "--out", str(tmp_path / "out")]) == 2
+    assert "nobody answers" in capsys.readouterr().err
+    plain = ["run", str(spec), "--plan", "--address", nobody, "--out", str(tmp_path / "out")]
+    assert main(plain) == 0
 
 
 @pytest.mark.slow
