@@ -16,7 +16,7 @@ from dataclasses import replace
 from ablate.engine.before import as_it_is, check_inputs
 from ablate.engine.board import Board, rows
 from ablate.engine.check_data import check_data
-from ablate.engine.live.presence import Presence
+from ablate.engine.live.presence import Presence, drivers
 from ablate.engine.live.signals import stop_signals
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings, Tracking
@@ -98,8 +98,16 @@ def _copies(settings: Settings, owner: Owner) -> Copies | None:
     """What copies the ledger to storage; one that is there already has been fetched."""
     if settings.storage is None:
         return None
+
+    def others() -> list[Owner]:
+        return [each.owner for each in drivers(settings.out) if each.alive and each.owner != owner]
+
     copies = Copies(
-        Storage(settings.storage), settings.ledger, owner, lambda text: say(text, flush=True)
+        Storage(settings.storage),
+        settings.ledger,
+        owner,
+        lambda text: say(text, flush=True),
+        others=others,
     )
     copies.join()
     return copies

@@ -1,13 +1,13 @@
 """Copies of a ledger in storage, from which another machine goes on.
 
     ledger.sqlite    as the ledger was at one moment, all of it
-    ledger.json      {"copy": how many there were, "owner": whose it is, "place": of which ledger,
-                     "at": seconds since 1970}
+    ledger.json      which one that is, and who drives (`ablate/storage/word.py`)
 
 One ledger at a time is copied there, by all who drive from it; it stays beside them, and the copy
 is what is left if their machine goes. `copy` counts up, and each machine notes in
 `OUT/storage.json` which one its ledger is ahead of: so a head that comes back finds that another
-has gone on without it, and does not write over what that one found.
+has gone on without it, and does not write over what that one found. A ledger that was never stored
+there is neither replaced nor copied over another one.
 
 Trials that were under way start again where their checkpoints cannot be seen from the new machine,
 with the same numbers at the end.
@@ -15,30 +15,34 @@ with the same numbers at the end.
 
 from __future__ import annotations
 
-import json
-import logging
+import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
-from ablate.ledger.sqlite_files import back_up, damage, write_ahead
+from ablate.ledger.schema import LedgerError
+from ablate.ledger.sqlite_files import alone, back_up, write_ahead
+from ablate.storage.files import fault, set_aside, state
 from ablate.storage.store import OPTION, Storage, StorageError
+from ablate.storage.word import Note, Word
 from trainables.errors import ConfigError
-from trainables.machine.files import write_json
 
 COPY_SECONDS = 60.0
 LEDGER, WORD, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
-log = logging.getLogger("ablate.engine")
+DRAFTS = ".copy-"  # folders beside the ledger
 
 
 class Copies:
     """This driver's ledger in storage, for as long as the block lasts.
 
-    ledger: the file. said: called with a line for the user. seconds: between two copies.
+    ledger: the file. said: called with a line for the user. others: called for the other drivers
+    of the ledger that are alive. seconds: between two copies.
     """
 
     def __init__(
@@ -47,12 +51,15 @@ class Copies:
         ledger: Path,
         owner: Owner,
         said: Callable[[str], None],
+        *,
+        others: Callable[[], Sequence[Owner]],
         seconds: float | None = None,
     ) -> None:
         self.storage, self.ledger, self.owner, self.said = storage, ledger, owner, said
+        self.others = others
         self.seconds = COPY_SECONDS if seconds is None else seconds
         self._place = f"{host_name()}:{ledger.resolve()}"
-        self._count = self._noted()
+        self._note = Note()
         self._state: object = None
         self._fault = ""
         self._ended = threading.Event()
@@ -62,38 +69,37 @@ class Copies:
         """Bring the ledger here if the storage knows more than this folder.
 
         Raises:
-            ConfigError: another machine drives from this storage, it does not answer, or its copy
-                is no ledger.
+            ConfigError: another machine drives from this storage, it does not answer, its copy is
+                no ledger or of another one, or somebody is at work on the one here.
+            LedgerError: no file can be written here.
         """
-        try:
+        with self._in_words("a storage that answers", "See that it can be reached"):
             word = self._word()
+            self._note = Note.read(self.ledger.parent / NOTE)  # later: it is written earlier
             if word is None:
                 return
-            owner, ours = Owner.parse(word["owner"]), word["place"] == self._place
-            if not ours and owner.alive(word["at"], STALE_SECONDS):
+            here, ours = self.ledger.exists(), word.place == self._place
+            if here:
+                self._is_of(word)
+            if not ours and word.alive:
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown}, from which process {owner.pid} on "
-                    f"{owner.host.partition('+')[0]} drives (heard of {_ago(word['at'])} ago)",
+                    f"{self.storage.shown}, from which {_named(word.owner)} drives "
+                    f"(heard of {word.ago} ago)",
                     "a storage that nobody else drives from",
                     f"End that run, or wait: it counts as gone {STALE_SECONDS:.0f} s after its "
                     "last word",
                 )
-            if not self.ledger.exists() or (word["copy"] > self._count and not ours):
+            if not here or (word.copy > self._count and not ours):
                 self._fetch(word)
-        except StorageError as error:
-            raise ConfigError(
-                OPTION, str(error), "a storage that answers", "See that it can be reached"
-            ) from error
 
     def __enter__(self) -> Self:
-        """Raises ConfigError: the storage takes nothing."""
-        try:
+        """Raises ConfigError: the storage takes nothing. LedgerError: no room for a copy here."""
+        with self._in_words(
+            "a storage that takes copies of this ledger", "See to its rights, or give another"
+        ):
+            self._tidy()
             self._copy()
-        except StorageError as error:
-            raise ConfigError(
-                OPTION, str(error), "a storage that can be written", "See to its rights"
-            ) from error
         self._thread.start()
         return self
 
@@ -109,7 +115,7 @@ class Copies:
     def _try(self, *, last: bool) -> None:
         """A copy; a storage that is away for a while stops nothing, and is told of once."""
         try:
-            self._copy()
+            self._copy(over=last and not self.others())
             if self._fault:
                 self._fault = ""
                 self.said(f"storage: {self.storage.shown} has everything again")
@@ -118,103 +124,127 @@ class Copies:
                 self.said(f"warning: storage: {error}; {self.ledger} has everything")
             self._fault = str(error)
 
-    def _copy(self) -> None:
+    def _copy(self, *, over: bool = False) -> None:
         """Word and ledger, if the ledger has changed; the word alone else, as a sign of life.
 
         Raises:
             StorageError: it cannot be read or written, or another machine has gone on from it.
+            OSError: no copy can be made here.
         """
-        word = self._word()
-        if word is not None and word["copy"] > self._count:
-            if word["place"] != self._place:
-                raise StorageError(
-                    f"{self.storage.shown}: another machine has gone on from it ({word['place']}), "
-                    "and its copies stay"
-                )
-            self._count = word["copy"]  # of another driver on this ledger
-        with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=".copy-") as folder:
-            state = _state(self.ledger)
-            if state != self._state:
+        word, which, count = self._word(), self._note.ledger, self._count
+        if word is not None and word.place == self._place:
+            which, count = word.ledger, max(count, word.copy)  # another driver's on this ledger
+        elif word is not None and (word.ledger != which or word.copy > count):
+            raise StorageError(
+                f"{self.storage.shown}: another machine has gone on from it ({word.place}), "
+                "and its copies stay"
+            )
+        self._noted(which or uuid.uuid4().hex, count)
+        with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=DRAFTS) as folder:
+            now = state(self.ledger)
+            if now != self._state:
                 back_up(self.ledger, Path(folder) / LEDGER)
                 self.storage.put(LEDGER, Path(folder) / LEDGER)
-                self._count += 1
-            told = {
-                "copy": self._count,
-                "owner": str(self.owner),
-                "place": self._place,
-                "at": time.time(),
-            }
-            write_json(Path(folder) / WORD, told)
+                count += 1
+            told = Word(self._note.ledger, count, self.owner, self._place, time.time(), over)
+            told.write(Path(folder) / WORD)
             self.storage.put(WORD, Path(folder) / WORD)
-            self._note()
-            self._state = state
+            self._noted(told.ledger, count)
+            self._state = now
 
-    def _fetch(self, word: dict[str, Any]) -> None:
-        fresh = self.ledger.with_name(f".{LEDGER}.fetched")
-        try:
+    def _is_of(self, word: Word) -> None:
+        """That what is stored is this folder's ledger, of now or of before."""
+        stored = self.storage.shown in self._note.copies or word.place == self._place
+        if word.ledger != self._note.ledger or not stored:
+            raise ConfigError(
+                OPTION,
+                f"{self.storage.shown} with the ledger of {word.place}, and in {self.ledger} "
+                "one that was never stored there",
+                "the ledger here, or none yet, in the storage, or no ledger here",
+                "Give another --storage, or another --out to go on from the stored one",
+            )
+
+    def _fetch(self, word: Word) -> None:
+        self._nobody_at_work()
+        self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.ledger.parent, prefix=DRAFTS) as folder:
+            fresh = Path(folder) / LEDGER
             there = self.storage.get(LEDGER, fresh)
-            fault = damage(fresh) if there else "it is not there"
-            if fault is not None:
+            why = fault(fresh) if there else "it is not there"
+            if why is not None:
                 raise ConfigError(
                     OPTION,
-                    f"{self.storage.shown}/{LEDGER}, which is no whole ledger ({fault})",
+                    f"{self.storage.shown}/{LEDGER}, which is no whole ledger ({why})",
                     "the copy that a driver left",
                     "Give another storage, or --out with a ledger of its own",
                 )
             write_ahead(fresh)  # as no ledger that is there is made again (`schema.connect`)
-            aside = _set_aside(self.ledger)
+            self._nobody_at_work()  # nor has begun meanwhile
+            aside = set_aside(self.ledger)
+            # In this order: whoever is killed in between finds no ledger here, and fetches it.
+            Note(word.ledger, {self.storage.shown: word.copy}).write(self.ledger.parent / NOTE)
             fresh.replace(self.ledger)
-        finally:
-            fresh.unlink(missing_ok=True)
-        self._count = word["copy"]
-        self._note()
-        self.said(f"storage: the ledger came from {self.storage.shown}, of {_ago(word['at'])} ago")
+        self._note = Note.read(self.ledger.parent / NOTE)
+        self.said(f"storage: the ledger came from {self.storage.shown}, of {word.ago} ago")
         if aside is not None:
             self.said(f"storage: the older one that was here is {aside}")
 
-    def _word(self) -> dict[str, Any] | None:
+    def _nobody_at_work(self) -> None:
+        """Raises ConfigError: a driver, a `--cell`, or whoever else has the ledger open."""
+        at_work = ", ".join(map(_named, self.others()))
+        if not at_work and self.ledger.exists() and not alone(self.ledger):
+            at_work = "another process"
+        if at_work:
+            raise ConfigError(
+                OPTION,
+                f"{self.storage.shown}, which knows more than {self.ledger}, and {at_work} at work "
+                "on that one",
+                "nobody at work on it while it is replaced",
+                "Wait for the end of that, or end it (`ablate stop`)",
+            )
+
+    def _tidy(self) -> None:
+        """Remove the drafts of drivers that were killed."""
+        if self.others():
+            return  # one may be theirs
+        for left in self.ledger.parent.glob(f"{DRAFTS}*"):
+            times = [path.stat().st_mtime for path in (left, *left.iterdir())]
+            if time.time() - max(times) > STALE_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
+
+    def _word(self) -> Word | None:
         content = self.storage.read(WORD)
         try:
-            word = None if content is None else json.loads(content)
-            if word is not None:
-                Owner.parse(word["owner"])
-                word["copy"] + word["at"], word["place"]
+            return None if content is None else Word.parse(content)
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"{self.storage.shown}/{WORD} is none of ours ({error})") from error
-        return word
 
-    def _noted(self) -> int:
+    @property
+    def _count(self) -> int:
         """The copy that the ledger here is ahead of; 0: of none in this storage."""
+        return self._note.copies.get(self.storage.shown, 0)
+
+    def _noted(self, which: str, count: int) -> None:
+        path = self.ledger.parent / NOTE
+        known = Note.read(path)  # anew: another driver may copy to another storage
+        self._note = Note(which, {**known.copies, self.storage.shown: count})
+        if self._note != known:
+            self._note.write(path)
+
+    @contextmanager
+    def _in_words(self, expected: str, remedy: str) -> Iterator[None]:
+        """Makes what storage or disk refuse one line."""
         try:
-            noted = json.loads((self.ledger.parent / NOTE).read_text(encoding="utf-8"))
-            return int(noted["copy"]) if noted["storage"] == self.storage.shown else 0
-        except FileNotFoundError:
-            return 0
-
-    def _note(self) -> None:
-        write_json(self.ledger.parent / NOTE, {"storage": self.storage.shown, "copy": self._count})
-
-
-def _state(ledger: Path) -> tuple[tuple[int, int], ...]:
-    """Changes whenever the ledger does: sizes and times of the file and of its journal."""
-    found = [ledger, ledger.with_name(f"{ledger.name}-wal")]
-    stats = [path.stat() for path in found if path.exists()]
-    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+            yield
+        except StorageError as error:
+            raise ConfigError(OPTION, str(error), expected, remedy) from error
+        except OSError as error:
+            raise LedgerError(
+                f"{self.ledger.parent}: found no way to make a copy of the ledger ({error}); "
+                "expected room and rights for one beside it. See to them and start again: "
+                "everything recorded is kept"
+            ) from error
 
 
-def _set_aside(ledger: Path) -> Path | None:
-    """Move the ledger and its journal away; where to, if there was one."""
-    if not ledger.exists():
-        return None
-    number = 1
-    while (aside := ledger.with_name(f"{ledger.name}.aside-{number}")).exists():
-        number += 1
-    for suffix in ("-wal", "-shm", ""):
-        part = ledger.with_name(ledger.name + suffix)
-        if part.exists():
-            part.rename(aside.with_name(aside.name + suffix))
-    return aside
-
-
-def _ago(at: float) -> str:
-    return f"{max(0.0, time.time() - at):.0f} s"
+def _named(owner: Owner) -> str:
+    return f"process {owner.pid} on {owner.host.partition('+')[0]}"

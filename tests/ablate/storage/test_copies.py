@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import shutil
 import sqlite3
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner, host_name
+from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
+from ablate.ledger.schema import LedgerError
+from ablate.ledger.sqlite_files import alone
+from ablate.storage import copies
 from ablate.storage.copies import LEDGER, WORD, Copies
 from ablate.storage.store import Storage
 from trainables.errors import ConfigError
@@ -34,10 +42,17 @@ class Machine:
 
     def __init__(self, folder: Path, there: Path, owner: Owner | None = None) -> None:
         self.ledger, self.there, self.told = folder / LEDGER, there, list[str]()
-        self.owner = Owner.me() if owner is None else owner
+        self.owner, self.others = Owner.me() if owner is None else owner, list[Owner]()
 
     def copies(self, seconds: float = 1000.0) -> Copies:
-        return Copies(Storage(str(self.there)), self.ledger, self.owner, self.told.append, seconds)
+        return Copies(
+            Storage(str(self.there)),
+            self.ledger,
+            self.owner,
+            self.told.append,
+            others=lambda: self.others,
+            seconds=seconds,
+        )
 
     def runs(self, *names: str) -> None:
         """One run that learns something."""
@@ -96,7 +111,7 @@ def test_the_same_folder_goes_on_with_its_own(tmp_path: Path, there: Path) -> No
 def test_nobody_else_drives_from_it_meanwhile(tmp_path: Path, there: Path) -> None:
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     one.runs("a")
-    word(there, owner=str(GONE), at=time.time() - 5, place="elsewhere")
+    word(there, owner=str(GONE), at=time.time() - 5, place="elsewhere", over=False)
     with pytest.raises(ConfigError, match=r"process 7 on another-host drives \(heard of 5 s ago\)"):
         two.copies().join()
     assert not two.ledger.exists()
@@ -145,14 +160,150 @@ def test_a_storage_that_goes_away_stops_nothing_and_is_told_of_once(
     assert one.told[1].endswith("has everything again") and sweeps(there / LEDGER) == ["a"]
 
 
-def test_a_copy_that_is_no_ledger_is_not_taken(tmp_path: Path, there: Path) -> None:
+def database(path: Path) -> None:
+    path.unlink()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE trials(x)")
+
+
+def later(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version=999")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda path: path.write_bytes(b"something else, of some length" * 100), "no SQLite"),
+        (lambda path: path.write_bytes(b""), "an empty file"),
+        (lambda path: path.write_bytes(path.read_bytes()[:8192]), "malformed"),
+        (database, "a database of another program"),
+        (later, "of version 999; this ablate reads"),
+        (Path.unlink, "it is not there"),
+    ],
+)
+def test_a_copy_that_is_no_ledger_is_not_taken(
+    tmp_path: Path, there: Path, spoil: Callable[[Path], None], why: str
+) -> None:
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     one.runs("a")
     word(there, owner=str(GONE), at=0, place="elsewhere")
-    (there / LEDGER).write_bytes(b"something else entirely, long enough to be looked at" * 100)
-    with pytest.raises(ConfigError, match="which is no whole ledger"):
+    spoil(there / LEDGER)
+    with pytest.raises(ConfigError, match=f"which is no whole ledger .*{why}"):
         two.copies().join()
     assert list(two.ledger.parent.iterdir()) == []
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("place", ["elsewhere", None])
+def test_a_ledger_that_was_never_stored_there_stays_and_so_does_the_stored_one(
+    tmp_path: Path, there: Path, place: str | None
+) -> None:
+    """place None: of this very folder, whose ledger was removed and made anew."""
+    one = Machine(tmp_path / "one", there)
+    one.runs("a")
+    shutil.rmtree(tmp_path / "one")
+    word(there, **({"owner": str(GONE), "place": place} if place else {}))
+    learns(one.ledger, "its own")
+    before, stored = kept(tmp_path / "one"), kept(there)
+    with pytest.raises(ConfigError, match=r"one that was never stored there; .*another --storage"):
+        one.copies().join()
+    assert kept(tmp_path / "one") == before and kept(there) == stored
+
+
+def test_nor_does_one_that_is_stored_elsewhere_alone(tmp_path: Path, there: Path) -> None:
+    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", tmp_path / "other")
+    one.runs("a")
+    two.runs("b", "c")
+    one.there = two.there
+    with pytest.raises(ConfigError, match="one that was never stored there"):
+        one.copies().join()
+    one.there = tmp_path / "third"
+    one.runs()
+    one.there = there
+    one.runs("d")
+    assert sweeps(there / LEDGER) == ["a", "d"] and sweeps(tmp_path / "third" / LEDGER) == ["a"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_ledger_that_somebody_works_on_is_not_replaced(
+    tmp_path: Path, there: Path, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """told: as a driver does; else it has the ledger open, and that is all."""
+    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
+    one.runs("a")
+    word(there, owner=str(GONE), at=0, place="elsewhere")
+    two.runs("b")
+    monkeypatch.setattr(copies, "alone", partial(alone, timeout=0.1))
+    with contextlib.nullcontext() if told else Ledger(one.ledger):
+        one.others = [GONE] if told else []
+        who = "process 7 on another-host" if told else "another process"
+        word(there, place="elsewhere")
+        with pytest.raises(ConfigError, match=f"and {who} at work on that one"):
+            one.copies().join()
+    assert sweeps(one.ledger) == ["a"] and not [*one.ledger.parent.glob("*aside*")]
+    one.others = []
+    one.runs()
+    assert sweeps(one.ledger) == ["a", "b"]
+
+
+def test_after_a_clean_end_another_machine_goes_on_at_once(tmp_path: Path, there: Path) -> None:
+    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
+    with Ledger(one.ledger), one.copies():
+        word(there, owner=str(GONE), place="elsewhere")
+        with pytest.raises(ConfigError, match="a storage that nobody else drives from"):
+            two.copies().join()
+        word(there, place=one.copies()._place)
+    one.others = [GONE]
+    one.runs()
+    word(there, owner=str(GONE), place="elsewhere")
+    with pytest.raises(ConfigError, match="a storage that nobody else drives from"):
+        two.copies().join()  # of two drivers one has ended
+    word(there, place=one.copies()._place)
+    one.others = []
+    one.runs("a")
+    word(there, owner=str(GONE), place="elsewhere")
+    two.runs()
+    assert sweeps(two.ledger) == ["a"]
+
+
+def test_no_room_for_a_copy_is_one_line(
+    tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
+
+    def no_room(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched, Ledger(one.ledger):
+        patched.setattr(copies, "back_up", no_room)
+        with pytest.raises(LedgerError, match=r"No space left.*expected room"), one.copies():
+            pass
+    one.runs("a")
+    word(there, owner=str(GONE), place="elsewhere")
+    monkeypatch.setattr(Storage, "get", no_room)
+    with pytest.raises(LedgerError, match=r"No space left.*expected room"):
+        two.copies().join()
+
+
+def test_what_a_killed_driver_leaves_is_removed_when_it_is_old(tmp_path: Path, there: Path) -> None:
+    one = Machine(tmp_path / "one", there)
+    one.runs("a")
+    old, new = (one.ledger.parent / f".copy-{name}" for name in ("old", "new"))
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / LEDGER).touch()
+    for path in (old / LEDGER, old):
+        os.utime(path, (0, time.time() - STALE_SECONDS - 1))
+    one.others = [GONE]
+    one.runs()
+    assert old.exists(), "it may be of the other driver"
+    one.others = []
+    one.runs()
+    assert not old.exists() and new.exists()
 
 
 def test_a_word_of_somebody_else_is_refused(tmp_path: Path, there: Path) -> None:
