@@ -1,0 +1,39 @@
+"""A driver with storage: who else drives in its folder is known to what brings a ledger here."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from ablate.engine import driver
+from ablate.engine.live.presence import Presence
+from ablate.engine.ray.resources import Request
+from ablate.engine.settings import Settings
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.storage.copies import WORD
+from trainables.errors import ConfigError
+
+OTHER = Owner("another-host", 7, 1.0)
+
+
+def test_a_driver_alive_in_the_folder_keeps_its_ledger(tmp_path: Path) -> None:
+    out, there = tmp_path / "runs", tmp_path / "there"
+    settings = Settings(out=out, cache=tmp_path, request=Request(1, 0, "cpu"), storage=str(there))
+    copies = driver._copies(settings, Owner.me())
+    assert copies is not None
+    with Ledger(settings.ledger), copies:
+        pass
+    word = json.loads((there / WORD).read_text())
+    word |= {"place": "elsewhere", "copy": word["copy"] + 1, "at": time.time() - 1000}
+    (there / WORD).write_text(json.dumps(word))
+    with Presence(out, OTHER, "0123", "name", lambda: None):
+        with pytest.raises(ConfigError, match="process 7 on another-host at work on that one"):
+            driver._copies(settings, Owner.me())
+        assert not [*out.glob("*aside*")]
+    with Presence(out, Owner.me(), "0123", "name", lambda: None):
+        driver._copies(settings, Owner.me())
+    assert len([*out.glob("*aside*")]) == 1
