@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ablate.engine.live.machines import Machines
 from ablate.engine.live.rows import StudyRow, duration, line
+from ablate.engine.live.signals import closed_terminal
 from ablate.engine.times.pace import pace
 from ablate.sweep.dispatch import Dispatch
 from trainables.evaluation.metric_name import MetricName
@@ -189,11 +190,12 @@ class Board:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         self._log.write(f"{stamp} {text}\n")
         self._log.flush()
-        if self._live is None:
-            self.stream.write(f"{text}\n")
-            self.stream.flush()
-        elif not quiet_on_terminal:
-            self._live.console.print(text, markup=False)
+        with closed_terminal():
+            if self._live is None:
+                self.stream.write(f"{text}\n")
+                self.stream.flush()
+            elif not quiet_on_terminal:
+                self._live.console.print(text, markup=False)
 
     def failure(self, trial_id: str, reason: str) -> None:
         """Why a trial has no result, the cause first; a reason that was told is not told again."""
@@ -216,7 +218,8 @@ class Board:
     def close(self) -> None:
         self._look()
         if self._live is not None:
-            self._live.stop()
+            with closed_terminal():
+                self._live.stop()
             self._live = None
             for row in self._rows:
                 self._log.write(line(row) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -45,6 +46,17 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def closed_terminal() -> Iterator[None]:
+    """What is said to a terminal that has just been closed is lost: SIGHUP, which says so, may be on
+    its way still."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
 
 
 def _leave(streams: Sequence[int]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import errno
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -89,3 +91,23 @@ def test_an_output_folder_that_cannot_be(tmp_path: Path) -> None:
     for name in ("file", "loop", "file/x", "n" * 300, "a\0b", "\ud800"):
         with pytest.raises(ConfigError, match=r"^--out: found"):
             output_folder(f"{tmp_path}/{name}")
+
+
+class Gone(io.StringIO):
+    """A terminal that was closed."""
+
+    def write(self, text: str) -> int:
+        raise OSError(self.number, os.strerror(self.number))
+
+    number = errno.EIO
+
+
+def test_a_terminal_that_was_closed_ends_nothing(tmp_path: Path) -> None:
+    """SIGHUP, which stops the sweep cleanly, may come after the first word that was lost."""
+    gone = Gone()
+    board = Board(dispatch(specs.plan(), tmp_path), 1, tmp_path / "log", gone)
+    board.say("a word")
+    assert "a word" in (tmp_path / "log").read_text()
+    gone.number = errno.ENOSPC
+    with pytest.raises(OSError, match="No space"):
+        board.say("another")
