@@ -50,8 +50,8 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
 
 @contextmanager
 def closed_terminal() -> Iterator[None]:
-    """What is said to a terminal that has just been closed is lost: SIGHUP, which says so, may still
-    be on its way."""
+    """What is said to a terminal that has just been closed is lost: SIGHUP, which says so, may
+    still be on its way."""
     try:
         yield
     except OSError as error:
