@@ -1,6 +1,6 @@
 """Several sweeps at a glance: what each method is against its baseline, in each set-up.
 
-    python -m reports.sweeps.overview STORE search_spaces/overview.yaml README.md
+    python -m reports.sweeps.overview STORE reports/sweeps/first_page.yaml README.md
 
 STORE is an MLflow tracking URI. The YAML file says which tables of which sweeps stand in it:
 

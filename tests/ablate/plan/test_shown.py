@@ -79,7 +79,10 @@ RANKS = {"kind": "critical_difference", "studies": ["rows"], "metric": "test/map
         ),
         (
             {"figures": [{**RANKS, "kind": "ranks"}]},
-            ["report.figures.0.kind", "installed: affinity, cost, critical_difference"],
+            [
+                "report.figures.0.kind",
+                "installed: affinity, class_sizes, cost, critical_diff",
+            ],
         ),
     ],
 )
