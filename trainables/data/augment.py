@@ -26,11 +26,13 @@ from torch import Tensor
 from trainables.data.images import Images
 from trainables.data.resizing.antialiased import of_resized, resampled, resized_sizes
 from trainables.data.resizing.bilinear import sampled
+from trainables.machine.threads import side_by_side
 
 if TYPE_CHECKING:
     from trainables.config.images import AugmentConfig, Interpolation
 
 ATTEMPTS = 10  # RandomResizedCrop's
+IN_CACHE = 2**18  # floats that stay in a core's second-level cache from one step to the next
 LUMA = (0.2989, 0.587, 0.114)  # torchvision's rounding of ITU-R 601-2
 
 
@@ -91,7 +93,7 @@ def train_images(
         )
     greyed = (grey < config.grey).to(pixels.device)
     if images.channels == 3 and config.grey > 0:
-        pixels = torch.where(greyed[:, None, None, None], _luma(pixels), pixels)
+        pixels = torch.where(greyed[:, None, None, None], _luma(pixels.float()), pixels)
     return normalised(pixels, mean, std)
 
 
@@ -231,10 +233,10 @@ def crops(
     device: torch.device | str,
     interpolation: Interpolation | None = None,
 ) -> Tensor:
-    """Boxes resized to S × S: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
+    """Boxes resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
 
-    With an interpolation, antialiased (`resizing/antialiased.py`). Without, bilinear and not
-    (`resizing/bilinear.py`).
+    With an interpolation, antialiased, uint8 (`resizing/antialiased.py`). Without, bilinear and
+    not, float32 (`resizing/bilinear.py`).
     """
     if interpolation is not None:
         return resampled(
@@ -251,7 +253,7 @@ def _luma(pixels: Tensor) -> Tensor:
 def normalised(
     pixels: Tensor, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> Tensor:
-    """(x/255 − mean)/std; one channel becomes three."""
+    """(x/255 − mean)/std, float32, of pixels of any type; one channel becomes three."""
     scale = torch.tensor([1 / (255 * s) for s in std], device=pixels.device)
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], device=pixels.device)
     lines = pixels.permute(0, 2, 3, 1)
@@ -259,6 +261,17 @@ def normalised(
         # A row of an image at once: by channels, inner loops have three steps and take ten times as
         # long.
         batch, height, width, _ = lines.shape
-        rows = lines.view(batch, height, 3 * width) * scale.repeat(width)
-        return rows.add_(shift.repeat(width)).view(lines.shape).permute(0, 3, 1, 2)
+        scale, shift = scale.repeat(width), shift.repeat(width)
+        rows = lines.view(batch, height, 3 * width)
+        if rows.device.type != "cpu":
+            return (rows * scale).add_(shift).view(lines.shape).permute(0, 3, 1, 2)
+        made = torch.empty(rows.shape)
+
+        def some(of: tuple[Tensor, Tensor]) -> None:
+            of[1].copy_(of[0]).mul_(scale).add_(shift)
+
+        several = max(1, IN_CACHE // (3 * height * width))
+        parts = (torch.split(each, several) for each in (rows, made))
+        side_by_side(some, zip(*parts, strict=True))
+        return made.view(lines.shape).permute(0, 3, 1, 2)
     return pixels * scale[:, None, None] + shift[:, None, None]

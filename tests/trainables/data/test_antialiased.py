@@ -49,7 +49,8 @@ PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cp
 def test_crops_equal_torchvisions(kind: Any, size: int, channels: int) -> None:
     images = ragged(channels)
     found = resampled(images, INDEX, BOXES, size=size, flip=FLIP, device="cpu", interpolation=kind)
-    assert found.is_contiguous(memory_format=torch.channels_last)
+    assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
+    found = found.float()
     for row, (image, box) in enumerate(zip(INDEX.tolist(), BOXES.tolist(), strict=True)):
         options: dict[str, Any] = {"interpolation": InterpolationMode(kind), "antialias": True}
         pixels, shape = images[image].permute(2, 0, 1), [size, size]
@@ -140,7 +141,7 @@ def test_pixels_of_the_right_size_are_taken_as_they_lie() -> None:
     none = torch.tensor([False])
     for kind in KINDS:
         found = resampled(images, index, box, size=32, flip=none, device="cpu", interpolation=kind)
-        wanted = images[2][5:37, 9:41].permute(2, 0, 1).float()
+        wanted = images[2][5:37, 9:41].permute(2, 0, 1)
         assert torch.equal(found[0], wanted)
 
 

@@ -196,15 +196,19 @@ def test_normalised_equals_torchvision() -> None:
     torch.testing.assert_close(normalised(x, mean, std), tv.normalize(x / 255, mean, std))
 
 
-def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout() -> None:
+def test_rows_and_channels_are_normalised_to_the_same_bits_and_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Rows at once are a matter of speed: here beside the formula by channels."""
+    monkeypatch.setattr("trainables.data.augment.IN_CACHE", 2 * 7 * 5 * 3)  # in two parts
     x = (torch.rand(3, 7, 5, 3) * 255).permute(0, 3, 1, 2)
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
     scale = torch.tensor([1 / (255 * s) for s in std])[:, None, None]
     shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)])[:, None, None]
-    for pixels in (x, x.contiguous(), x[:, :1]):
+    for pixels in (x, x.byte(), x.contiguous(), x[:, :1], x[:0]):
         before = pixels.clone()
         made, wanted = normalised(pixels, mean, std), pixels * scale + shift
+        assert made.dtype == torch.float32
         assert torch.equal(made, wanted) and made.stride() == wanted.stride()
         assert torch.equal(pixels, before), "what was given stays"
 

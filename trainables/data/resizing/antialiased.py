@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trainables.config.images import Interpolation
 
 REVISION = 2  # raise by hand when resized pixels change
+TOGETHER = 4  # images that a thread takes as one task
 
 
 def resampled(
@@ -40,7 +41,7 @@ def resampled(
     device: torch.device | str,
     interpolation: Interpolation,
 ) -> Tensor:
-    """Boxes resized to S × S: [B, C, S, S] float32 in 0 … 255, in channels-last memory.
+    """Boxes resized to S × S: [B, C, S, S] uint8, in channels-last memory.
 
     Args:
         index: [B] rows. boxes: [B, 4] int64 (top, left, height, width). flip: [B] bool. All on
@@ -66,7 +67,7 @@ def of_resized(
     interpolation: Interpolation,
 ) -> Tensor:
     """Boxes of images whose short side is resized to `short`, taken as they lie: [B, C, S, S]
-    float32 in 0 … 255, in channels-last memory.
+    uint8, in channels-last memory.
 
     Args:
         boxes: [B, 4] int64 (top, left, S, S), in images of the sizes that `resized_sizes` gives.
@@ -109,9 +110,10 @@ def _batch(
     flip: Tensor,
     device: torch.device | str,
 ) -> Tensor:
-    """Each image's crop, some of them mirrored: [B, C, S, S] float32. On the CPU several images at
+    """Each image's crop, some of them mirrored: [B, C, S, S] uint8. On the CPU several images at
     once; a GPU takes one after the other, and waits for none."""
-    batch = torch.empty(len(index), size, size, images.channels, device=device)
+    shape = len(index), size, size, images.channels
+    batch = torch.empty(shape, dtype=torch.uint8, device=device)
 
     def write(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
         row, whole, box, mirrored = task
@@ -121,7 +123,7 @@ def _batch(
     rows, wholes = batch.unbind(), _each(images, index, device)
     tasks = zip(rows, wholes, boxes.tolist(), flip.tolist(), strict=True)
     if batch.device.type == "cpu":
-        side_by_side(write, tasks)
+        side_by_side(write, tasks, together=TOGETHER)
     else:
         for task in tasks:
             write(task)
@@ -132,7 +134,9 @@ def _resized(pixels: Tensor, height: int, width: int, interpolation: Interpolati
     """[H, W, C] uint8 → [height, width, C] uint8; as it is where it has that size."""
     if pixels.shape[:2] == (height, width):
         return pixels
-    image = pixels.permute(2, 0, 1)[None]
+    # By these strides torch sees that channels lie last, and neither takes them apart nor leaves
+    # them so: with the copy that follows half of the time.
+    image = pixels[None].permute(0, 3, 1, 2)
     if image.device.type == "cpu":
         resized = _interpolated(image, height, width, interpolation)
     else:

@@ -49,24 +49,27 @@ def one_by_one(images: Images, index: Tensor, boxes: Tensor, *, size: int, flip:
     begin = torch.zeros(len(index), dtype=torch.int64)
     low_y, high_y, share_y = axis(begin, boxes[:, 2], size)
     low_x, high_x, share_x = _mirrored(axis(begin, boxes[:, 3], size), flip)
-    places = [each.tolist() for each in (starts, images.heights[index], images.widths[index])]
-    out = torch.empty(len(index), size, size, images.channels)
+    # Channels are columns of their own: with inner loops of three steps it takes twice as long.
+    channels = images.channels
+    low_x, high_x = (
+        (at[:, :, None] * channels + torch.arange(channels)).flatten(1) for at in (low_x, high_x)
+    )
+    share_x = share_x.repeat_interleave(channels, 1)
+    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
+    out = torch.empty(len(index), size, size * channels)
 
-    def several(rows: list[int]) -> None:
-        for i in rows:
-            start, height, width = (of[i] for of in places)
-            end = start + height * width * images.channels
-            top, left, high, wide = boxes[i].tolist()
-            whole = flat[start:end].view(height, width, images.channels)
-            cut = whole[top : top + high, left : left + wide].float()
-            lines = cut.index_select(1, low_x[i])
-            lines.lerp_(cut.index_select(1, high_x[i]), share_x[i][None, :, None])
-            upper, lower = lines.index_select(0, low_y[i]), lines.index_select(0, high_y[i])
-            torch.lerp(upper, lower, share_y[i][:, None, None], out=out[i])
+    def one(task: tuple[list[int], list[int], tuple[Tensor, ...]]) -> None:
+        (start, height, width), (top, left, high, wide), axes = task
+        row, low_y, high_y, share_y, low_x, high_x, share_x = axes
+        whole = flat[start : start + height * width * channels].view(height, width, channels)
+        cut = whole[top : top + high, left : left + wide].float().flatten(1)
+        lines = cut.index_select(1, low_x).lerp_(cut.index_select(1, high_x), share_x)
+        upper, lower = lines.index_select(0, low_y), lines.index_select(0, high_y)
+        torch.lerp(upper, lower, share_y[:, None], out=row)
 
-    numbers = list(range(len(index)))
-    side_by_side(several, [numbers[at : at + TOGETHER] for at in numbers[::TOGETHER]])
-    return out.permute(0, 3, 1, 2)
+    axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
+    side_by_side(one, zip(places, boxes.tolist(), axes, strict=True), together=TOGETHER)
+    return out.view(len(index), size, size, channels).permute(0, 3, 1, 2)
 
 
 def at_once(
