@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from reports.client import open_client
 from reports.errors import ReportError, StoreAway
 from reports.figures import curves, forest
 from reports.figures.drawn import Drawn
@@ -21,10 +19,12 @@ from reports.figures.searches import history
 from reports.frame import Frame, Parent, load
 from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
+from reports.pages.folder import settle, write
 from reports.pages.footnotes import footnotes
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import source_sheet
 from reports.pages.verdict import Judged
+from reports.stores.client import open_client
 from reports.tables.build import build_all
 from reports.tables.labels import slug
 from reports.tables.model import Sheet, TableData
@@ -145,13 +145,15 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
     pages = [run_page(parent.experiment_id, parent.run_id) for parent in frame.parents]
     known = [server + page for page in pages] if (server := link(tracking_uri)) else []
     texts["report.md"] = markdown.report(frame, made, judged, with_files, best, runs=known)
+    seen = [figures.shown(figure, svg) for figure, svg in with_files]
     page = partial(
-        html.page, frame, tracking_uri, tables=made, judged=judged, figures=with_files, best=best
+        html.page, frame, tracking_uri, tables=made, judged=judged, figures=seen, best=best
     )
     texts["report.html"] = page(trials=beside(folder, frame))
     for name, text in texts.items():
         paths[name] = folder / name
-        _write(paths[name], text)
+        write(paths[name], text)
+    settle(folder, paths.values())
     if log_to_parent:
         parent = frame.parents[0]
         _log(tracking_uri, parent.run_id, paths, {"report.html": page(trials={})})
@@ -186,13 +188,6 @@ def distinct(keys: Sequence[str]) -> list[str]:
         numbered = (f"{fit}_{number}" for number in itertools.count(2))
         names.append(next(name for name in itertools.chain([fit], numbered) if name not in names))
     return names
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: a reader never sees half a page."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
 
 
 def beside(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:

@@ -13,12 +13,12 @@ from typing import Any
 
 import pandas as pd
 
-from reports.client import artifact, has_artifact, open_client, uncollected
 from reports.errors import ReportError
 from reports.recipe import Recipe
+from reports.stores.below import Child, runs_below, search
+from reports.stores.client import artifact, has_artifact, open_client, uncollected
 from reports.uri import redacted
 
-PAGE = 1000
 FINAL = "final/"
 BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
@@ -170,9 +170,7 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
         children = [
             child
             for parent in parents
-            for child in _search(
-                client, [parent.experiment_id], f"tags.`mlflow.parentRunId` = '{parent.run_id}'"
-            )
+            for child in runs_below(client, tracking_uri, parent.experiment_id, parent.run_id)
         ]
         return Frame(client, parents, _trials(children))
 
@@ -189,24 +187,7 @@ def _parent_runs(client: Any, name: str) -> list[Any]:
             return []
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
     condition = f"tags.`ablate.kind` = 'sweep' and tags.`ablate.sweep_id` = '{name}'"
-    return _search(client, experiments, condition) if experiments else []
-
-
-def _search(client: Any, experiments: list[str], condition: str) -> list[Any]:
-    runs: list[Any] = []
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            experiments,
-            condition,
-            max_results=PAGE,
-            page_token=token,
-            order_by=["attributes.start_time ASC"],
-        )
-        runs += page
-        token = page.token
-        if not token:
-            return runs
+    return search(client, experiments, condition) if experiments else []
 
 
 def _document(client: Any, run_id: str) -> dict[str, Any]:
@@ -222,24 +203,24 @@ def _joined(tags: dict[str, str], name: str) -> str:
     return "".join(pieces)
 
 
-def _trials(runs: Iterable[Any]) -> pd.DataFrame:
+def _trials(runs: Iterable[Child]) -> pd.DataFrame:
     """One row a trial; of several runs of one trial the most finished, then the oldest."""
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
-        tags = dict(run.data.tags)
+        tags = run.tags
         if "ablate.trial_id" not in tags or "ablate.superseded_by" in tags:
             continue
-        row = {
+        row: dict[str, Any] = {
             "trial_id": tags["ablate.trial_id"],
-            "run_id": run.info.run_id,
+            "run_id": run.run_id,
             "parent_run_id": tags["mlflow.parentRunId"],
             "seed": int(tags["ablate.seed"]),
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _joined(tags, "ablate.cells")},
-            "params": dict(run.data.params),
+            "params": run.params,
         }
-        for key, value in run.data.metrics.items():
+        for key, value in run.metrics.items():
             if key.startswith(FINAL):
                 row[key.removeprefix(FINAL)] = value
         old = rows.get(row["trial_id"])

@@ -27,6 +27,7 @@ TEXT = 9.0  # points, of all letters in all figures
 WIDTH, HEIGHT = 5.6, 3.5  # inches, of a figure of one panel
 GRID = "#e4e4e4"
 SHORT = 4  # lines of a legend that finds room within the axes
+PIXELS = 5_500_000  # of a PNG, at most
 LINE = 0.18  # inches, of a legend
 MANY = 1000  # marks, from which they are pixels within the picture and have no values to hover over
 STYLE: dict[str, Any] = {
@@ -116,13 +117,28 @@ class Drawn:
         return found
 
     def save(self, folder: Path) -> dict[str, Path]:
-        """Write PNG (200 dpi) and SVG; `{"png": path, "svg": path}`."""
+        """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG;
+        `{"png": path, "svg": path}`."""
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
         with style():
-            self.figure.savefig(paths["png"], metadata={"Software": None})
-            self.figure.set_layout_engine("none")  # what has found its place keeps it
-            self.figure.savefig(paths["svg"], metadata={"Date": None, "Creator": None})
+            width, height = self.figure.get_size_inches()
+            dpi = min(mpl.rcParams["savefig.dpi"], math.sqrt(PIXELS / (width * height)))
+            self._lay_out(dpi)
+            self.figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None})
+            self.figure.savefig(paths["svg"], dpi=dpi, metadata={"Date": None, "Creator": None})
         return paths
+
+    def _lay_out(self, dpi: float) -> None:
+        """Put all in its place once, as in the PNG, where it stays; `savefig` would draw the figure
+        for that, beside drawing it."""
+        engine = self.figure.get_layout_engine()
+        if engine is None:
+            return
+        own = self.figure.dpi
+        self.figure.dpi = dpi
+        engine.execute(self.figure)
+        self.figure.dpi = own
+        self.figure.set_layout_engine("none")
 
 
 @contextmanager

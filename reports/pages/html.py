@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from reports.figures.drawn import Drawn
 from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import facts, objective, provenance, rerun, studies
-from reports.pages.figures import inline, shown, template
+from reports.pages.figures import inline, template
 from reports.pages.footnotes import Footnotes, footnotes, mark_of
 from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
@@ -39,12 +37,12 @@ def page(
     *,
     tables: Sequence[AnyTable],
     judged: Judged,
-    figures: Sequence[tuple[Drawn, Path]],
+    figures: Sequence[Mapping[str, str]],
     best: Mapping[str, str],
     trials: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> str:
-    """The page's HTML (well-formed XML too). figures: each with its SVG file, its PNG
-    beside; those that stand apart are linked, each on a page beside this one. trials: of some
+    """The page's HTML (well-formed XML too). figures: as they are `shown`; those
+    that stand apart are linked, each on a page beside this one. trials: of some
     trials the files beside the page, what each is and its address."""
     server = link(tracking_uri)
     lost = frame.cells[frame.cells["status"] != "done"]
@@ -74,7 +72,7 @@ def page(
         verdict=_verdict(judged),
         tables=[_table(table, shared) for table in tables],
         notes=[f"{mark_of(note)} {note}".strip() for note in shared.shared],
-        figures=[shown(drawn, svg) for drawn, svg in figures],
+        figures=figures,
         studies=studies(frame),
         best=list(best.items()),
         lost=lost.to_dict("records"),

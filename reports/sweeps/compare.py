@@ -6,9 +6,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reports.client import open_client
 from reports.errors import ReportError
 from reports.frame import load
+from reports.stores.client import open_client
 from reports.sweeps import pages
 from reports.sweeps.matched import Matched, match
 from reports.tables.labels import slug

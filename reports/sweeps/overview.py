@@ -1,25 +1,26 @@
 """Several sweeps at a glance: what each method is against its baseline, in each set-up.
 
-    python -m reports.sweeps.overview STORE reports/sweeps/first_page.yaml README.md
+    python -m reports.sweeps.overview reports/sweeps/first_page.yaml README.md
 
-STORE is an MLflow tracking URI. The YAML file says which tables of which sweeps stand in it:
+The YAML file says which tables of which sweeps' pages (`search_spaces/NAME.md`) stand in it:
 
     picture: search_spaces/overview.svg
     comparisons:
       - {sweep: ddml, table: "Both at their own best, frozen backbone", method: DDML, setup: heads}
 
 Written are the picture, a forest plot, and the file's block between `<!-- overview -->` and
-`<!-- end overview -->`. Paths are relative to the Markdown file. No number is typed by hand. Where
-a row's best is neutral, its best other cell stands there for both.
+`<!-- end overview -->`. Paths are relative to the Markdown file. No number is typed by hand: a page
+is filled from its sweep's report. Where a row's best is neutral, its best other cell stands there
+for both.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -28,14 +29,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from reports.errors import ReportError
 from reports.figures import forest
 from reports.figures.drawn import style
-from reports.frame import OTHER, Frame, load
+from reports.frame import OTHER
 from reports.pages.markup import pipes
 from reports.pages.verdict import difference, note
-from reports.sweeps.compare import Place, sweep_id
+from reports.sweeps import printed
 from reports.tables import model
-from reports.tables.build import build_all
 from reports.tables.labels import metric_label, p_equals
-from reports.tables.verdict import Verdict, verdicts
+from reports.tables.verdict import Verdict
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
 
@@ -45,20 +45,23 @@ class _Part(BaseModel):
 
 
 class Comparison(_Part):
-    """table: the title of a table of that sweep's report. method, setup: what it is called here.
-    rows: its cells that stand here; none named: all."""
+    """table: the title of a table on that sweep's page. metric: which of its columns. method,
+    setup: what it is called here. rows: its rows that stand here; none named: all."""
 
     sweep: str
     table: str
     method: str
     setup: str
+    metric: str = "test/recall_at_1"
     rows: tuple[str, ...] = ()
 
 
 class Overview(_Part):
-    """picture: an SVG file, from the folder of the Markdown file."""
+    """picture: an SVG file. pages: the folder of the sweeps' pages. Both from that of the Markdown
+    file."""
 
     picture: str
+    pages: str = "search_spaces"
     comparisons: tuple[Comparison, ...] = Field(min_length=1)
 
 
@@ -68,53 +71,42 @@ class Line:
 
     comparison: Comparison
     verdict: Verdict
-    frame: Frame
+    page: printed.Page
 
 
-def lines(overview: Overview, frame_of: Callable[[str], Frame]) -> list[Line]:
+def lines(overview: Overview, page_of: Callable[[str], printed.Page]) -> list[Line]:
     """The rows, in the file's order.
 
     Args:
-        frame_of: the runs of a sweep by its name.
+        page_of: the page of a sweep by its name.
 
     Raises:
-        ReportError: a sweep's report has no such table or row, or it compares nothing.
+        ReportError: a page has no such table, column or row.
     """
-    found: list[Line] = []
-    for comparison in overview.comparisons:
-        frame = frame_of(comparison.sweep)
-        judged = verdicts(build_all(frame, frame.recipe))
-        own = [each for each in judged if each.title == comparison.table]
-        if not own:
-            titles = ", ".join(dict.fromkeys(each.title for each in judged)) or "nothing"
-            raise ReportError(
-                f"overview: found no comparison {comparison.table!r} in {comparison.sweep}; "
-                f"expected one of: {titles}"
-            )
-        found += [Line(comparison, each, frame) for each in _shown(comparison, own)]
-    return found
+    return [
+        Line(comparison, each, page)
+        for comparison in overview.comparisons
+        for page in [page_of(comparison.sweep)]
+        for each in _shown(comparison, page.verdicts(comparison.table, comparison.metric))
+    ]
 
 
-def _shown(comparison: Comparison, own: Sequence[Verdict]) -> Iterator[Verdict]:
-    """A row whose best is neutral stands there once, by the best other cell."""
-    cells = [each.cell for each in own]
+def _shown(comparison: Comparison, own: Sequence[Verdict]) -> list[Verdict]:
+    there = dict.fromkeys(each.cell.removesuffix(OTHER) for each in own)
     for row in comparison.rows:
-        if row not in cells:
-            there = ", ".join(cell for cell in cells if not cell.endswith(OTHER))
+        if row not in there:
             raise ReportError(
                 f"overview: found no row {row!r} in {comparison.table!r} of {comparison.sweep}; "
-                f"expected one of: {there}"
+                f"expected one of: {', '.join(there)}"
             )
-    for each in own:
-        wanted = not comparison.rows or each.cell.removesuffix(OTHER) in comparison.rows
-        if wanted and each.cell + OTHER not in cells:
-            yield each
+    wanted = comparison.rows or there
+    return [each for each in printed.beside(own) if each.cell.removesuffix(OTHER) in wanted]
 
 
 def markdown(found: Sequence[Line], picture: str) -> str:
     """The block: the picture, a table for each metric that rows are compared by, and what they were
     made of."""
-    sweeps = {line.frame.document["name"]: line.frame.document["sweep_id"] for line in found}
+    sweeps = {line.page.name: line.page.sweep_id for line in found}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
     how = note([line.verdict for line in found]).partition(" Seeds that")[0]
     metrics = dict.fromkeys(line.verdict.metric for line in found)
@@ -196,17 +188,14 @@ def filled(text: str, block: str) -> str:
     return BLOCK.sub(lambda match: f"{match[1]}{block}\n{match[3]}", text)
 
 
-def _frame(uri: str, sweep: str) -> Frame:
-    return load(uri, sweep_id(Place(sweep, uri)))
-
-
 def main(arguments: Sequence[str]) -> int:
-    if len(arguments) != 3:
+    if len(arguments) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    uri, recipe, readme = arguments[0], Path(arguments[1]), Path(arguments[2])
+    recipe, readme = map(Path, arguments)
     overview = Overview.model_validate(yaml.safe_load(recipe.read_text(encoding="utf-8")))
-    found = lines(overview, cache(partial(_frame, uri)))
+    folder = readme.parent / overview.pages
+    found = lines(overview, cache(lambda sweep: printed.page(folder / f"{sweep}.md")))
     text = filled(readme.read_text(encoding="utf-8"), markdown(found, overview.picture))
     plot(found, readme.parent / overview.picture)
     readme.write_text(text, encoding="utf-8")

@@ -11,7 +11,7 @@ from reports.figures.factors.heatmap import heatmap
 from reports.figures.forest import forest
 from reports.figures.searches.history import history
 from reports.frame import Frame
-from reports.pages import html
+from reports.pages import figures, html
 from reports.pages.verdict import Judged
 from reports.recipe import Heatmap, Table
 from reports.tables.build import build
@@ -96,12 +96,13 @@ def page(folder: Path) -> Path:
     assert drawn is not None
     plot = (drawn, drawn.save(folder)["svg"])
     more = [history(searched(), Table(kind="search", study="s", title="A search")), gridded()]
+    drawings = [plot, *((each, each.save(folder)["svg"]) for each in more)]
     text = html.page(
         whole,
         "sqlite:////somewhere/mlflow.db",
         tables=made,
         judged=Judged(headline(whole, found), found, plot),
-        figures=[plot, *((each, each.save(folder)["svg"]) for each in more)],
+        figures=[figures.shown(drawing, svg) for drawing, svg in drawings],
         best={"best.yaml": "a: " + "long " * 60},
     )
     path = folder / "report.html"

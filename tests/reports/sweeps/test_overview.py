@@ -1,67 +1,124 @@
-"""Several sweeps at a glance: rows of named tables, a picture, a block of a Markdown file."""
+"""Several sweeps at a glance: rows of pages' tables, a picture, a block of a Markdown file."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reports.errors import ReportError
-from reports.frame import Frame
+from reports.pages import markup
+from reports.pages.footnotes import footnotes
+from reports.readme import filled as copied
+from reports.sweeps import printed
 from reports.sweeps.overview import Comparison, Overview, filled, lines, markdown, plot
+from reports.tables.build import build_all
+from reports.tables.verdict import verdicts
 from tests.reports.made import METRIC, frame
 
-TABLE = {"kind": "compare", "study": "s", "title": "Each at its best", "metrics": [METRIC]}
+TITLE = "Each at its best"
+HEAD = """- Sweep: {name} (0123456789ab)
+- First started: 2026-11-22 15:41 UTC
+- Data set: made
+- Commit: 0123456789abcdef
+- Device: cpu
+- Threads: 1
+"""
 
 
-def sweep(shift: float, seeds: int = 8) -> Frame:
-    variants = [{"variant": name} for name in ("plain", "_ddml_")]
+def page(
+    at: dict[str, float], folder: Path, name: str = "one", metric: str = METRIC
+) -> printed.Page:
+    """Of a sweep that gives each row its level, through report and page as a user makes them."""
     made = frame(
         "compare",
-        variants,
-        lambda at, seed: 0.5 + 0.001 * seed + (shift if at["variant"] != "plain" else 0),
-        seeds=seeds,
-        names=["plain", "_ddml_"],
+        [{"variant": row} for row in at],
+        lambda where, seed: 0.5 + 0.001 * seed + at[where["variant"]] * (1 + 0.01 * seed),
+        seeds=8,
+        names=[*at],
+        metric=metric,
     )
-    made.document["report"] = {"tables": [TABLE]}
-    return made
+    table = {"kind": "compare", "study": "s", "title": TITLE, "metrics": [metric]}
+    made.document["report"] = {"tables": [table]}
+    tables = build_all(made, made.recipe)
+    notes = footnotes(tables)
+    text = "\n".join([HEAD.format(name=name), *(markup.markdown(each, notes) for each in tables)])
+    block = f"<!-- report {name} -->\n<!-- table: {TITLE} -->\n<!-- end report -->\n"
+    path = folder / f"{name}.md"
+    path.write_text(copied(block, f"{text}\n{markup.markdown_notes(notes)}"), encoding="utf-8")
+    read = printed.page(path)
+    told = verdicts(tables)
+    back = read.verdicts(TITLE, metric)
+    assert [each.call for each in printed.beside(back)] == [
+        each.call for each in printed.beside(told)
+    ]
+    for mine, its in zip(back, told, strict=True):
+        assert mine.difference is not None and its.difference is not None
+        assert mine.n == its.n
+        assert mine.difference.mean == pytest.approx(its.difference.mean, abs=5.1e-5)
+        assert mine.difference.low == pytest.approx(its.difference.low, abs=5.1e-5)
+    return read
 
 
-SWEEPS = {"one": sweep(0.02), "two": sweep(-0.03)}
+@pytest.fixture
+def pages(tmp_path: Path) -> dict[str, printed.Page]:
+    return {
+        name: page({"plain": 0.0, "_ddml_": shift}, tmp_path, name)
+        for name, shift in (("one", 0.02), ("two", -0.03))
+    }
+
+
 OVERVIEW = Overview(
     picture="all.svg",
     comparisons=tuple(
-        Comparison(sweep=name, table="Each at its best", method=name.upper(), setup="heads")
-        for name in SWEEPS
+        Comparison(sweep=name, table=TITLE, method=name.upper(), setup="heads", metric=METRIC)
+        for name in ("one", "two")
     ),
 )
 
 
-def test_each_row_stands_with_its_difference_and_its_verdict() -> None:
-    text = markdown(lines(OVERVIEW, SWEEPS.__getitem__), "all.svg")
+def test_each_row_stands_with_its_difference_and_its_verdict(
+    pages: dict[str, printed.Page],
+) -> None:
+    text = markdown(lines(OVERVIEW, pages.__getitem__), "all.svg")
     rows = [line for line in text.splitlines() if line.startswith(("| ONE", "| TWO"))]
     assert rows == [
-        "| ONE | heads | \\_ddml\\_ |  | +2.00 [+2.00, +2.00] | 8 | better (p = 0.008) |",
-        "| TWO | heads | \\_ddml\\_ |  | −3.00 [−3.00, −3.00] | 8 | worse (p = 0.008) |",
+        "| ONE | heads | \\_ddml\\_ |  | +2.07 [+2.03, +2.11] | 8 | better (p = 0.008) |",
+        "| TWO | heads | \\_ddml\\_ |  | −3.10 [−3.17, −3.04] | 8 | worse (p = 0.008) |",
     ]
     assert text.startswith("![Every method against its baseline](all.svg)")
-    assert "Sweeps: made (000000000000)." in text
+    assert "Sweeps: one (0123456789ab), two (0123456789ab)." in text
 
 
-def test_the_picture_has_all_of_them(tmp_path: Path) -> None:
+def test_the_picture_has_all_of_them(pages: dict[str, printed.Page], tmp_path: Path) -> None:
     for name in ("first", "second"):
-        plot(lines(OVERVIEW, SWEEPS.__getitem__), tmp_path / f"{name}.svg")
+        plot(lines(OVERVIEW, pages.__getitem__), tmp_path / f"{name}.svg")
     made = (tmp_path / "first.svg").read_bytes()
     assert made.startswith(b"<?xml") and made == (tmp_path / "second.svg").read_bytes()
 
 
-def test_a_table_that_there_is_not_is_told() -> None:
-    wrong = Comparison(sweep="one", table="Best", method="ONE", setup="heads")
-    with pytest.raises(
-        ReportError, match="found no comparison 'Best' in one; expected one of: Each"
-    ):
-        lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), SWEEPS.__getitem__)
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("table", "Best", "found no table 'Best' on the page of one; expected one of: Each"),
+        ("metric", "test/nmi", r"found no column 'NMI, test \(%\)' .*; expected one of: variant"),
+        ("rows", ("n",), r"found no row 'n' .*; expected one of: _ddml_"),
+    ],
+)
+def test_what_there_is_not_is_told(
+    pages: dict[str, printed.Page], field: str, value: object, told: str
+) -> None:
+    wrong = OVERVIEW.comparisons[0].model_copy(update={field: value})
+    with pytest.raises(ReportError, match=told):
+        lines(OVERVIEW.model_copy(update={"comparisons": (wrong,)}), pages.__getitem__)
+
+
+def test_a_page_without_a_report_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ReportError, match=r"found no page .*gone\.md; expected one that"):
+        printed.page(tmp_path / "gone.md")
+    (tmp_path / "empty.md").write_text("# Not yet\n", encoding="utf-8")
+    with pytest.raises(ReportError, match="found no filled"):
+        printed.page(tmp_path / "empty.md")
 
 
 def test_only_its_block_is_written() -> None:
@@ -71,43 +128,30 @@ def test_only_its_block_is_written() -> None:
         filled("# ablate\n", "new")
 
 
-def test_metrics_that_differ_have_tables_of_their_own() -> None:
-    one, two = lines(OVERVIEW, SWEEPS.__getitem__)
-    other = replace(two, verdict=replace(two.verdict, metric="test/recall_at_1"))
-    text = markdown([one, other, one], "all.svg").splitlines()
+def test_metrics_that_differ_have_tables_of_their_own(
+    pages: dict[str, printed.Page], tmp_path: Path
+) -> None:
+    one, two = OVERVIEW.comparisons
+    pages["two"] = page({"plain": 0.0, "m": 0.02}, tmp_path, "two", "test/recall_at_1")
+    other = two.model_copy(update={"metric": "test/recall_at_1"})
+    asked = OVERVIEW.model_copy(update={"comparisons": (one, other, one)})
+    text = markdown(lines(asked, pages.__getitem__), "all.svg").splitlines()
     headers = [line.split(" | ")[4] for line in text if line.startswith("| method")]
     assert headers == ["Δ MAP@R, validation (%) [95 %]", "Δ Recall@1, test (%) [95 %]"]
     rows = [line[2:5] for line in text if line.startswith(("| ONE", "| TWO"))]
     assert rows == ["ONE", "ONE", "TWO"]
 
 
-def with_neutral() -> Frame:
-    """Neutral is the best of `m`, and its best other cell loses."""
-    at = {"plain": 0.0, "m": 0.0, "m, not neutral": -0.03, "other": 0.02}
-    made = frame(
-        "compare",
-        [{"variant": name} for name in at],
-        lambda where, seed: 0.5 + 0.001 * seed + at[where["variant"]],
-        seeds=8,
-        names=[*at],
-    )
-    made.document["report"] = {"tables": [TABLE]}
-    return made
-
-
 @pytest.mark.parametrize("rows", [(), ("m",)])
-def test_a_row_whose_best_is_neutral_stands_there_once(rows: tuple[str, ...]) -> None:
+def test_a_row_whose_best_is_neutral_stands_there_once(
+    rows: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It is the best of `m`, and its best other cell loses."""
+    made = page({"plain": 0.0, "m": 0.0, "m, not neutral": -0.03, "other": 0.02}, tmp_path)
     only = OVERVIEW.comparisons[0].model_copy(update={"rows": rows})
     asked = OVERVIEW.model_copy(update={"comparisons": (only,)})
-    text = markdown(lines(asked, lambda _: with_neutral()), "all.svg")
+    text = markdown(lines(asked, lambda _: made), "all.svg")
     found = [line.split(" | ")[2:5] for line in text.splitlines() if line.startswith("| ONE")]
-    assert found[0] == ["m", "neutral", "−3.00 [−3.00, −3.00]"]
+    assert found[0][:2] == ["m", "neutral"] and found[0][2].startswith("−3.10 ")
     assert [row[0] for row in found] == (["m"] if rows else ["m", "other"])
     assert "the row is then its best other cell" in text
-
-
-def test_a_row_that_there_is_not_is_told() -> None:
-    wrong = OVERVIEW.comparisons[0].model_copy(update={"rows": ("n",)})
-    asked = OVERVIEW.model_copy(update={"comparisons": (wrong,)})
-    with pytest.raises(ReportError, match=r"found no row 'n' .*; expected one of: m, other"):
-        lines(asked, lambda _: with_neutral())

@@ -1,0 +1,1 @@
+"""The MLflow store that a report is made of."""

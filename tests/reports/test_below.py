@@ -1,0 +1,58 @@
+"""Runs read from a SQLite store's file are those that MLflow tells."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reports.frame import load
+from reports.stores import below
+from reports.stores.client import open_client
+
+
+def both(uri: str, monkeypatch: Any) -> tuple[list[below.Child], list[below.Child]]:
+    """By the file, and by MLflow."""
+    client = open_client(uri)
+    (experiment,) = [e for e in client.search_experiments() if e.name != "Default"]
+    (parent,) = client.search_runs([experiment.experiment_id], "tags.`ablate.kind` = 'sweep'")
+    where = (client, uri, experiment.experiment_id, parent.info.run_id)
+    read = below.runs_below(*where)
+    monkeypatch.setattr(below, "of_file", lambda *_: None)
+    return read, below.runs_below(*where)
+
+
+def test_the_file_and_mlflow_tell_the_same(finished: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    store = tmp_path / "mlflow.db"
+    shutil.copy(finished.folder / "mlflow.db", store)
+    uri = f"sqlite:///{store}"
+    client, trials = open_client(uri), load(uri, finished.sweep_id).trials
+    deleted, odd = trials["run_id"][0], trials["run_id"][1]
+    client.delete_run(deleted)
+    client.log_metric(odd, "final/strange", math.nan)
+    client.log_metric(odd, "final/large", math.inf)
+    client.set_tag(odd, "words", "ä\n'")
+    read, told = both(uri, monkeypatch)
+    assert len(told) == len(trials) - 1 and deleted not in {each.run_id for each in told}
+    assert [each.run_id for each in read] == [each.run_id for each in told]
+    for one, other in zip(read, told, strict=True):
+        assert (one.tags, one.params) == (other.tags, other.params)
+        assert one.metrics == pytest.approx(other.metrics, rel=0, abs=0, nan_ok=True)
+    assert math.isnan(next(e for e in read if e.run_id == odd).metrics["final/strange"])
+
+
+def test_a_store_of_another_make_is_mlflow_s_to_read(finished: Any, tmp_path: Path) -> None:
+    store = tmp_path / "mlflow.db"
+    shutil.copy(finished.folder / "mlflow.db", store)
+    assert below.of_file(store, "1", "nobody") == []
+    with sqlite3.connect(store) as connection:
+        connection.execute("ALTER TABLE latest_metrics RENAME COLUMN is_nan TO missing")
+    assert below.of_file(store, "1", "nobody") is None
+    store.write_bytes(b"no database" * 100)
+    assert below.of_file(store, "1", "nobody") is None
+    assert below.of_file(tmp_path / "absent.db", "1", "nobody") is None
+    assert not (tmp_path / "absent.db").exists()
