@@ -24,7 +24,7 @@ import psutil
 
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import ray_session
-from tests.benchmarks.bench_sweep import spec
+from tests.benchmarks.bench_sweep import spec, untrained
 from tests.benchmarks.results import Result, table
 
 TRIALS, WARM = 10_000, 50
@@ -96,7 +96,7 @@ def _bare(trials: int, folder: Path) -> dict[str, float]:
 
 
 def ours(trials: int, folder: Path) -> dict[str, float]:
-    from ablate.api import Options, prepare
+    from ablate.api import prepare
     from ablate.engine.driver import run_plan
     from ablate.sweep.dispatch import Dispatch
 
@@ -108,14 +108,7 @@ def ours(trials: int, folder: Path) -> dict[str, float]:
         meter.result()
 
     Dispatch.reread = counted  # type: ignore[method-assign]
-    options = Options(
-        out=folder,
-        track=True,
-        report=False,
-        runner="tests.ablate.synthetic:run_job",
-        fingerprint="tests.ablate.synthetic:fingerprint",
-    )
-    plan, settings = prepare(spec(trials, 0.0), options)
+    plan, settings = prepare(spec(trials, 0.0), untrained(folder, track=True))
     outcome = run_plan(plan, settings)
     found = meter.per_trial()
     if outcome.trained != trials or outcome.missing or not outcome.tracked:

@@ -40,15 +40,19 @@ def spec(trials: int, offset: float) -> dict[str, Any]:
     }
 
 
-def ours(trials: int, folder: Path, offset: float, track: bool) -> float:
-    options = Options(
+def untrained(folder: Path, *, track: bool) -> Options:
+    """Of a run whose trials cost nothing, and which ends without a report."""
+    return Options(
         out=folder,
         track=track,
         report=False,
         runner="tests.ablate.synthetic:run_job",
         fingerprint="tests.ablate.synthetic:fingerprint",
     )
-    plan, settings = prepare(spec(trials, offset), options)
+
+
+def ours(trials: int, folder: Path, offset: float, track: bool) -> float:
+    plan, settings = prepare(spec(trials, offset), untrained(folder, track=track))
     outcome = run_plan(plan, settings)
     ended = time.time()
     if outcome.trained != trials or outcome.missing:
