@@ -2,7 +2,7 @@
 
 Before it, a report of 5,000 trials is made (`tests.reports.large`), and the first pass over a
 folder of photographs is killed ten times, kept as pixels and encoded, and ends in the same bytes as
-one that was left in peace.
+one that was left in peace. Then four nodes that share no folder lose one of them and their head.
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
@@ -21,9 +21,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.faults.apart import drive
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 from tests.faults.machine import processor
 from tests.reports import large
+from tests.s3 import CREDENTIALS
 from tests.trainables.data.first_pass import begin, kept, kill_after, photographs
 
 
@@ -73,7 +75,17 @@ def first_pass(kills: int = 10, seed: int = 20) -> None:
     shutil.rmtree(folder)
 
 
+def nothing_shared(trials: int = 60) -> None:
+    """Nodes that share no folder: one goes, one comes, the head is lost."""
+    os.environ |= CREDENTIALS
+    folder, began = Path(tempfile.mkdtemp(prefix="soak-nodes-")), time.monotonic()
+    drive(folder, trials)
+    shutil.rmtree(folder)
+    print(f"nothing shared, {trials} trials: {time.monotonic() - began:.0f} s", flush=True)
+
+
 if __name__ == "__main__":
     large.main()
     first_pass()
+    nothing_shared()
     main(*map(int, sys.argv[1:]))

@@ -219,6 +219,18 @@ def test_killed_workers_are_retried(sweep: Sweep, whole: list[dict[str, Any]]) -
 
 
 @pytest.mark.slow
+def test_a_trial_that_hangs_is_ended_with_its_stack_and_retried(
+    sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    code, text = sweep.finish({"stuck_after": 2.0}, SYN_HANG="1")
+    assert code == 0, text
+    assert_whole(sweep, whole)
+    for trial in sweep.trials():
+        log = (sweep.out / "trials" / trial / "trial.log").read_text()
+        assert "Timeout (0:00:02)!" in log and " in _misbehave" in log
+
+
+@pytest.mark.slow
 def test_an_oserror_is_the_machines_fault(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     code, text = sweep.finish(SYN_OSERROR="1")
     assert code == 0, text

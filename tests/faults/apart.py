@@ -1,0 +1,142 @@
+"""A sweep on four nodes that share no folder, and a store: one goes, one comes, the head is lost,
+another one goes on. In the end every trial is what it is on one node, to the bit."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from ablate.ledger.ledger import Ledger
+from ablate.storage.store import Storage
+from tests.faults.nodes import Nodes, nodes
+from tests.s3 import server
+from trainables.machine.processes import end_session
+
+SLOTS = 1  # of a node
+
+
+def spec(trials: int) -> dict[str, Any]:
+    """Heads on cached features of embedded images, one epoch each, and two folds together."""
+    folds, seeds = 2, 2
+    grid = (trials - folds * seeds) // (2 * seeds)
+    return {
+        "name": "apart",
+        "seeds": seeds,
+        "resources": {"cpus": 1, "gpus": 0},
+        "trial": {
+            "data": {"name": "digits", "image_size": 32},
+            "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
+            "embedding": {"dim": 16},
+            "loss": {"name": "normsoftmax"},
+            "method": {"name": "ddml"},
+            "training": {"epochs": 1, "batch_size": 8, "per_class": 4},
+        },
+        "studies": {
+            "folds": {
+                "design": "grid",
+                "grid": {"optimizer.lr": [2e-3]},
+                "folds": folds,
+                "evaluate": ["val", "ensemble"],
+            },
+            "rates": {
+                "design": "grid",
+                "grid": {
+                    "optimizer.lr": [1e-3 * (1 + n) for n in range(grid)],
+                    "method.alpha": [0.0, 0.5],
+                },
+                "evaluate": ["val", "test"],
+            },
+        },
+    }
+
+
+def facts(out: Path) -> dict[str, Any]:
+    """Per trial: status, steps, what was measured in it and afterwards; no times."""
+    with Ledger(out / "ledger.sqlite") as ledger:
+        return {
+            row["trial_id"]: (
+                row["status"],
+                row["steps"],
+                [
+                    {k: v for k, v in epoch["metrics"].items() if not k.startswith("time/")}
+                    for epoch in ledger.epochs(row["trial_id"])
+                ],
+                ledger.evaluations(row["trial_id"]),
+            )
+            for row in ledger.rows("SELECT trial_id, status, steps FROM trials")
+        }
+
+
+def wait_for_done(out: Path, count: int, driver: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 300
+    while True:
+        done = 0
+        if (out / "ledger.sqlite").exists():
+            with Ledger(out / "ledger.sqlite") as ledger:
+                (row,) = ledger.rows("SELECT count(*) AS n FROM trials WHERE status='done'")
+                done = row["n"]
+        if done >= count:
+            return
+        assert driver.poll() is None, driver.communicate()[0]
+        assert time.monotonic() < end, f"{done} of {count} trials"
+        time.sleep(0.05)
+
+
+def lose(cluster: Nodes, name: str) -> None:
+    cluster.kill(name)
+    shutil.rmtree(cluster.base / name)
+
+
+def drive(folder: Path, trials: int) -> None:
+    """folder: for the store's log. The environment has the store's credentials.
+
+    Raises:
+        AssertionError: something was lost, or is another number.
+    """
+    sweep = spec(trials)
+    with server(folder / "s3.log") as there, nodes() as cluster:
+        given = {"spec": sweep, "storage": there.uri}
+        alone = cluster.driver("alone", {"spec": sweep, "address": None})
+        text, _ = alone.communicate(timeout=600)
+        assert alone.returncode == 0, text
+        expected = facts(cluster.out("alone"))
+        assert len(expected) == trials and {fact[0] for fact in expected.values()} == {"done"}
+
+        cluster.start("head", head=True, slots=SLOTS)
+        for name in ("second", "third", "fourth"):
+            cluster.start(name, slots=SLOTS)
+        cluster.wait(4)
+        driver, out = cluster.driver("head", given), cluster.out("head")
+        wait_for_done(out, trials // 6, driver)
+        lose(cluster, "second")
+        cluster.start("fifth", slots=SLOTS)
+        wait_for_done(out, trials // 2, driver)
+        assert driver.poll() is None, "it was done before its head could be lost"
+        end_session(driver.pid)
+        first, _ = driver.communicate(timeout=60)
+        lose(cluster, "head")
+        for name in ("third", "fourth", "fifth"):  # a Ray whose head is gone ends
+            cluster.kill(name)
+
+        cluster.start("other", head=True, slots=SLOTS)
+        for name in ("third", "fourth", "fifth"):
+            cluster.start(name, slots=SLOTS)
+        cluster.wait(4)
+        driver = cluster.driver("other", given)
+        text, _ = driver.communicate(timeout=600)
+        assert driver.returncode == 0, text
+        assert "storage: the ledger came from" in text
+        assert "nodes that do not see this folder keep what they make in storage" in first
+        assert facts(cluster.out("other")) == expected
+        for name in ("third", "fourth", "fifth"):
+            assert not (cluster.base / name / "out").exists(), "a folder of the driver's was made"
+        storage = Storage(there.uri)
+        listed = storage.listed("trials")
+        exports = [name for name in listed if name.endswith("/best.safetensors")]
+        assert len(exports) >= trials // 2
+        assert not [name for name in listed if name.endswith(".tmp") or "/checkpoints/" in name]
+        logs = list((cluster.out("other") / "trials").glob("*/trial.log"))
+        assert len(logs) >= trials // 3, "logs of other nodes came here"
