@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ablate.engine.driver import run_plan
 from ablate.engine.output import output_folder
 from ablate.engine.provenance import provenance
+from ablate.engine.ray.caller import joined
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request, elsewhere, request
-from ablate.engine.ray.supervisor import joined
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
@@ -23,7 +22,6 @@ from ablate.plan.plan import Fingerprint, Plan
 from ablate.spec.loaded import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.check_store import Store
-from ablate.tracking.store import client_uri
 from ablate.values.terminal import progress_shown
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
@@ -46,6 +44,8 @@ class Options:
     same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
     allow_partial: data sets need not be as their makers say.
+    stuck_after: seconds without a step, after which a trial's process ends itself, its stack in the
+        trial's log, and the trial is retried as one of a killed worker; None: never.
     runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
     """
 
@@ -70,6 +70,7 @@ class Options:
     fingerprint: str = "trainables.data.dataset:fingerprint"
     evaluator: str | None = None
     checkpoint_seconds: float = 10.0
+    stuck_after: float | None = None
 
     def __post_init__(self) -> None:
         """Raises ConfigError for an option that is empty, or that no file name can be."""
@@ -185,6 +186,7 @@ def prepare(
         tracking_uri=options.store.uri if options.track else None,
         replay=options.store.command("ledger replay"),
         checkpoint_seconds=options.checkpoint_seconds,
+        stuck_after=options.stuck_after,
         reads_data=options.runner == RUNNER,
         provenance={**provenance(), "study_order": list(plan.spec.studies)},
     )
@@ -227,34 +229,10 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
     """
     if not (options.report and options.track):
         return Results(outcome, settings.ledger)
+    from ablate.tracking.views import compile_report
+
     paths, text = compile_report(options.store, plan.sweep_id, options.device)
     return Results(outcome, settings.ledger, paths, text)
-
-
-def compile_report(
-    store: Store, sweep_id: str, device: str = "auto"
-) -> tuple[dict[str, Path], str]:
-    """Paths and text of a sweep's report, from MLflow, into which goes before what its figures show
-    of trained models that are here.
-
-    device: that reads those.
-    """
-    from ablate.tracking.views import supply
-    from reports import compile as compiler
-    from reports.errors import ReportError, StoreAway
-    from trainables.machine.cache_folder import default_cache
-
-    uri = client_uri(store.uri)
-    look = partial(
-        supply, tracking_uri=uri, trials=store.out / "trials", cache=default_cache(), device=device
-    )
-    try:
-        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
-    except StoreAway as error:
-        raise ReportError(
-            f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
-        ) from error
-    return {"page": report.html, **report.paths}, report.text
 
 
 def _load(name: str) -> Any:

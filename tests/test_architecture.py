@@ -42,7 +42,7 @@ reports.pages
 reports.figures
 reports.tables
 reports.frame           reports.stats        reports.published
-reports.client
+reports.stores
 reports.recipe
 reports.parts
 reports                 reports.errors       reports.uri
@@ -262,7 +262,7 @@ def test_long_files_have_a_reason(module: str) -> None:
 
 
 # Whether a file is MLflow's is asked before MLflow is imported, and reports know no ablate.
-SQL = ("ablate.ledger", "reports.client")
+SQL = ("ablate.ledger", "reports.stores")
 
 
 def test_sql_stands_in_the_ledger_alone() -> None:

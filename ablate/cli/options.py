@@ -78,6 +78,7 @@ def options_of(args: argparse.Namespace) -> Options:
 
     limit = getattr(args, "budget", None)
     interval = getattr(args, "checkpoint_seconds", None)
+    patience = getattr(args, "stuck_after", None)
     return Options(
         out=args.out,
         dataset=args.dataset,
@@ -96,4 +97,5 @@ def options_of(args: argparse.Namespace) -> Options:
         tracking_uri=getattr(args, "tracking_uri", None),
         report=not getattr(args, "no_report", False),
         checkpoint_seconds=seconds("10" if interval is None else interval, "--checkpoint-seconds"),
+        stuck_after=None if patience is None else seconds(patience, "--stuck-after") or None,
     )

@@ -10,14 +10,19 @@ import os
 import shutil
 import signal
 import time
+import uuid
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from ablate.engine.before import as_it_is, check_inputs
 from ablate.engine.board import Board, rows
 from ablate.engine.check_data import check_data
 from ablate.engine.live.presence import Presence, drivers
 from ablate.engine.live.signals import stop_signals
+from ablate.engine.ray.apart import Apart
+from ablate.engine.ray.caller import joined
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings, Tracking
 from ablate.ledger.full_disk import room
@@ -27,7 +32,9 @@ from ablate.ledger.owner import Owner
 from ablate.plan.plan import Plan
 from ablate.storage.copies import Copies
 from ablate.storage.store import Storage
+from ablate.storage.trials import fetch, forget
 from ablate.sweep.dispatch import Dispatch
+from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
 from ablate.values.terminal import say
 
@@ -61,7 +68,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             ledger,
             owner,
             plan.sweep_id,
-            settings.jobs(plan),
+            _with_storage(settings.jobs(plan), settings),
             deadline=deadline,
             retry_failed=settings.retry_failed,
             force=settings.force,
@@ -111,6 +118,34 @@ def _copies(settings: Settings, owner: Owner) -> Copies | None:
     )
     copies.join()
     return copies
+
+
+def _with_storage(jobs: JobSettings, settings: Settings) -> JobSettings:
+    """What becomes of trials' files there. Weights are fetched for this machine's own trials; nodes
+    of a cluster fetch what they lack."""
+    if settings.storage is None:
+        return jobs
+    storage = Storage(settings.storage)
+    weights = partial(fetch, storage, jobs.trials) if _alone(settings) else None
+    return replace(jobs, forget=partial(forget, storage), fetch=weights)
+
+
+def _alone(settings: Settings) -> bool:
+    return (joined() or settings.address) in (None, "local")
+
+
+def _apart(plan: Plan, settings: Settings, scratch: Path) -> Apart | None:
+    """What nodes share that do not see `settings.out`; None without storage, or other nodes."""
+    if settings.storage is None or _alone(settings):
+        return None
+    jobs = settings.jobs(plan)
+    return Apart(
+        Storage(settings.storage),
+        jobs.trials,
+        scratch / f"{uuid.uuid4().hex}.here",
+        (lambda: plan.fingerprints) if settings.reads_data else None,
+        lambda text: say(text, flush=True),
+    )
 
 
 def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
@@ -174,8 +209,10 @@ def _fit(
         caught.append(signal.SIGINT)  # as by Ctrl-C
         dispatch.stop()
 
+    apart = _apart(plan, settings, scratch)
+    log = logs / f"{name}-ray.log"
     supervisor = Supervisor(
-        dispatch, settings.address, settings.request, scratch, logs / f"{name}-ray.log", begun
+        dispatch, settings.address, settings.request, scratch, log, begun, apart
     )
     presence = Presence(settings.out, owner, plan.sweep_id, plan.spec.name, asked)
     presence.tell(rows(dispatch, 1), (), None)
@@ -183,6 +220,7 @@ def _fit(
         stop_signals(dispatch.stop) as caught,
         heartbeats(settings.ledger, owner),
         presence,
+        apart or nullcontext(),
     ):
         try:
             broken = supervisor.run()

@@ -53,6 +53,7 @@ class Settings:
     tracking_uri: str | None = field(default=None, repr=False)
     replay: str = "`ablate ledger replay`"
     checkpoint_seconds: float = 10.0
+    stuck_after: float | None = None
     reads_data: bool = False
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -79,6 +80,7 @@ class Settings:
             runner=self.runner,
             clean=plan.spec.checkpoints == "clean",
             checkpoint_seconds=self.checkpoint_seconds,
+            stuck_after=self.stuck_after,
             run=uuid.uuid4().hex,
         )
 

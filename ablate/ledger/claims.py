@@ -124,6 +124,27 @@ class Claims(Records):
             )
             return "mine"
 
+    def hold(self, trial_id: str, owner: Owner, *, stale_after: float = STALE_SECONDS) -> bool:
+        """Take a trial as it is, if there is one; False: another live driver has it."""
+        with self.write() as db:
+            row = db.execute("SELECT * FROM trials WHERE trial_id=?", [trial_id]).fetchone()
+            if row is not None and _held(row, owner, stale_after):
+                return False
+            db.execute(
+                "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?",
+                [str(owner), time.time(), trial_id],
+            )
+            return True
+
+    def let_go(self, trial_id: str, owner: Owner) -> None:
+        """What `hold` took, as it was; what a driver that is gone was at is "interrupted"."""
+        with self.write() as db:
+            db.execute(
+                "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' "
+                "THEN 'interrupted' ELSE status END WHERE trial_id=? AND owner=?",
+                [trial_id, str(owner)],
+            )
+
     def heartbeat(self, owner: Owner) -> None:
         """A sign of life for everything this driver has claimed."""
         with self.write() as db:

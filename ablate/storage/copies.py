@@ -32,6 +32,8 @@ from ablate.storage.files import fault, set_aside, state
 from ablate.storage.store import OPTION, Storage, StorageError
 from ablate.storage.word import Note, Word
 from trainables.errors import ConfigError
+from trainables.jobs.nodes.mirror import DRAFT_SECONDS
+from trainables.jobs.nodes.store import DRAFT
 
 COPY_SECONDS = 60.0
 LEDGER, WORD, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
@@ -204,9 +206,13 @@ class Copies:
             )
 
     def _tidy(self) -> None:
-        """Remove the drafts of drivers that were killed."""
+        """Remove the drafts of drivers that were killed, here and in storage."""
         if self.others():
             return  # one may be theirs
+        for name in self.storage.folders():
+            begun = name.endswith(DRAFT) and name.startswith((f"{LEDGER}.", f"{WORD}."))
+            if begun and time.time() - self.storage.written(name) > DRAFT_SECONDS:
+                self.storage.delete(name)
         for left in self.ledger.parent.glob(f"{DRAFTS}*"):
             times = [path.stat().st_mtime for path in (left, *left.iterdir())]
             if time.time() - max(times) > STALE_SECONDS:

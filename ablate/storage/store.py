@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
-from reports.uri import redacted, scrubbed
+from reports.uri import has_secret, redacted, scrubbed
 from trainables.errors import ConfigError
+from trainables.jobs.nodes.store import DRAFT, Listed
 
 OPTION = "--storage"
 ENV = "env:"
@@ -26,7 +28,7 @@ SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
 PIECE = 1 << 20  # bytes
 
 
-class StorageError(RuntimeError):
+class StorageError(OSError):
     """The storage does not answer, or refuses; what it said, without a secret."""
 
 
@@ -40,7 +42,7 @@ class Storage:
     """
 
     def __init__(self, given: str) -> None:
-        self.uri = _resolved(given)
+        self.given, self.uri = given, _resolved(given)
         self.shown = redacted(self.uri)
         self._files, self._root = self._opened()
 
@@ -51,7 +53,7 @@ class Storage:
             StorageError: it cannot be written.
         """
         to = f"{self._root}/{name}"
-        draft = f"{to}.{uuid.uuid4().hex}.tmp"
+        draft = f"{to}.{uuid.uuid4().hex}{DRAFT}"
         with self._told(f"write {name}"):
             self._files.create_dir(to.rpartition("/")[0], recursive=True)
             try:
@@ -105,6 +107,71 @@ class Storage:
                 return None
             with self._files.open_input_stream(f"{self._root}/{name}") as stream:
                 return bytes(stream.read())
+
+    def listed(self, folder: str) -> dict[str, Listed]:
+        """All files below a folder, those of folders in it included: what follows its name, with
+        `/`. Empty: it is not there.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        import pyarrow.fs
+
+        place = f"{self._root}/{folder}".rstrip("/")
+        with self._told(f"list {folder}"):
+            chosen = pyarrow.fs.FileSelector(place, allow_not_found=True, recursive=True)
+            return {
+                info.path.removeprefix(f"{place}/"): Listed(info.size, (info.mtime_ns or 0) / 1e9)
+                for info in self._files.get_file_info(chosen)
+                if info.type == pyarrow.fs.FileType.File
+            }
+
+    def folders(self, folder: str = "") -> list[str]:
+        """Names of what lies directly in a folder, folders too.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        import pyarrow.fs
+
+        place = f"{self._root}/{folder}".rstrip("/")
+        with self._told(f"list {folder}"):
+            chosen = pyarrow.fs.FileSelector(place, allow_not_found=True)
+            return [info.base_name for info in self._files.get_file_info(chosen)]
+
+    def written(self, name: str) -> float:
+        """When a file was written, in seconds since 1970; now, if it is there no more.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        with self._told(f"look at {name}"):
+            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
+        return float(info.mtime_ns) / 1e9 if info.mtime_ns else time.time()
+
+    def delete(self, name: str) -> None:
+        """Remove `name`; nothing, if it is not there.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        import pyarrow.fs
+
+        place = f"{self._root}/{name}"
+        with self._told(f"remove {name}"):
+            (info,) = self._files.get_file_info([place])
+            if info.type != pyarrow.fs.FileType.NotFound:
+                self._files.delete_file(place)
+
+    @property
+    def told(self) -> str | None:
+        """As other nodes may be told of it: a variable, or an address without a password, which
+        a path is as a whole; None: it holds one."""
+        if self.given.startswith(ENV):
+            return self.given
+        if "://" not in self.uri:
+            return str(Path(self.uri).expanduser().resolve())
+        return None if has_secret(self.uri) else self.uri
 
     def _opened(self) -> tuple[Any, str]:
         import pyarrow.fs

@@ -116,6 +116,8 @@ class Dispatch:
             self._queue.wait(trial_id)
         elif taken == "known":
             self.reread(trial_id)
+        elif taken is not None:
+            self._give_up(trial_id, f"the machine: {taken}")
         return None
 
     def job_of(self, trial_id: str) -> Job | None:
@@ -207,8 +209,11 @@ class Dispatch:
     def lose(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine more often than is retried: resumable, not this run."""
         if self._break_off(trial_id, reason):
-            self.lost[trial_id] = reason
-            self.told(trial_id, reason)
+            self._give_up(trial_id, reason)
+
+    def _give_up(self, trial_id: str, reason: str) -> None:
+        self.lost[trial_id] = reason
+        self.told(trial_id, reason)
 
     def _break_off(self, trial_id: str, reason: str) -> bool:
         if self.running.pop(trial_id, None) is None:
@@ -276,9 +281,8 @@ class Dispatch:
     def _refuse(self, trial_id: str) -> None:
         """A record of other code that has come to light since the run began."""
         other = summary({trial_id: self.progression.facts.differing[trial_id]})
-        self.lost[trial_id] = f"made by other code ({'; '.join(other)}): raise REVISION, or "
-        self.lost[trial_id] += "start again with --same-code"
-        self.told(trial_id, self.lost[trial_id])
+        remedy = "raise REVISION, or start again with --same-code"
+        self._give_up(trial_id, f"made by other code ({'; '.join(other)}): {remedy}")
 
     def _fail(self, cell: Cell) -> None:
         """A configuration that cannot be is a fact too."""

@@ -1,4 +1,5 @@
-"""What figures of trained models are drawn from: read once, kept with the trial, logged to MLflow.
+"""A sweep's report, and what its figures of trained models are drawn from: read once, kept with the
+trial, logged to MLflow.
 
 A report names what it shows (`reports/figures/models/seen.py`). What its runs lack is read by a
 process of its own (`trainables.jobs.views`), so that neither the driver nor a report holds a model,
@@ -13,14 +14,43 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
-from reports.client import open_client
+from ablate.storage.trials import weights_here
+from ablate.tracking.check_store import Store
+from ablate.tracking.store import client_uri
 from reports.figures.models.seen import Asked, asked
 from reports.frame import Frame
+from reports.stores.client import open_client
 from trainables.jobs.views.request import FOLDER, Request, View, Wanted
 
 LOG = logging.getLogger("ablate")
+
+
+def compile_report(
+    store: Store, sweep_id: str, device: str = "auto"
+) -> tuple[dict[str, Path], str]:
+    """Paths and text of a sweep's report, from MLflow, into which goes before what its figures show
+    of trained models that are here.
+
+    device: that reads those.
+    """
+    from reports import compile as compiler
+    from reports.errors import ReportError, StoreAway
+    from trainables.machine.cache_folder import default_cache
+
+    uri = client_uri(store.uri)
+    look = partial(
+        supply, tracking_uri=uri, trials=store.out / "trials", cache=default_cache(), device=device
+    )
+    try:
+        report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
+    except StoreAway as error:
+        raise ReportError(
+            f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
+        ) from error
+    return {"page": report.html, **report.paths}, report.text
 
 
 def supply(frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str) -> None:
@@ -53,6 +83,11 @@ def _path(trials: Path, each: Asked) -> Path:
 def _read(missing: Sequence[Asked], trials: Path, cache: Path, device: str) -> None:
     """Let a process read these, of the trials whose folders are here."""
     wanted: dict[str, list[View]] = {}
+    for trial in dict.fromkeys(each.trial_id for each in missing):
+        try:
+            weights_here(trials, trial)
+        except OSError as error:
+            LOG.warning("the weights of trial %s did not come from storage: %s", trial, error)
     for each in missing:
         if (trials / each.trial_id).is_dir():
             view = View(each.name, each.kind, each.options)

@@ -10,6 +10,7 @@ misbehave; workers inherit that of the driver:
     SYN_FAIL     a TrialFailure where optimizer.lr exceeds this
     SYN_OSERROR  an OSError at the first start of every trial, if set
     SYN_DEAF     what is asked for in `metrics` is not told, if set
+    SYN_HANG     the worker hangs at the first start of every trial, if set
     SYN_KILL     the worker kills itself at the first start of every trial, if set
 """
 
@@ -117,6 +118,9 @@ def _misbehave(folder: Path) -> None:
     if os.environ.get("SYN_OSERROR"):
         mark.touch()
         raise OSError(5, "the disk had a bad moment")
+    if os.environ.get("SYN_HANG"):
+        mark.touch()
+        time.sleep(1000)
     if os.environ.get("SYN_KILL"):
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)

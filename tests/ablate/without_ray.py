@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from trainables.jobs.attempt import Attempt
-from trainables.jobs.envelope import Envelope
+from trainables.jobs.nodes.envelope import Envelope
 
 
 def tell(do: str, **more: Any) -> None:

@@ -19,6 +19,8 @@ class Runtime:
     cache_dir: decoded data and cached features.
     trial_dir: checkpoints, log and export; None keeps all in memory and exports nothing.
     checkpoint_seconds: least time between checkpoints; 0 is after each epoch.
+    stuck_after: seconds without a step and without an epoch, after which the process ends itself,
+        with its stack in the trial's log; None: never.
     run: a name that the processes of one run share, which then check the cache's files once
         between them; None: this process checks what it opens for itself.
     """
@@ -30,6 +32,7 @@ class Runtime:
     checkpoint_seconds: float = 10.0
     run: str | None = None
     processes: int = 1
+    stuck_after: float | None = None
 
 
 @dataclass(frozen=True)

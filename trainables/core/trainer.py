@@ -36,6 +36,7 @@ from trainables.evaluation.tasks import task_of
 from trainables.machine.devices import describe, resolve_device
 from trainables.machine.group import ALONE, Group
 from trainables.machine.memory import keep_freed_memory
+from trainables.machine.processes import still_working
 from trainables.methods.base import Batch, Progress
 from trainables.trial import TrialConfig
 
@@ -172,6 +173,7 @@ class Trainer:
         self.update()
         self.steps += 1
         self.steps_here += 1
+        still_working()
 
     def enter(self, phase: str) -> None:
         """Let gradients flow to what trains in this phase, and to nothing else."""

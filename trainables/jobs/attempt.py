@@ -20,6 +20,7 @@ from filelock import FileLock, Timeout
 from trainables.errors import TrialFailure
 from trainables.jobs.hidden import HidingFormatter, hidden
 from trainables.jobs.request import Job
+from trainables.machine.processes import Watch, still_working
 
 Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
@@ -81,6 +82,7 @@ class Attempt:
         self._logger.addHandler(self._log)
         self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
         self._events: Iterator[Event] | None = None
+        self._watch: Watch | None = None
         try:
             self._runner = load_runner(runner)
         except BaseException:
@@ -95,12 +97,16 @@ class Attempt:
         """
         reports: list[Event] = []
         end = time.monotonic() + patience
+        seconds = self.job.runtime.stuck_after
+        if seconds is not None:
+            self._watch = Watch(seconds, self.folder / "trial.log")
         try:
             if self._events is None:
                 self._say("begins (%s), process %d", self.job.mode, os.getpid())
                 self._events = iter(self._runner(self.job))
             for event in self._events:
                 reports.append(event)
+                still_working()
                 if event["event"] == "final":
                     if self.clean:
                         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
@@ -118,6 +124,9 @@ class Attempt:
             self._say("failed: %s", reason)
             trace = hidden(traceback.format_exc())
             return [*reports, {"event": "failed", "reason": reason, "traceback": trace}]
+        finally:
+            if self._watch is not None:  # a driver that is slow to ask is no fault of the trial
+                self._watch.close()
 
     def close(self) -> None:
         """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""

@@ -1,13 +1,15 @@
-"""Telling one process from another, and ending all that one of them has started."""
+"""Telling one process from another, ending all that one of them has started, or oneself."""
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import signal
 import socket
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 
@@ -74,3 +76,37 @@ def end_session(leader: int, seconds: float = 10.0) -> None:
         time.sleep(0.02)
     if os.getsid(0) == leader:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Watch:
+    """Ends this process when nothing of its work has been heard of for `seconds`: what each thread
+    was doing goes to `log` first. It needs no thread of Python's, so that code that holds the
+    interpreter is seen too.
+    """
+
+    armed: ClassVar[Watch | None] = None
+
+    def __init__(self, seconds: float, log: Path) -> None:
+        self.seconds = seconds
+        self._stream = log.open("a", encoding="utf-8")
+        self._due = 0.0
+        Watch.armed = self
+        self.heard()
+
+    def heard(self) -> None:
+        """Work goes on: the time begins anew."""
+        now = time.monotonic()
+        if now >= self._due:
+            faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stream)
+            self._due = now + min(1.0, self.seconds / 4)  # it costs a thread each time
+
+    def close(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
+        Watch.armed = None
+        self._stream.close()
+
+
+def still_working() -> None:
+    """For the `Watch` of this process, if it has one."""
+    if Watch.armed is not None:
+        Watch.armed.heard()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -19,20 +20,26 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def side_by_side(work: Callable[[S], T], items: Iterable[S]) -> list[T]:
+def side_by_side(work: Callable[[S], T], items: Iterable[S], *, together: int = 1) -> list[T]:
     """`work` on each, in as many threads as torch has, none of which divides its own further; with
     gradients or without, and in inference mode or not, as the caller is: torch keeps both for each
-    thread, and tensors made in that mode cannot be written outside it."""
+    thread, and tensors made in that mode cannot be written outside it.
+
+    Args:
+        together: items that a thread takes at once, where each is soon done.
+    """
     threads = torch.get_num_threads()
     if threads == 1:
         return [work(item) for item in items]
     inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
 
-    def likewise(item: S) -> T:
+    def likewise(several: list[S]) -> list[T]:
         with torch.inference_mode(inference), torch.set_grad_enabled(gradients):
-            return work(item)
+            return [work(item) for item in several]
 
-    return list(_pool(threads).map(likewise, items))
+    rest = iter(items)
+    lots = iter(lambda: list(islice(rest, together)), [])
+    return list(chain.from_iterable(_pool(threads).map(likewise, lots)))
 
 
 @cache

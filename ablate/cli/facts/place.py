@@ -1,4 +1,4 @@
-"""Where the ledger of an output folder lies, and which of its trials is meant."""
+"""Where the ledger and the store of an output folder lie, and which of its trials is meant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 from ablate.engine.output import output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
+from ablate.tracking.check_store import OPTION, Store
 from trainables.errors import ConfigError
+from trainables.machine.texts import check_option
 
 
 def ledger_path(out: str) -> Path:
@@ -16,6 +18,18 @@ def ledger_path(out: str) -> Path:
     if not path.is_file():
         raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
     return path
+
+
+def store_of(out: str, tracking_uri: str | None) -> Store:
+    """The MLflow store that `--out` and `--tracking-uri` name.
+
+    Raises:
+        ConfigError: an option that is empty, or that no folder's name can be.
+    """
+    check_option(out, "--out")
+    if tracking_uri is not None:
+        check_option(tracking_uri, OPTION, show=False)
+    return Store(output_folder(out), tracking_uri)
 
 
 def trial_called(records: Records, name: str | None) -> str:

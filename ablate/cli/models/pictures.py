@@ -10,12 +10,14 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from ablate.storage.trials import weights_here
 from ablate.values.terminal import say
 from trainables import load
 from trainables.core.export import EXPORT
 from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.data.sets.folder import SUFFIXES, images_below
 from trainables.errors import ConfigError
+from trainables.jobs.nodes.carried import TRIALS
 from trainables.machine.progress import Progress
 from trainables.machine.texts import unfit, user_path
 
@@ -34,7 +36,14 @@ def model_of(given: str, device: str) -> Model:
         ConfigError: there is none; as `trainables.load`.
     """
     path = user_path(given, "MODEL")
-    return load(path / EXPORT if path.is_dir() else path, device)
+    path = path / EXPORT if path.is_dir() else path
+    folder = path.parent
+    if path.name == EXPORT and folder.parent.name == TRIALS:
+        try:
+            weights_here(folder.parent, folder.name)
+        except OSError as error:
+            raise ConfigError("MODEL", str(error), "a storage that answers") from error
+    return load(path, device)
 
 
 def listed(given: str) -> tuple[Path, list[Path]]:

@@ -43,10 +43,18 @@ def add(commands: Commands) -> None:
         help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
     )
     run.add_argument(
+        "--stuck-after",
+        metavar="TIME",
+        help="end a trial's process that has taken no step for so long, its stack in the trial's "
+        "log, and retry it; give more than a first pass over the images and an evaluation take "
+        "(default: never)",
+    )
+    run.add_argument(
         "--storage",
         metavar="URI",
-        help="a path, s3://…, gs://… or hdfs://… that outlives this machine: the ledger is copied "
-        "there once a minute, and the same command goes on from it on another machine",
+        help="a path, s3://…, gs://…, hdfs://… or env:NAME that outlives this machine: the ledger "
+        "is copied there once a minute, and the same command goes on from it on another machine; "
+        "with --address, nodes that do not see --out keep checkpoints, exports and logs there",
     )
     run.add_argument("--no-report", action="store_true", help="compile no tables at the end")
     run.set_defaults(handler="running.run:run")

@@ -10,19 +10,24 @@ def add(commands: Commands) -> None:
         "data",
         help="which data sets are here, and whether all of one can be used",
         description="Data sets are found in the folders of $ABLATE_DATA, or of `data` in "
-        "~/.config/ablate/settings.toml, by their usual names.",
+        "~/.config/ablate/settings.toml, by their usual names. On a cluster each node looks by "
+        "itself; what it lacks it fetches from a run's --storage, where `push` has put it.",
     )
     data.add_argument(
         "action",
         nargs="?",
-        choices=("list", "check"),
+        choices=("list", "check", "push"),
         default="list",
-        help="list: where each is, how many images, what is missing; check NAME: read every image",
+        help="list: where each is, how many images, what is missing; check NAME: read every image; "
+        "push NAME: send it to --storage",
     )
-    data.add_argument("name", nargs="?", help="check: of a data set (default: folder)")
+    data.add_argument("name", nargs="?", help="check, push: of a data set (default: folder)")
     data.add_argument("--data-root", metavar="DIR", help="where it lies")
     data.add_argument(
         "--sheet", metavar="FILE", help="check: the contact sheet (default: ./NAME-sheet.png)"
+    )
+    data.add_argument(
+        "--storage", metavar="URI", help="push: a path, s3://…, gs://…, hdfs://… or env:NAME"
     )
     allow_partial(data)
     data.set_defaults(handler="sets.data_sets:data")

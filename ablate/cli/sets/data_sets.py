@@ -11,7 +11,7 @@ from pathlib import Path
 from ablate.cli.sets.examine import Examination, Summary, examined, summary
 from ablate.values.remedies import nearest
 from ablate.values.terminal import progress_shown, say
-from trainables.config.images import SplitConfig
+from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, data_config
 from trainables.data.files.about import Count
@@ -25,6 +25,13 @@ from trainables.machine.texts import user_path
 
 def data(args: argparse.Namespace) -> int:
     """0; of `check` 1 where some of the data set cannot be used."""
+    if args.action == "push":
+        from ablate.cli.sets.push import pushed
+
+        root = args.data_root
+        return pushed(_config(args.name, root, allow_partial=args.allow_partial), args.storage)
+    if args.storage is not None:
+        raise ConfigError("--storage", "it without push", "`push` before it", "Or leave it out")
     if args.action == "check":
         return checked(args.name, args.data_root, args.sheet, allow_partial=args.allow_partial)
     for option, given in (("NAME", args.name), ("--data-root", args.data_root)):
@@ -85,6 +92,28 @@ def checked(name: str | None, root: str | None, sheet: str | None, *, allow_part
     Raises:
         ConfigError: no such data set, or it is not there.
     """
+    config, cache = _config(name, root), default_cache()
+    begun = time.monotonic()
+    with required(cache), progress_shown():
+        found = examined(config, cache)
+    seconds = time.monotonic() - begun
+    path = user_path(sheet or f"{config.name}-sheet.png", "--sheet")
+    try:
+        write_sheet(path, found.pictures)
+    except OSError as error:
+        raise ConfigError(
+            "--sheet", f"{path}: {error.strerror}", "a file that can be written"
+        ) from error
+    say("\n".join(_told(config.name, found, seconds, path)))
+    return 1 if found.bad or (found.summary.problems and not allow_partial) else 0
+
+
+def _config(name: str | None, root: str | None, *, allow_partial: bool = False) -> DataConfig:
+    """Of a data set as it is named; class folders, if only they are.
+
+    Raises:
+        ConfigError: there is none of that name.
+    """
     name = name or ("folder" if root else "")
     if name not in DATASETS:
         known = list(DATASETS)
@@ -94,20 +123,7 @@ def checked(name: str | None, root: str | None, sheet: str | None, *, allow_part
             f"one of {', '.join(known)}",
             nearest(name, known) or "Choose one of those",
         )
-    config, cache = data_config({"name": name, "root": root}), default_cache()
-    begun = time.monotonic()
-    with required(cache), progress_shown():
-        found = examined(config, cache)
-    seconds = time.monotonic() - begun
-    path = user_path(sheet or f"{name}-sheet.png", "--sheet")
-    try:
-        write_sheet(path, found.pictures)
-    except OSError as error:
-        raise ConfigError(
-            "--sheet", f"{path}: {error.strerror}", "a file that can be written"
-        ) from error
-    say("\n".join(_told(name, found, seconds, path)))
-    return 1 if found.bad or (found.summary.problems and not allow_partial) else 0
+    return data_config({"name": name, "root": root, "allow_partial": allow_partial})
 
 
 def _told(name: str, found: Examination, seconds: float, sheet: Path) -> Iterator[str]:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.tracking.check_store import ENV, Store
+from ablate.cli.facts.place import store_of
+from ablate.tracking.check_store import ENV
 from ablate.tracking.store import client_uri
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
@@ -33,7 +34,7 @@ def side_by_side(args: argparse.Namespace) -> int:
         )
     places = _places(args, *args.compare)
     told = compare(*places)
-    paths = write(told, places, _store(args.out, args.tracking_uri).out / "reports")
+    paths = write(told, places, store_of(args.out, args.tracking_uri).out / "reports")
     say(f"\n{plain(told)}")
     page = paths["compared.html"]
     say(f"comparison: {page}\n  with {len(paths) - 1} files in {page.parent}")
@@ -44,11 +45,11 @@ def _places(args: argparse.Namespace, first: str, second: str) -> tuple[Place, P
     """Where both lie; a store that is named by its URI alone has no folder of reports."""
     from reports.sweeps.compare import Place
 
-    own = other = _store(args.out, args.tracking_uri)
+    own = other = store_of(args.out, args.tracking_uri)
     beside: Path | None = own.out / "reports"
     if args.other is not None:
         named = "://" in args.other or args.other.startswith(ENV)
-        other = _store(args.out, args.other) if named else _store(args.other, None)
+        other = store_of(args.out, args.other) if named else store_of(args.other, None)
         beside = None if named else other.out / "reports"
     for store in dict.fromkeys((own, other)):
         store.check()
@@ -56,9 +57,3 @@ def _places(args: argparse.Namespace, first: str, second: str) -> tuple[Place, P
         Place(first, client_uri(own.uri), own.out / "reports"),
         Place(second, client_uri(other.uri), beside),
     )
-
-
-def _store(out: str, uri: str | None) -> Store:
-    from ablate.api import Options
-
-    return Options(out=out, tracking_uri=uri).store

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ablate.cli.facts.place import ledger_path
+from ablate.cli.facts.place import ledger_path, store_of
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 
@@ -19,16 +19,16 @@ def report(args: argparse.Namespace) -> int:
         raise ConfigError(
             "--other", "it without --compare", "--compare SWEEP SWEEP", "Leave it out"
         )
-    from ablate.api import Options, compile_report
     from ablate.ledger.ledger import Ledger
     from ablate.ledger.queries import find_sweep
+    from ablate.tracking.views import compile_report
 
-    options = Options(out=args.out, tracking_uri=args.tracking_uri)
+    store = store_of(args.out, args.tracking_uri)
     with Ledger(ledger_path(args.out)) as facts:
         sweep_id = find_sweep(facts, args.sweep, "sweep")
-    options.store.check()
-    paths, text = compile_report(options.store, sweep_id)
-    print_report(text, paths, options.store.shown)
+    store.check()
+    paths, text = compile_report(store, sweep_id)
+    print_report(text, paths, store.shown)
     return 0
 
 
@@ -41,3 +41,4 @@ def print_report(text: str, paths: dict[str, Path], store: str) -> None:
         # A server is its own interface; a file needs one, on the loopback address by default.
         served = store.startswith("http")
         say(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
+        say("  it shows these runs under “Model training”, at its top left")

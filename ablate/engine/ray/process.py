@@ -25,6 +25,7 @@ from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import (
     asks_for_token,
+    is_local,
     machines,
     node_lives,
     ray_session,
@@ -82,7 +83,9 @@ def main() -> int:
                 watch=started_here(),
                 token=asks_for_token(),
             )
-            tune(driver, request, Path(asked["storage"]), asked["name"], asked["keep"])
+            more = {key: asked[key] for key in ("name", "keep", "marker")}
+            local = is_local(asked["address"])
+            tune(driver, request, Path(asked["storage"]), local=local, **more)
             driver.tell("done")
     except ConfigError as error:
         parts = [error.path, error.found, error.expected, error.remedy]

@@ -2,8 +2,12 @@
 
 Ray itself waits 40 s for a head that is not there and then ends the process that asked. So the
 port is tried first, and then a process of its own joins the cluster and says what it found
-(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus"} in; {"loaded"}, {"answers"}, then
-{"joined"} or {"refused"}, the parts of a ConfigError, out.
+(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus", "seconds"} in; {"loaded"},
+{"answers"}, perhaps {"waits"}, what it waits for, then {"joined"} or {"refused"}, the parts of a
+ConfigError, out.
+
+What is just starting is waited for, a while, and that is told: a head that does not answer yet for
+as long as leaves an answer within ten seconds, a node that is large enough for longer.
 """
 
 from __future__ import annotations
@@ -16,16 +20,21 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import ray_session, refused
+from ablate.engine.ray.session import ray_session, refused, room
+from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
 
 PORT_SECONDS = 3.0
+HEAD_SECONDS = 5.0  # for a head that is just starting
+PAUSE_SECONDS = 0.5
+NODE_SECONDS = 30.0  # for a node on which a trial fits
 LOAD_SECONDS = 60.0  # to import Ray, which no cluster has a part in; to join one that answers
 ANSWER_SECONDS = 6.0  # for a Ray to say that it is one
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.reach")
@@ -40,7 +49,7 @@ def check_cluster(address: str, asked: Request) -> None:
         ConfigError: there is not; which of it, in one line.
     """
     _check_port(address)
-    asking = {"address": address, "cpus": asked.cpus, "gpus": asked.gpus}
+    asking = {"address": address, "cpus": asked.cpus, "gpus": asked.gpus, "seconds": NODE_SECONDS}
     paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     process = subprocess.Popen(
         COMMAND,
@@ -59,6 +68,9 @@ def check_cluster(address: str, asked: Request) -> None:
             said = _heard(process, ANSWER_SECONDS)
         if said == {"answers": True}:  # a slow machine or network is no reason to refuse it
             said = _heard(process, LOAD_SECONDS)
+        if "waits" in said:
+            say(f"{said['waits']}; waiting up to {NODE_SECONDS:.0f} s", flush=True)
+            said = _heard(process, NODE_SECONDS + LOAD_SECONDS)
     finally:
         end_session(process.pid)
         process.wait()
@@ -81,13 +93,28 @@ def _check_port(address: str) -> None:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not (host and port.isdigit()):
         return  # auto, and what Ray itself will refuse at once
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), PORT_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(
-            "--address", f"{address}, where nobody answers ({why})", "a running Ray cluster", REMEDY
-        ) from None
+    end, told = time.monotonic() + HEAD_SECONDS, False
+    while True:
+        try:
+            left = min(PORT_SECONDS, max(1.0, end - time.monotonic()))
+            socket.create_connection((host.strip("[]"), int(port)), left).close()
+            return
+        except (OSError, OverflowError) as error:
+            if isinstance(error, OverflowError) or time.monotonic() >= end:
+                why = getattr(error, "strerror", None) or str(error)
+                raise ConfigError(
+                    "--address",
+                    f"{address}, where nobody answers ({why})",
+                    "a running Ray cluster",
+                    REMEDY,
+                ) from None
+        if not told:
+            say(
+                f"nobody answers at {address}; waiting up to {HEAD_SECONDS:.0f} s for it to start",
+                flush=True,
+            )
+            told = True
+        time.sleep(PAUSE_SECONDS)
 
 
 def _check_token(address: str) -> None:
@@ -125,6 +152,25 @@ def _heard(process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
     return {"silence": f"no Ray answered within {seconds:.0f} s"}
 
 
+def _room(request: Request, end: float, tell: Callable[..., None]) -> float:
+    """How many trials fit at once, once one does.
+
+    Raises:
+        ConfigError: at the end none does.
+    """
+    told = False
+    while True:
+        try:
+            return room(request)
+        except ConfigError as error:
+            if time.monotonic() >= end:
+                raise
+            if not told:
+                tell(waits=f"no node has room for {error.found} (there are {error.expected})")
+                told = True
+        time.sleep(PAUSE_SECONDS)
+
+
 def main() -> int:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print must not be taken for messages
@@ -140,8 +186,9 @@ def main() -> int:
     try:
         _check_token(asked["address"])
         tell(answers=True)
-        with ray_session(asked["address"], Request(asked["cpus"], asked["gpus"], "")) as parallel:
-            tell(joined=parallel)
+        request = Request(asked["cpus"], asked["gpus"], "")
+        with ray_session(asked["address"], request, check=False):
+            tell(joined=_room(request, time.monotonic() + asked["seconds"], tell))
     except ConfigError as error:
         tell(refused=[error.path, error.found, error.expected, error.remedy])
     return 0

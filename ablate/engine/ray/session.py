@@ -49,10 +49,17 @@ OPEN = (
 )
 
 
+def is_local(address: str | None) -> bool:
+    """Whether a Ray of our own is started, on this machine."""
+    return address in (None, "local")
+
+
 @contextmanager
-def ray_session(address: str | None, asked: Request) -> Iterator[float]:
+def ray_session(address: str | None, asked: Request, *, check: bool = True) -> Iterator[float]:
     """Ray started or joined; yields how many trials fit at once. For a process that has not yet
     imported Ray, which reads some of its settings when it is loaded.
+
+    check: that one fits; else 0 is yielded.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
@@ -60,7 +67,7 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
-    local = address in (None, "local")
+    local = is_local(address)
     if local:
         # On this machine a head node that is gone does not come back: its agents may end soon.
         os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
@@ -91,7 +98,7 @@ def ray_session(address: str | None, asked: Request) -> Iterator[float]:
     try:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
-        yield check_nodes(asked, [node["Resources"] for node in nodes()])
+        yield room(asked) if check else 0.0
     finally:
         ray.shutdown()
 
@@ -137,6 +144,11 @@ def nodes() -> list[dict[str, Any]]:
 
     found: Any = ray.nodes()  # type: ignore[no-untyped-call]
     return [node for node in found if node["Alive"]]
+
+
+def room(asked: Request) -> float:
+    """How many trials fit at once. Raises ConfigError as `check_nodes`."""
+    return check_nodes(asked, [node["Resources"] for node in nodes()])
 
 
 def machines(asked: Request) -> list[tuple[str, str, int]]:

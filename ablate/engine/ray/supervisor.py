@@ -24,13 +24,16 @@ from typing import Any
 import psutil
 
 from ablate.engine.board import Board
+from ablate.engine.ray.apart import Apart
+from ablate.engine.ray.caller import joined, script
+from ablate.engine.ray.pipe import gathers
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import OPEN
 from ablate.ledger.full_disk import full, tells_of_it
 from ablate.sweep.dispatch import Dispatch
 from trainables.errors import ConfigError
-from trainables.jobs.envelope import Envelope, Leader
 from trainables.jobs.limits import RETRIES
+from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.machine.processes import end_session, host_name, runs
 
 RESTARTS = 1
@@ -154,6 +157,7 @@ class Supervisor:
 
     address: of a cluster; None: one of our own. storage: folder for Tune's own files.
     begun: called with how many trials run at once, when Ray is there for the first time.
+    apart: what nodes share that do not see the folder of trials; None: all are to see it.
     """
 
     dispatch: Dispatch
@@ -162,6 +166,7 @@ class Supervisor:
     storage: Path
     log: Path
     begun: Callable[[float], Board]
+    apart: Apart | None = None
     board: Board | None = None
     lives: int = 0
     attempts: dict[str, int] = field(default_factory=dict)
@@ -207,6 +212,7 @@ class Supervisor:
                     "name": str(self.lives),
                     "keep": RETRIES,
                     "script": script(),
+                    "marker": "" if self.apart is None else str(self.apart.marker),
                 }
             )
             for message in process.messages():
@@ -234,7 +240,7 @@ class Supervisor:
         elif do == "record":
             if self.board is not None and message["node"]:
                 self.board.machines.places[message["trial_id"]] = message["node"]
-            self._record(message["trial_id"], json.loads(message["events"]))
+            self._heard(message, json.loads(message["events"]))
         elif do == "ended":
             self._ended(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
@@ -264,14 +270,21 @@ class Supervisor:
             }
         settings = dispatch.settings
         leader = Leader(host_name(), process.pid, process.start)
+        storage = None if self.apart is None else self.apart.storage_for(job)
         # By way of a file: a job may be long.
         path = settings.trials / job.trial_id / ENVELOPE
-        Envelope(job, settings.runner, settings.clean, leader).write(path)
+        gather = gathers(len(dispatch.running))
+        Envelope(job, settings.runner, settings.clean, leader, storage, gather).write(path)
         return {"trial_id": job.trial_id, "envelope": str(path)}
 
-    def _record(self, trial_id: str, events: list[Message]) -> None:
-        self.dispatch.record(trial_id, events)
-        if trial_id not in self.dispatch.running:
+    def _heard(self, message: Message, events: list[Message]) -> None:
+        trial_id, running = message["trial_id"], self.dispatch.running
+        if self.apart is not None and trial_id in running:
+            apart, last = bool(message.get("apart")), events[-1]["event"] if events else "epoch"
+            self.apart.hear(trial_id, list(running.values()), apart=apart, last=last)
+        if events:  # none: a node says that it is apart, before it begins
+            self.dispatch.record(trial_id, events)
+        if trial_id not in running:
             self.attempts.pop(trial_id, None)
 
     def _ended(self, trial_id: str, reason: str) -> None:
@@ -283,17 +296,3 @@ class Supervisor:
         else:
             tries = f"given up after {self.attempts.pop(trial_id)} attempts"
             self.dispatch.lose(trial_id, f"{reason} ({tries})")
-
-
-def joined() -> str | None:
-    """The address of the Ray that this process has started or joined itself, if it has."""
-    ray = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return None
-    return str(ray.get_runtime_context().gcs_address)
-
-
-def script() -> str:
-    """The file that the user runs, if modules are found beside it; empty otherwise."""
-    path = Path(sys.argv[0] or ".").resolve()
-    return str(path) if path.is_file() and str(path.parent) in sys.path else ""

@@ -4,11 +4,15 @@ pass between Tune and the driver, which has `Dispatch` (`ablate/engine/ray/pipe.
 from __future__ import annotations
 
 import itertools
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import ray.tune
 from ray.exceptions import RayActorError
+from ray.experimental import internal_kv
 from ray.tune import Callback, Stopper
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
@@ -18,17 +22,33 @@ from ray.tune.search import Searcher
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
 from trainables.jobs.hidden import hidden
-from trainables.jobs.ray_trainable import JobTrainable
+from trainables.jobs.ray_trainable import TABLE, JobTrainable, post, word_of
+from trainables.machine.processes import host_name, runs
 
 
-def tune(driver: Driver, request: Request, storage: Path, name: str, keep: int) -> None:
+def tune(
+    driver: Driver,
+    request: Request,
+    storage: Path,
+    *,
+    name: str,
+    keep: int,
+    marker: str,
+    local: bool,
+) -> None:
     """Run what the driver hands out until it has nothing more, or says stop.
 
-    storage: folder for Tune's own files, in it `name`. keep: free workers that are kept.
+    storage: folder for Tune's own files, in it `name`. keep: free workers that are kept. marker: a
+    file in the driver's folder, for nodes to tell whether they see that; empty: they are to.
+    local: whether this process has started the Ray that it uses.
     """
     keep_secrets()
+    if local:
+        take_workers_that_wait()
+    if marker:
+        take_back_of_the_dead()
     workers = KeepWorkers(keep)
-    feeder = Feeder(driver, workers)
+    feeder = Feeder(driver, workers, marker)
     tuner = ray.tune.Tuner(
         ray.tune.with_resources(JobTrainable, {"cpu": request.cpus, "gpu": request.gpus}),
         tune_config=ray.tune.TuneConfig(
@@ -53,6 +73,28 @@ def keep_secrets() -> None:
     class_cache.ENV_VARS_TO_PROPAGATE -= {
         name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")
     }
+
+
+def take_workers_that_wait() -> None:
+    """Ray starts a worker for each core ahead, and Tune wants none of them: it asks for workers
+    with variables of its own, which are started anew, by way of an agent that makes environments.
+    Workers of a Ray that was started here have those variables from this process; all that they
+    miss is one of Tune's for PyTorch Lightning."""
+    class_cache.DEFAULT_ENV_VARS.clear()
+    class_cache.ENV_VARS_TO_PROPAGATE.clear()
+
+
+def take_back_of_the_dead() -> None:
+    """Remove the envelopes that killed drivers of this machine have left in a cluster's table,
+    which lasts as long as the cluster. Of another machine's nobody here can tell if it lives."""
+    for word in internal_kv._internal_kv_list("", namespace=TABLE):
+        text = internal_kv._internal_kv_get(word, namespace=TABLE)
+        driver = None if text is None else json.loads(text)["driver"]
+        if driver is None or driver["host"] != host_name():
+            continue
+        with suppress(psutil.AccessDenied):  # another user's, which is there
+            if not runs(driver["pid"], driver["start"]):
+                post(word.decode(), None)
 
 
 class DriverOnly:
@@ -128,9 +170,9 @@ class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(self, driver: Driver, workers: KeepWorkers) -> None:
+    def __init__(self, driver: Driver, workers: KeepWorkers, marker: str = "") -> None:
         super().__init__()
-        self.driver, self.workers = driver, workers
+        self.driver, self.workers, self.marker = driver, workers, marker
         self.trials: dict[str, str] = {}  # Tune's id → ours
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
@@ -143,7 +185,18 @@ class Feeder(DriverOnly, Searcher):
             return cast(Any, Searcher.FINISHED) if job["over"] else None
         self.trials[trial_id] = job["trial_id"]
         # A file's name: Tune keeps several copies of what it is given, of every trial.
-        return {"envelope": job["envelope"]}
+        given = {"envelope": job["envelope"]}
+        if self.marker:
+            text = Path(job["envelope"]).read_text(encoding="utf-8")
+            post(word_of(self.marker, job["envelope"]), text)
+            given["marker"] = self.marker
+        return given
+
+    def ended(self, trial: Trial) -> str | None:
+        """A trial is over: our id of it, of which nothing is kept any more."""
+        if self.marker:
+            post(word_of(self.marker, trial.config["envelope"]), None)
+        return self.trials.pop(trial.trial_id, None)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -176,15 +229,16 @@ class Recorder(DriverOnly, Callback):
         # Tune keeps every trial's last result and configuration to its end: not that bulk.
         events = result.pop("events", None)
         if ours is not None and events is not None:
-            self.driver.tell("record", trial_id=ours, events=events, node=result.get("node"))
+            node, apart = result.get("node"), bool(result.get("apart"))
+            self.driver.tell("record", trial_id=ours, events=events, node=node, apart=apart)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.feeder.trials.pop(trial.trial_id, None)
+        self.feeder.ended(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """The machine ended it. The driver counts retries: Tune counts a worker that died while it
         was free twice, and gives up the trial that is given to it."""
-        ours = self.feeder.trials.pop(trial.trial_id, None)
+        ours = self.feeder.ended(trial)
         if ours is not None:
             self.driver.tell("ended", trial_id=ours, reason=cause(trial.get_pickled_error()))
 

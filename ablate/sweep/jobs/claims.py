@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -14,6 +14,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources
 from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
+from ablate.sweep.jobs.elsewhere import Away, Elsewhere, read_by
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
 from trainables.jobs.request import Fold, Job, Mode
@@ -58,14 +59,16 @@ class Claims:
     retry_failed: bool = False
     force: bool = False
     _seen: set[str] = field(default_factory=set)
+    _elsewhere: Elsewhere = field(default_factory=Elsewhere)
 
     def take(
         self, cells: Sequence[Cell], settings: JobSettings
-    ) -> Job | Literal["busy", "known"] | None:
+    ) -> Job | Away | Literal["busy", "known"] | None:
         """The next job of the trial that these cells share.
 
         Returns:
-            "busy": another driver has it. "known": the ledger has its result, or its failure.
+            "busy": another driver has it, or it needs a storage that is away. `Away`: one that has
+            been so for long. "known": the ledger has its result, or its failure.
             None: it is to wait, for its scheduler or for the folds of its ensemble.
         """
         cell, until = cells[0], self._until(cells)
@@ -86,11 +89,35 @@ class Claims:
                 mode, members = "ensemble", folds
         if mode != "ensemble":
             evaluate.discard(ENSEMBLE)
+        job = replace(job, evaluate=_in_order(evaluate), mode=mode, until=until, members=members)
+        forced = self.force and trial_id not in self._seen
+        needed = settings.fetch if mode != "train" else settings.forget if forced else None
+        if needed is not None and (late := self._late(job, needed)):
+            return late
         claim = self._training(cell, settings) if mode == "train" else self._evaluation(cells)
         self._seen.add(trial_id)
         if claim != "mine":
             return "busy" if claim == "busy" else "known"
-        return replace(job, evaluate=_in_order(evaluate), mode=mode, until=until, members=members)
+        return job
+
+    def _late(self, job: Job, needed: Callable[[str], None]) -> Literal["busy"] | Away | None:
+        """Do what a job needs of files elsewhere, as the trial's holder; None: it is done. Before
+        its claim: what the ledger has forgotten and a storage has not would be found there as the
+        new result."""
+        if self._elsewhere.waits:
+            return "busy"
+        if not self.ledger.hold(job.trial_id, self.owner):
+            self._seen.add(job.trial_id)
+            return "busy"
+        done: bool | Away = False
+        try:
+            done = self._elsewhere.done(needed, read_by(job) or [job.trial_id])
+        except Away as error:
+            done = error
+        finally:
+            if done is not True:
+                self.ledger.let_go(job.trial_id, self.owner)
+        return done if isinstance(done, Away) else None if done else "busy"
 
     def _evaluation(self, cells: Sequence[Cell]) -> Claim:
         trial_id = cells[0].trial_id

@@ -286,6 +286,7 @@ def test_the_end_says_where_the_report_and_mlflow_are(
     print_report("a table", {"page": Path("o/report.html")}, store)
     said = capsys.readouterr().out.splitlines()
     assert "a table" in said and "report: o/report.html" in said and line in said
+    assert "“Model training”" in said[said.index(line) + 1]  # where MLflow opens its other view
 
 
 def test_why_a_trial_failed_is_told_at_once_and_first(

@@ -317,3 +317,16 @@ def test_a_place_names_its_machine(tmp_path: Path, there: Path) -> None:
     Machine(tmp_path / "one", there).runs("a")
     told = json.loads((there / WORD).read_text())
     assert told["place"].startswith(host_name()) and told["owner"] == str(Owner.me())
+
+
+def test_stale_drafts_of_the_ledger_go_and_nobody_else_s(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "out", tmp_path / "there")
+    machine.runs("a")
+    old = time.time() - copies.DRAFT_SECONDS - 60
+    for name in (f"{LEDGER}.1.tmp", f"{WORD}.2.tmp", "other.3.tmp"):
+        (machine.there / name).write_text("cut")
+        os.utime(machine.there / name, (old, old))
+    (machine.there / f"{LEDGER}.4.tmp").write_text("of now")
+    machine.runs("b")
+    left = {path.name for path in machine.there.iterdir()}
+    assert left == {LEDGER, WORD, "other.3.tmp", f"{LEDGER}.4.tmp"}

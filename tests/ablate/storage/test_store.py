@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self, cast
@@ -111,3 +112,30 @@ def test_a_secret_in_the_address_is_not_shown(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(StorageError) as caught:
         storage.read("name")
     assert word not in str(caught.value) and "cannot read name" in str(caught.value)
+
+
+def test_what_is_listed_and_what_is_deleted(storage: Storage, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"four")
+    assert storage.listed("a") == {} and storage.folders("a") == []
+    for name in ("a/b", "a/deep/c", "ab/d"):
+        storage.put(name, source)
+    assert sorted(storage.listed("a")) == ["b", "deep/c"]
+    assert sorted(storage.folders("a")) == ["b", "deep"] and sorted(storage.folders()) == [
+        "a",
+        "ab",
+    ]
+    found = storage.listed("a")["deep/c"]
+    assert found.size == 4 and abs(time.time() - found.at) < 60
+    assert abs(storage.written("a/b") - found.at) < 60
+    storage.delete("a/b")
+    storage.delete("a/b")  # which is gone
+    assert sorted(storage.listed("a")) == ["deep/c"]
+
+
+def test_what_nodes_are_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHERE", str(tmp_path))
+    assert Storage("env:WHERE").told == "env:WHERE"
+    assert Storage(str(tmp_path / "x" / "..")).told == str(tmp_path.resolve())
+    assert Storage("s3://bucket/a?region=eu-west-1").told == "s3://bucket/a?region=eu-west-1"
+    assert Storage("s3://me:and-my-word@bucket/a?region=eu-west-1").told is None

@@ -210,9 +210,11 @@ def test_a_killed_evaluation_is_done_again(tmp_path: Path) -> None:
 
 def test_force_makes_them_anew(tmp_path: Path) -> None:
     drain(dispatch(specs.plan(folded()), tmp_path))
-    forced = dispatch(specs.plan(folded()), tmp_path, force=True)
+    forced, forgotten = dispatch(specs.plan(folded()), tmp_path, force=True), list[str]()
+    forced.settings = replace(forced.settings, forget=forgotten.append)
     modes = [entry.split()[1] for entry in drain(forced)]
     assert sorted(modes) == ["ensemble"] * 4 + ["train"] * 8
+    assert len(forgotten) == len(set(forgotten)) == 8, "what storage has of them stays"
 
 
 def test_through_the_engine_and_in_its_plan(

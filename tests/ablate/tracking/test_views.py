@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ablate.storage.copies import NOTE
+from ablate.storage.word import Note
 from tests.ablate.command import ablate_run
 
 SPEC = """
@@ -43,6 +45,8 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     assert again.returncode == 0 and page.read_text() == whole
     assert read == {path: path.stat().st_mtime_ns for path in read}
 
+    there = tmp_path / "there"
+    shutil.copytree(tmp_path / "runs" / "trials", there / "trials")
     shutil.rmtree(tmp_path / "runs" / "trials")
     drawn = ablate_run(tmp_path, "looks.yaml")
     assert drawn.returncode == 0 and "left empty" not in drawn.stderr
@@ -55,6 +59,11 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     assert more.returncode == 0, more.stderr
     assert "figure gallery of trial" in more.stderr and "is left empty: no folder" in more.stderr
     assert "not read: its weights or its data were not at hand" in page.read_text()
+
+    Note("which", {str(there): 1}).write(tmp_path / "runs" / NOTE)  # as --storage leaves it
+    fetched = ablate_run(tmp_path, "more.yaml")
+    assert fetched.returncode == 0 and "left empty" not in fetched.stderr
+    assert "not read" not in page.read_text()
 
 
 @pytest.mark.parametrize(

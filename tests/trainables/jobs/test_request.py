@@ -14,7 +14,7 @@ import pytest
 from trainables.core.runtime import Runtime
 from trainables.core.source.folder import Code
 from trainables.errors import ConfigError
-from trainables.jobs.envelope import Envelope, Leader
+from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.jobs.request import Fold, Job
 
 JOB = Job(
@@ -78,6 +78,6 @@ def test_a_value_of_another_type(name: str, value: object) -> None:
 
 def test_it_needs_no_torch() -> None:
     """A driver's plan and Ray's own process have jobs, and start in no time."""
-    code = "import sys, trainables.jobs.envelope; print('torch' in sys.modules)"
+    code = "import sys, trainables.jobs.nodes.envelope; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from ablate.cli.main import main
 from ablate.engine.preview import preview
 from ablate.engine.ray import reach
 from ablate.engine.ray.reach import check_cluster
-from ablate.engine.ray.resources import Request
+from ablate.engine.ray.resources import Request, check_nodes
 from tests.faults.driver import SPEC, options
 from tests.ray_head import Head, head
 from trainables.errors import ConfigError
@@ -40,15 +41,50 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_nobody_there() -> None:
-    text = refused(f"127.0.0.1:{free_port()}")
-    assert "where nobody answers (Connection refused)" in text
+def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    assert "where nobody answers (Connection refused)" in refused(address)
+    waits = f"nobody answers at {address}; waiting up to {reach.HEAD_SECONDS:.0f} s"
+    assert capsys.readouterr().out.count(waits) == 1
+
+
+def test_a_head_that_is_just_starting_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    port = free_port()
+    late = threading.Timer(1.0, lambda: servers.append(socket.create_server(("127.0.0.1", port))))
+    servers: list[socket.socket] = []
+    late.start()
+    reach._check_port(f"127.0.0.1:{port}")
+    late.join()
+    servers[0].close()
+    assert "waiting up to" in capsys.readouterr().out
 
 
 def test_a_port_that_is_none() -> None:
     assert "nobody answers" in refused("127.0.0.1:123456")
 
 
+def test_a_node_that_is_just_starting_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes: list[dict[str, float]] = [{"CPU": 0}]
+    told: list[str] = []
+
+    def tell(waits: str) -> None:
+        told.append(waits)
+        nodes.append({"CPU": 2})  # after that was said
+
+    monkeypatch.setattr(reach, "room", lambda asked: check_nodes(asked, nodes))
+    assert reach._room(ONE, time.monotonic() + 30, tell) == 2
+    assert told == [
+        "no node has room for 1 CPU(s) and 0 GPU(s) a trial "
+        "(there are at most 0 CPU(s) and 0 GPU(s), the largest node's)"
+    ]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "HEAD_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
     chosen = options(
         str(tmp_path / "out"), address=f"127.0.0.1:{free_port()}", fingerprint="not:there"
@@ -57,6 +93,7 @@ def test_a_run_asks_before_it_looks_at_data(tmp_path: Path) -> None:
         api.prepare(SPEC, chosen)
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_plan_needs_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(json.dumps(SPEC), encoding="utf-8")
@@ -102,9 +139,14 @@ def test_a_cluster_that_can_be_used(cluster: Head) -> None:
 
 
 @pytest.mark.slow
-def test_a_cluster_without_the_gpus_asked_for(cluster: Head) -> None:
+def test_a_cluster_without_the_gpus_asked_for(
+    cluster: Head, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reach, "NODE_SECONDS", 1.0)
     text = refused(cluster.address, Request(1, 2, "cuda"))
     assert "found 1 CPU(s) and 2 GPU(s) a trial; expected at most 1 CPU(s) and 0 GPU(s)" in text
+    waits = "no node has room for 1 CPU(s) and 2 GPU(s) a trial (there are at most 1 CPU(s) and 0"
+    assert waits in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import ray
 from ray.air.execution import ResourceManager, ResourceRequest
+from ray.runtime_env import RuntimeEnv
 from ray.train._internal.storage import StorageContext
 from ray.tune import PlacementGroupFactory
 from ray.tune.execution import class_cache
 from ray.tune.execution.tune_controller import TuneController
 from ray.tune.experiment import Trial
 
-from ablate.engine.ray.tune import KeepWorkers, keep_secrets
+from ablate.engine.ray.tune import KeepWorkers, keep_secrets, take_workers_that_wait
 
 # The tests below pass with these. Sweeps have run with 2.60 alone, which pyproject.toml allows.
 TRIED = ("2.58.1", "2.59.0", "2.60.0")
@@ -154,3 +155,26 @@ def test_no_key_goes_to_workers_by_their_command_line(monkeypatch: pytest.Monkey
     keep_secrets()
     class_cache._ActorClassCache().get(Trial)
     assert "of-nobody" not in asked[1].values()
+
+
+def test_workers_of_our_own_ray_are_those_that_it_starts_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray takes a worker that waits where what is asked for is written as it is for one without
+    variables."""
+    asked: list[str] = []
+
+    def remote(runtime_env: dict[str, Any]) -> Any:
+        asked.append(RuntimeEnv(**runtime_env).serialize())
+        return lambda trainable: trainable
+
+    monkeypatch.setattr(class_cache, "ENV_VARS_TO_PROPAGATE", {*class_cache.ENV_VARS_TO_PROPAGATE})
+    monkeypatch.setattr(class_cache, "DEFAULT_ENV_VARS", {**class_cache.DEFAULT_ENV_VARS})
+    monkeypatch.setattr("ray.remote", remote)
+    monkeypatch.setenv("RAY_CHDIR_TO_TRIAL_DIR", "0")
+    class_cache._ActorClassCache().get(Trial)
+    take_workers_that_wait()
+    class_cache._ActorClassCache().get(Trial)
+    without = RuntimeEnv().serialize()
+    assert asked[0] != without, "Tune asks for none any more: take_workers_that_wait can go"
+    assert asked[1] == without
