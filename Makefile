@@ -29,7 +29,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "ablate needs Python >= 3.11; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
+	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e ".[test]"
 	@touch $@
 
 demo: install
@@ -58,6 +59,8 @@ bench: install
 soak: install
 	$(BIN)/python -m tests.ablate.cluster.image
 	$(BIN)/python -m tests.scale.drive
+	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/trainables/methods -k papers_settings
+	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/trainables/methods/test_nir_long.py
 	$(BIN)/python -m tests.faults.soak
 
 hashes: install

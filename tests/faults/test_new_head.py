@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sqlite3
+import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,29 @@ import psutil
 import pytest
 
 from ablate.storage.copies import LEDGER
+from ablate.storage.store import Storage
 from tests.faults.conftest import sweep, whole
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.s3 import CREDENTIALS, server
 
 __all__ = ["sweep", "whole"]  # fixtures
+
+
+def wait_for_copy(uri: str, folder: Path, done: int, driver: subprocess.Popen[str]) -> None:
+    """Until the storage's ledger knows of so many trials that have ended: what trials tell reaches
+    the driver's ledger up to a second later, and storage with its next copy."""
+    copy, end = folder / "copy.sqlite", time.monotonic() + 120
+    known = 0
+    while known < done:
+        assert driver.poll() is None, "it was done before it could be killed"
+        assert time.monotonic() < end, f"storage knows of {known} trials' ends"
+        time.sleep(0.05)
+        if Storage(uri).get(LEDGER, copy):
+            with sqlite3.connect(copy) as ledger:
+                (known,) = ledger.execute(
+                    "SELECT count(*) FROM trials WHERE status = 'done'"
+                ).fetchone()
+            ledger.close()
 
 
 @pytest.mark.slow
@@ -31,8 +52,7 @@ def test_a_new_head_goes_on_from_storage(
     with server(tmp_path / "s3.log") as there:
         options = {"storage": there.uri, "copy_seconds": 0.3}
         driver = sweep.start(options, SYN_SLEEP="0.3")
-        sweep.wait_for_starts(5, driver)
-        assert driver.poll() is None, "it was done before it could be killed"
+        wait_for_copy(there.uri, tmp_path, 2, driver)
         started = psutil.Process(driver.pid).children(recursive=True)
         driver.send_signal(signal.SIGKILL)
         driver.wait()

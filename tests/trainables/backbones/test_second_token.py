@@ -116,7 +116,8 @@ def test_the_images_it_sees_are_the_backbones_own() -> None:
     backbone.eval()
     wanted = backbone(images().flip(1))
     backbone.bgr, backbone.channels_last = True, True
-    assert torch.equal(backbone(images()), wanted)
+    # Kernels of another memory format add in another order.
+    torch.testing.assert_close(backbone(images()), wanted)
     with torch.autocast("cpu", torch.bfloat16):
         rounded = backbone(images())
     assert rounded.dtype is torch.float32

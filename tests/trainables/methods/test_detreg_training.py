@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.steps import steps
 from tests.trainables.core_trials import config, timeless
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -55,21 +56,25 @@ PAPER: dict[str, Any] = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_thousand_steps_at_the_papers_settings(shared_cache: Path) -> None:
+def test_many_steps_at_the_papers_settings(shared_cache: Path) -> None:
     """12 layers of Real-NVP on 512 dimensions in both branches, on cached features: every term of
     every step is finite, which the core checks, and the inverse still holds at the end."""
+    least = steps(200)
+    epochs = -(-least // 18)  # of 18 steps
     trial = TrialConfig.model_validate(
-        PAPER | {"training": PAPER["training"] | {"epochs": 56}, "selection": {"every": 56}}
+        PAPER | {"training": PAPER["training"] | {"epochs": epochs}, "selection": {"every": epochs}}
     )
-    trainer = Trainer(trial, 0, Runtime("cpu", None, shared_cache))
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
     reports = list(trainer.epochs())
-    assert trainer.steps >= 1000
+    assert trainer.steps >= least
     for report in reports:
         for name, value in report.metrics.items():
             if name.startswith(("term/", "observed/")):
                 assert math.isfinite(value), (report.epoch, name)
                 assert not name.endswith("/nonfinite"), (report.epoch, name)
     first, last = reports[0].metrics, reports[-1].metrics
-    assert last["term/r1/value"] < first["term/r1/value"]
+    assert last["term/metric/value"] < first["term/metric/value"]
+    if least >= 1000:  # before it rises a little, as embeddings of all classes part
+        assert last["term/r1/value"] < first["term/r1/value"]
     assert last["term/r2/value"] > last["term/r1/value"]
     assert last["val/map_at_r"] > 0.1
