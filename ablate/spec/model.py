@@ -48,11 +48,13 @@ class Resources(SpecPart):
     """What one trial takes. cpus: also its threads (at least 1). gpus: a fraction lets several
     trials share one GPU, whose memory Ray does not divide; several train one trial; None: one if
     there is one. processes: that train one trial, one a GPU, or on the CPU at most one a core;
-    None: as many as GPUs."""
+    None: as many as GPUs. accelerator: the kind of GPU that trials take on a cluster of several
+    kinds, by Ray's name for it (H100, A100); None: any."""
 
     cpus: float = Field(1, ge=SMALLEST)
     gpus: float | None = Field(None, ge=0)
     processes: int | None = Field(None, ge=1)
+    accelerator: str | None = Field(None, pattern=NAME)
 
     @field_validator("gpus")
     @classmethod

@@ -62,3 +62,25 @@ def test_two_drivers_share_two_slots(
     trained = collections.Counter(t for t, mode, _ in sweep.started() if mode == "train")
     assert set(trained.values()) == {1}, "a trial was trained by both"
     assert_whole(sweep, whole)
+
+
+@pytest.mark.slow
+def test_trials_go_to_nodes_with_the_kind_of_gpu_that_is_asked_for(
+    cluster: Any, sweep: Sweep, tmp_path: Path
+) -> None:
+    """Ray is told of GPUs that are not there, which these trials do not touch."""
+    epochs = {kind: tmp_path / kind for kind in ("A100", "H100")}
+    for kind, file in epochs.items():
+        cluster.add_node(
+            num_cpus=1,
+            num_gpus=1,
+            resources={f"accelerator_type:{kind}": 1},
+            env_vars={"SYN_EPOCHS": str(file), "SYN_SLEEP": "0"},
+        )
+    wanted = {"cpus": 0.5, "gpus": 0.5, "accelerator": "H100"}
+    options = {"address": cluster.address, "device": "cuda", "spec": {"resources": wanted}}
+    code, text = sweep.finish(options)
+    assert code == 0, text
+    assert epochs["H100"].exists() and not epochs["A100"].exists()
+    assert not sweep.epochs_file.exists()
+    assert {row["status"] for row in sweep.trials().values()} == {"done"}

@@ -2,7 +2,8 @@
 
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
-    {"address", "cpus", "gpus", "storage", "name", "keep", "script", "marker"}
+    {"address", "cpus", "gpus", "accelerator", "storage", "name", "keep", "script",
+     "marker"}
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 

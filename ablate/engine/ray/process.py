@@ -72,7 +72,7 @@ def main() -> int:
         sys.argv[0] = asked["script"]
         sys.path.append(str(Path(asked["script"]).parent))
     try:
-        request = Request(asked["cpus"], asked["gpus"], "")
+        request = Request.shared(asked)
         with ray_session(asked["address"], request) as parallel, pulse(driver, request):
             from ablate.engine.ray.tune import tune
 

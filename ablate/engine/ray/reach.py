@@ -2,9 +2,9 @@
 
 Ray itself waits 40 s for a head that is not there and then ends the process that asked. So the
 port is tried first, and then a process of its own joins the cluster and says what it found
-(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus", "seconds"} in; {"loaded"},
-{"answers"}, perhaps {"waits"}, what it waits for, then {"joined"} or {"refused"}, the parts of a
-ConfigError, out.
+(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus", "accelerator", "seconds"}
+in; {"loaded"}, {"answers"}, perhaps {"waits"}, what it waits for, then {"joined"} or {"refused"},
+the parts of a ConfigError, out.
 
 What is just starting is waited for, a while, and that is told: a head that does not answer yet for
 as long as leaves an answer within ten seconds, a node that is large enough for longer.
@@ -49,7 +49,7 @@ def check_cluster(address: str, asked: Request) -> None:
         ConfigError: there is not; which of it, in one line.
     """
     _check_port(address)
-    asking = {"address": address, "cpus": asked.cpus, "gpus": asked.gpus, "seconds": NODE_SECONDS}
+    asking = {"address": address, **asked.shares, "seconds": NODE_SECONDS}
     paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     process = subprocess.Popen(
         COMMAND,
@@ -186,7 +186,7 @@ def main() -> int:
     try:
         _check_token(asked["address"])
         tell(answers=True)
-        request = Request(asked["cpus"], asked["gpus"], "")
+        request = Request.shared(asked)
         with ray_session(asked["address"], request, check=False):
             tell(joined=_room(request, time.monotonic() + asked["seconds"], tell))
     except ConfigError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
@@ -12,19 +12,41 @@ from trainables.machine.processes import cores
 if TYPE_CHECKING:
     from ablate.spec.model import Resources
 
+KIND = "accelerator_type:"  # Ray's: each node with GPUs has one such resource
+MARK = 0.001
+
 
 @dataclass(frozen=True)
 class Request:
-    """Per trial. device: what `trainables.core.runtime.Runtime` takes. threads: at least one."""
+    """Per trial. device: what `trainables.core.runtime.Runtime` takes. threads: at least one.
+    accelerator: the kind of GPU, as Ray calls it; empty: any."""
 
     cpus: float
     gpus: float
     device: str
     processes: int = 1
+    accelerator: str = ""
 
     @property
     def threads(self) -> int:
         return max(1, int(self.cpus))
+
+    @property
+    def shares(self) -> dict[str, Any]:
+        """What a process that has Ray is told of it."""
+        return {"cpus": self.cpus, "gpus": self.gpus, "accelerator": self.accelerator}
+
+    @classmethod
+    def shared(cls, told: Mapping[str, Any]) -> Self:
+        """Of `shares`."""
+        return cls(told["cpus"], told["gpus"], "", accelerator=told["accelerator"])
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """As Ray takes it. Nodes have one of their kind's mark; a trial takes so little of it that
+        the mark never runs out before their GPUs do."""
+        marks = {f"{KIND}{self.accelerator}": MARK} if self.accelerator else {}
+        return {"cpu": self.cpus, "gpu": self.gpus, **marks}
 
 
 def local_gpus() -> int:
@@ -39,8 +61,8 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
     cluster: GPUs are looked for there instead of here (`check_nodes`).
 
     Raises:
-        ConfigError: a GPU is asked for and there is none, more cores than there are, or processes
-            that do not go with either.
+        ConfigError: a GPU is asked for and there is none, or of a kind without a cluster; more
+            cores than there are; processes that do not go with either.
     """
     gpus = resources.gpus
     wants = device.startswith("cuda") or bool(gpus)
@@ -69,6 +91,14 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
         gpus = float(min(1, there)) if gpus is None else needed
     else:
         gpus = gpus or (1.0 if wants else 0.0)
+    kind = resources.accelerator or ""
+    if kind and (gpus == 0 or not cluster):
+        raise ConfigError(
+            "resources.accelerator",
+            f"{kind}, and trials {'without a GPU' if gpus == 0 else 'on this machine alone'}",
+            "a kind of GPU where a cluster's nodes have several (--address)",
+            "Leave it out, or give --address and --device cuda",
+        )
     if not cluster and resources.cpus > cores():
         raise ConfigError(
             "resources.cpus",
@@ -77,7 +107,7 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
             "Lower it, or use --address with a larger cluster",
         )
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
-    return Request(resources.cpus, gpus, resolved, processes(resources, gpus))
+    return Request(resources.cpus, gpus, resolved, processes(resources, gpus), kind)
 
 
 def processes(resources: Resources, gpus: float) -> int:
@@ -120,6 +150,13 @@ def elsewhere(resources: Resources, device: str) -> Request:
             "one: a batch of trials without a driver has a trial in each of its processes",
             "Run it with ablate run",
         )
+    if resources.accelerator:
+        raise ConfigError(
+            "resources.accelerator",
+            resources.accelerator,
+            "none: a batch of trials without a driver runs on the machine that it is started on",
+            "Leave it out, and start the batch where such a GPU is",
+        )
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 
@@ -131,14 +168,23 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     """
     found = 0.0
     most_cpus = most_gpus = 0.0
+    kinds: set[str] = set()
     for node in nodes:
         cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
         most_cpus, most_gpus = max(most_cpus, cpus), max(most_gpus, gpus)
+        kinds |= {name.removeprefix(KIND) for name in node if name.startswith(KIND)}
         found += fits(asked, node)
+    if found < 1 and asked.accelerator and asked.accelerator not in kinds:
+        raise ConfigError(
+            "resources.accelerator",
+            f"trials on {asked.accelerator}",
+            f"GPUs of the kinds {', '.join(sorted(kinds))}" if kinds else "GPUs of no known kind",
+            "Ask for one of those, add a node, or wait for one that is starting",
+        )
     if found < 1:
         raise ConfigError(
             "resources",
-            f"{asked.cpus:g} CPU(s) and {asked.gpus:g} GPU(s) a trial",
+            f"{asked.cpus:g} CPU(s) and {asked.gpus:g} {asked.accelerator or 'GPU(s)'} a trial",
             f"at most {most_cpus:g} CPU(s) and {most_gpus:g} GPU(s), the largest node's",
             "Ask for less, add a node, or wait for one that is starting",
         )
@@ -148,6 +194,8 @@ def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
 def fits(asked: Request, node: Mapping[str, float]) -> int:
     """How many trials fit on a node at once. A share like 0.1 is a little more in binary, so that
     1 // 0.1 is 9: what lacks a billionth counts as whole."""
+    if asked.accelerator and f"{KIND}{asked.accelerator}" not in node:
+        return 0
     cpus, gpus = node.get("CPU", 0.0), node.get("GPU", 0.0)
     shares = [cpus / asked.cpus] + ([gpus / asked.gpus] if asked.gpus else [])
     return int(min(shares) + 1e-9)

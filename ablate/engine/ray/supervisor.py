@@ -206,8 +206,7 @@ class Supervisor:
             process.answer(
                 {
                     "address": address,
-                    "cpus": self.request.cpus,
-                    "gpus": self.request.gpus,
+                    **self.request.shares,
                     "storage": str(self.storage),
                     "name": str(self.lives),
                     "keep": RETRIES,

@@ -50,7 +50,7 @@ def tune(
     workers = KeepWorkers(keep)
     feeder = Feeder(driver, workers, marker)
     tuner = ray.tune.Tuner(
-        ray.tune.with_resources(JobTrainable, {"cpu": request.cpus, "gpu": request.gpus}),
+        ray.tune.with_resources(JobTrainable, request.bundle),
         tune_config=ray.tune.TuneConfig(
             search_alg=feeder, scheduler=workers, num_samples=-1, reuse_actors=True
         ),

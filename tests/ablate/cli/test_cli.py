@@ -24,6 +24,7 @@ from ablate.engine import driver
 from ablate.engine.board import Board, first_failure, rows
 from ablate.engine.foreground import run_cell
 from ablate.engine.preview import preview
+from ablate.engine.ray import resources
 from ablate.engine.ray.resources import Request, check_nodes, elsewhere, fits, request
 from ablate.engine.settings import Outcome, Settings
 from ablate.spec.model import Resources
@@ -199,6 +200,24 @@ def test_resources_are_checked_before_anything_waits() -> None:
     assert check_nodes(Request(1, 0.5, "cuda"), nodes) == 2
     with pytest.raises(ConfigError, match="the largest node"):
         check_nodes(Request(1, 2, "cuda"), nodes)
+
+
+def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = Resources(cpus=1, gpus=0.5, accelerator="H100")
+    asked = request(wanted, "cuda", cluster=True)
+    assert asked.bundle == {"cpu": 1, "gpu": 0.5, "accelerator_type:H100": 0.001}
+    assert Request.shared(asked.shares).bundle == asked.bundle
+    old = {"CPU": 8.0, "GPU": 4.0, "accelerator_type:A100": 1.0}
+    with pytest.raises(ConfigError, match="found trials on H100; expected GPUs of the kinds A100"):
+        check_nodes(asked, [old, {"CPU": 4.0}])
+    assert check_nodes(asked, [old, {"CPU": 8.0, "GPU": 1.0, "accelerator_type:H100": 1.0}]) == 2
+    monkeypatch.setattr(resources, "local_gpus", lambda: 1)
+    with pytest.raises(ConfigError, match="on this machine alone"):
+        request(wanted, "cuda", cluster=False)
+    with pytest.raises(ConfigError, match="trials without a GPU"):
+        request(wanted.model_copy(update={"gpus": 0}), "auto", cluster=True)
+    with pytest.raises(ConfigError, match="on the machine that it is started on"):
+        elsewhere(wanted, "cuda")
 
 
 @pytest.mark.parametrize(
