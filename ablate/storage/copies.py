@@ -29,7 +29,7 @@ from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import alone, back_up, write_ahead
 from ablate.storage.files import fault, set_aside, state
-from ablate.storage.store import OPTION, Storage, StorageError
+from ablate.storage.store import CLOCK, OPTION, Storage, StorageError
 from ablate.storage.word import Note, Word
 from trainables.errors import ConfigError
 from trainables.jobs.nodes.mirror import DRAFT_SECONDS
@@ -83,11 +83,12 @@ class Copies:
             here, ours = self.ledger.exists(), word.place == self._place
             if here:
                 self._is_of(word)
-            if not ours and word.alive:
+            age = self._age()
+            if not ours and word.alive(age):
                 raise ConfigError(
                     OPTION,
                     f"{self.storage.shown}, from which {_named(word.owner)} drives "
-                    f"(heard of {word.ago} ago)",
+                    f"(heard of {age:.0f} s ago)",
                     "a storage that nobody else drives from",
                     f"End that run, or wait: it counts as gone {STALE_SECONDS:.0f} s after its "
                     "last word",
@@ -187,7 +188,7 @@ class Copies:
             Note(word.ledger, {self.storage.shown: word.copy}).write(self.ledger.parent / NOTE)
             fresh.replace(self.ledger)
         self._note = Note.read(self.ledger.parent / NOTE)
-        self.said(f"storage: the ledger came from {self.storage.shown}, of {word.ago} ago")
+        self.said(f"storage: the ledger came from {self.storage.shown}, of {self._age():.0f} s ago")
         if aside is not None:
             self.said(f"storage: the older one that was here is {aside}")
 
@@ -210,13 +211,17 @@ class Copies:
         if self.others():
             return  # one may be theirs
         for name in self.storage.folders():
-            begun = name.endswith(DRAFT) and name.startswith((f"{LEDGER}.", f"{WORD}."))
-            if begun and time.time() - self.storage.written(name) > DRAFT_SECONDS:
+            begun = name.endswith(DRAFT) and name.startswith((f"{LEDGER}.", f"{WORD}.", CLOCK))
+            if begun and self.storage.now() - self.storage.written(name) > DRAFT_SECONDS:
                 self.storage.delete(name)
         for left in self.ledger.parent.glob(f"{DRAFTS}*"):
             times = [path.stat().st_mtime for path in (left, *left.iterdir())]
             if time.time() - max(times) > STALE_SECONDS:
                 shutil.rmtree(left, ignore_errors=True)
+
+    def _age(self) -> float:
+        """Seconds since the word in storage was written."""
+        return max(0.0, self.storage.now() - self.storage.written(WORD))
 
     def _word(self) -> Word | None:
         content = self.storage.read(WORD)

@@ -8,7 +8,6 @@ It is written anew every hour, so that one a day old is of a driver that was kil
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from ablate.storage.store import Storage, StorageError
@@ -29,7 +28,7 @@ def prove(storage: Storage, name: str, file: Path) -> None:
     try:
         storage.put(name, file)
         for left in storage.folders(RUNS):
-            if time.time() - storage.written(f"{RUNS}/{left}") > LEFT_SECONDS:
+            if storage.now() - storage.written(f"{RUNS}/{left}") > LEFT_SECONDS:
                 storage.delete(f"{RUNS}/{left}")
     except StorageError as error:
         raise away(error) from error

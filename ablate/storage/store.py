@@ -26,6 +26,7 @@ OPTION = "--storage"
 ENV = "env:"
 SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
 PIECE = 1 << 20  # bytes
+CLOCK = "clock."  # begins the names of files that are written for the time they get
 
 
 class StorageError(OSError):
@@ -45,6 +46,7 @@ class Storage:
         self.given, self.uri = given, _resolved(given)
         self.shown = redacted(self.uri)
         self._files, self._root = self._opened()
+        self._began: tuple[float, float] | None = None  # its time, and this process's, at once
 
     def put(self, name: str, path: Path) -> None:
         """A file of this machine as `name` (with `/` for folders), in place of one before.
@@ -147,7 +149,28 @@ class Storage:
         """
         with self._told(f"look at {name}"):
             (info,) = self._files.get_file_info([f"{self._root}/{name}"])
-        return float(info.mtime_ns) / 1e9 if info.mtime_ns else time.time()
+        return float(info.mtime_ns) / 1e9 if info.mtime_ns else self.now()
+
+    def now(self) -> float:
+        """The storage's own time, which `written` and `listed` tell times by, in seconds since
+        1970: clocks of machines may be minutes apart. Asked for once, by a small file that is
+        written and removed; from there a clock goes on that nobody sets.
+
+        Raises:
+            StorageError: nothing can be written there.
+        """
+        if self._began is None:
+            place = f"{self._root}/{CLOCK}{uuid.uuid4().hex}{DRAFT}"
+            with self._told("write"):
+                self._files.create_dir(self._root, recursive=True)
+                with self._files.open_output_stream(place) as stream:
+                    stream.write(b"?")
+                (info,) = self._files.get_file_info([place])
+                self._files.delete_file(place)
+            there = float(info.mtime_ns) / 1e9 if info.mtime_ns else time.time()
+            self._began = there, time.monotonic()
+        there, here = self._began
+        return there + time.monotonic() - here
 
     def delete(self, name: str) -> None:
         """Remove `name`; nothing, if it is not there.

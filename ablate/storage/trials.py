@@ -6,6 +6,7 @@ Nodes that do not see that folder write them there (`trainables/jobs/nodes/mirro
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -98,7 +99,8 @@ def lacks(storage: Storage, trials: Path, trial_id: str) -> bool:
         return EXPORT not in there
     if FINAL not in there:
         return True
-    later = (folder / FINAL).stat().st_mtime > there[FINAL].at
+    ended = storage.now() - (time.time() - (folder / FINAL).stat().st_mtime)  # by its clock
+    later = ended > there[FINAL].at
     if not later or not _is_another(storage, folder, trial_id):
         return False
     forget(storage, trial_id)

@@ -52,13 +52,10 @@ class Word:
         told = {**vars(self), "owner": str(self.owner)}
         write_json(path, told)
 
-    @property
-    def alive(self) -> bool:
-        return not self.over and self.owner.alive(self.at, STALE_SECONDS)
-
-    @property
-    def ago(self) -> str:
-        return f"{max(0.0, time.time() - self.at):.0f} s"
+    def alive(self, age: float) -> bool:
+        """Whether that driver lives. age: seconds since its word was written, by the storage's
+        clock: `at` is by its own, which may be minutes from ours."""
+        return not self.over and self.owner.alive(time.time() - age, STALE_SECONDS)
 
 
 @dataclass(frozen=True)

@@ -68,15 +68,17 @@ def there(tmp_path: Path) -> Path:
     return tmp_path / "there"
 
 
-def word(there: Path, **more: object) -> None:
+def word(there: Path, ago: float = 0.0, **more: object) -> None:
+    """ago: seconds since it was written, by the storage's clock."""
     told = json.loads((there / WORD).read_text())
     (there / WORD).write_text(json.dumps({**told, **more}))
+    os.utime(there / WORD, (time.time() - ago,) * 2)
 
 
 def test_another_machine_goes_on_from_the_copy(tmp_path: Path, there: Path) -> None:
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     one.runs("a", "b")
-    word(there, owner=str(GONE), at=time.time() - 1000, place="elsewhere")
+    word(there, ago=1000, owner=str(GONE), place="elsewhere")
     two.runs("c")
     assert sweeps(two.ledger) == sweeps(there / LEDGER) == ["a", "b", "c"]
     assert "the ledger came from" in two.told[0]
@@ -89,10 +91,10 @@ def test_the_first_machine_that_comes_back_takes_what_the_second_found(
 ) -> None:
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there, GONE)
     one.runs("a")
-    word(there, owner=str(GONE), at=0, place="elsewhere")
+    word(there, ago=1000, owner=str(GONE), place="elsewhere")
     two.runs("b")
     learns(one.ledger, "nobody's")  # after its last copy
-    word(there, at=0)
+    word(there, ago=1000)
     one.runs("c")
     assert sweeps(one.ledger) == sweeps(there / LEDGER) == ["a", "b", "c"]
     (aside,) = one.ledger.parent.glob("*.aside-1")
@@ -111,7 +113,9 @@ def test_the_same_folder_goes_on_with_its_own(tmp_path: Path, there: Path) -> No
 def test_nobody_else_drives_from_it_meanwhile(tmp_path: Path, there: Path) -> None:
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     one.runs("a")
-    word(there, owner=str(GONE), at=time.time() - 5, place="elsewhere", over=False)
+    # Its own clock says an hour ago; the storage's, by which all are judged, five seconds.
+    at = time.time() - 3600
+    word(there, ago=5, owner=str(GONE), at=at, place="elsewhere", over=False)
     with pytest.raises(ConfigError, match=r"process 7 on another-host drives \(heard of 5 s ago\)"):
         two.copies().join()
     assert not two.ledger.exists()
@@ -187,7 +191,7 @@ def test_a_copy_that_is_no_ledger_is_not_taken(
 ) -> None:
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     one.runs("a")
-    word(there, owner=str(GONE), at=0, place="elsewhere")
+    word(there, ago=1000, owner=str(GONE), place="elsewhere")
     spoil(there / LEDGER)
     with pytest.raises(ConfigError, match=f"which is no whole ledger .*{why}"):
         two.copies().join()
@@ -235,7 +239,7 @@ def test_a_ledger_that_somebody_works_on_is_not_replaced(
     """told: as a driver does; else it has the ledger open, and that is all."""
     one, two = Machine(tmp_path / "one", there), Machine(tmp_path / "two", there)
     one.runs("a")
-    word(there, owner=str(GONE), at=0, place="elsewhere")
+    word(there, ago=1000, owner=str(GONE), place="elsewhere")
     two.runs("b")
     monkeypatch.setattr(copies, "alone", partial(alone, timeout=0.1))
     with contextlib.nullcontext() if told else Ledger(one.ledger):
