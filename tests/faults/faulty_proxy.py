@@ -23,7 +23,7 @@ class Fault:
 
     status: the answer in place of the server's; 0: the server's own; -1: none, the connection ends.
     after: whether the request is carried out all the same. seconds: that each takes longer.
-    every: n for each n-th request. naming: only requests that have this in their path or body.
+    every: n for each n-th request. naming: what rejected requests have in their path or body.
     """
 
     status: int = 0
@@ -47,13 +47,15 @@ class _Server(http.server.ThreadingHTTPServer):
 class Proxy:
     """Forwards to `to` (a port of this machine); `port` is its own.
 
-    tls: of its own side. faults: of each kind that has happened, how often. seen: requests.
+    tls: of its own side. rejected: a fault that comes before the other. faults: requests that met
+    each. seen: requests.
     """
 
     to: int
     port: int
     tls: ssl.SSLContext | None = None
     fault: Fault = PASS
+    rejected: Fault | None = None
     faults: Counter[Fault] = field(default_factory=Counter)
     seen: int = 0
     _server: _Server | None = None
@@ -87,9 +89,9 @@ class Proxy:
         """The fault of this request."""
         with self._lock:
             self.seen += 1
-            fault = self.fault
-            if fault.naming and fault.naming not in path and fault.naming.encode() not in body:
-                return PASS
+            fault, rejected = self.fault, self.rejected
+            if rejected and (rejected.naming in path or rejected.naming.encode() in body):
+                fault = rejected
             self.faults[fault] += 1
             return fault if self.faults[fault] % fault.every == 0 else PASS
 
