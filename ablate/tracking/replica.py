@@ -252,8 +252,8 @@ class Replica:
             self._told = True
             trial_id = next(iter(refused))
             log.warning(
-                "MLflow store %s did not take trial %s (%s); the others are written, and it is tried "
-                "again",
+                "MLflow store %s did not take trial %s (%s); the others are written, and it is "
+                "tried again",
                 self.shown,
                 trial_id,
                 scrubbed(refused[trial_id], self.tracking_uri),

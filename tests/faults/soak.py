@@ -2,8 +2,8 @@
 
 Before it, a report of 5,000 trials is made (`tests.reports.large`), and the first pass over a
 folder of photographs is killed ten times, kept as pixels and encoded, and ends in the same bytes as
-one that was left in peace. Then four nodes that share no folder lose one of them and their head, and
-four sweeps write into a team's MLflow server that is away for a minute, slow, and fails
+one that was left in peace. Then four nodes that share no folder lose one of them and their head,
+and four sweeps write into a team's MLflow server that is away for a minute, slow, and fails
 (`python -m tests.faults.long_away`).
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
