@@ -142,7 +142,7 @@ def four(team: Team, folder: Path, trials: int, environment: dict[str, str]) -> 
     return sweeps
 
 
-def until_sent(sweeps: list[Sent], more: int, seconds: float = 60.0) -> None:
+def until_sent(sweeps: list[Sent], more: int, seconds: float = 120.0) -> None:
     """Until each sweep has so many runs more in the database, or has ended."""
     end = time.monotonic() + seconds
     for sweep in sweeps:
