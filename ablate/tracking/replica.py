@@ -150,7 +150,8 @@ class Replica:
                 delay = FIRST_RETRY
                 self.inbox.wait(LINGER_SECONDS)
                 continue
-            if closing is not None and time.monotonic() + delay > deadline:
+            pause = delay if closing is None else min(delay, 1.0)
+            if time.monotonic() + pause > deadline:
                 if self._away:
                     log.warning(
                         "MLflow store %s is still away; the ledger has everything: "
@@ -159,7 +160,7 @@ class Replica:
                         self.remedy,
                     )
                 return
-            time.sleep(min(delay, 1.0)) if closing else self.inbox.wait(delay)
+            time.sleep(pause) if closing else self.inbox.wait(pause)
             delay = min(2 * delay, LAST_RETRY)
 
     def _step(self, ledger: Ledger, writer: Writer, closing: EndStatus | None) -> None:

@@ -21,6 +21,7 @@ from tests.faults.sent import four, until_sent
 from tests.faults.team_server import team
 
 STOPPED, EACH = 60.0, 20.0  # seconds
+EPOCH = "4"  # seconds: 60 trials of three, four at once, outlast the faults
 FAULTS = (
     Fault(seconds=2.0),
     Fault(500),
@@ -33,7 +34,7 @@ FAULTS = (
 def main(trials: int = 60) -> None:
     folder, began = Path(tempfile.mkdtemp(prefix="soak-server-")), time.monotonic()
     with team(folder) as served:
-        sweeps = four(served, folder, trials, {"SYN_SLEEP": "0.5"})
+        sweeps = four(served, folder, trials, {"SYN_SLEEP": EPOCH})
         try:
             until_sent(sweeps, 1, 300)
             served.proxy.stop()
