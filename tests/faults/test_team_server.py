@@ -18,7 +18,7 @@ from tests.faults.postgres import free_port
 from tests.faults.sent import Sent, four, until_sent
 from tests.faults.team_server import ACCOUNT, team
 
-TRIALS = 24
+TRIALS = 16
 PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.3"}
 AWAY, BACK = " is away (", " is back; nothing was lost"
 AGAIN = "; the others are written, and it is tried again"

@@ -219,8 +219,8 @@ def main() -> int:
     print(f"last tenth {slower:.2f} times the second; memory {grown / 1e3:.1f} kB a trial")
     if len(meter.writer) > 2:
         (_, held), (seconds, last) = meter.writer[1], meter.writer[-1]
-        grown = f"{held / 1e6:.0f} MB after a tenth, {last / 1e6:.0f} at last"
-        print(f"MLflow's writer: {seconds:.1f} s of the processor, {grown}")
+        memory = f"{held / 1e6:.0f} MB after a tenth, {last / 1e6:.0f} at last"
+        print(f"MLflow's writer: {seconds:.1f} s of the processor, {memory}")
     print(f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
     if given.to:
         given.to.write_text(json.dumps(costs(meter), indent=1) + "\n", encoding="utf-8")
