@@ -1,4 +1,4 @@
-"""A store that answers and does not take a trial, or takes none, or comes back at the last moment."""
+"""A store that answers and takes one trial not, or takes none, or comes back at the last moment."""
 
 from __future__ import annotations
 
