@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,10 +13,43 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.check_store import OPTION, DamagedStore, Store
-from ablate.tracking.store import client_uri, set_aside, sqlite_file
+from ablate.tracking.store import client_uri, quiet_environment, set_aside, sqlite_file
+from ablate.tracking.writer import Writer, first_line
 from ablate.values.terminal import say
 from reports.uri import scrubbed
 from trainables.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What `replay` did: trials looked at, and those that the store refused, with the reason."""
+
+    trials: int
+    refused: dict[str, str]
+
+
+def replay(
+    ledger_path: str | Path, tracking_uri: str, sweep_id: str, *, experiment: str | None = None
+) -> Replayed:
+    """Write a sweep from the ledger into an MLflow store; what is there already stays.
+
+    Args:
+        experiment: its name; default: the sweep's name.
+
+    Raises:
+        KeyError: the ledger does not know the sweep.
+        mlflow.exceptions.MlflowException, OSError: the store is away.
+    """
+    quiet_environment()
+    with Ledger(ledger_path) as ledger:
+        name = experiment or str(ledger.sweep(sweep_id)["name"])
+        writer = Writer(ledger, tracking_uri, sweep_id, name)
+        writer.reconcile(thorough=True)
+        writer.begin()
+        trial_ids = writer.trial_ids()
+        refused = writer.write(trial_ids)
+        writer.end("FINISHED")
+        return Replayed(len(trial_ids), refused)
 
 
 def replay_all(
@@ -32,9 +66,8 @@ def replay_all(
         ConfigError: the store does not answer.
         ReportError: a report that cannot be made of what the store has.
     """
-    from ablate.tracking.replica import is_away, replay
+    from ablate.tracking.replica import is_away
     from ablate.tracking.views import supply
-    from ablate.tracking.writer import first_line
     from reports.compile import compile_report
     from trainables.machine.cache_folder import default_cache
 

@@ -26,7 +26,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.payload import STATUS
 from ablate.tracking.runs import PARENT
-from ablate.tracking.store import is_damaged, quiet_environment
+from ablate.tracking.store import is_damaged
 from ablate.tracking.writer import Writer, first_line
 from reports.uri import redacted, scrubbed
 
@@ -98,9 +98,11 @@ class Replica:
     drain_seconds: float
     remedy: str = "`ablate ledger replay`"
     opened: Callable[[], None] = lambda: None
-    refused: dict[str, str] = field(default_factory=dict)
     damaged: bool = False  # the store's file is
+    _begun: bool = False
     _away: bool = False
+    _told: bool = False  # that a trial was refused
+    _again: tuple[float, float] = (0.0, FIRST_RETRY)  # when refused trials are tried, then how late
 
     def run(self) -> bool:
         """Returns whether MLflow has everything; if not, a warning has said so."""
@@ -109,12 +111,20 @@ class Replica:
                 ledger, self.tracking_uri, self.sweep_id, self.experiment, driver=self.driver
             )
             self._work(ledger, writer)
-        for trial_id, reason in self.refused.items():
-            log.warning("MLflow refused trial %s: %s", trial_id, reason)
-        return not self._away and not self.refused
+        if writer.refused and not self._away:
+            trial_id, refusal = next(iter(writer.refused.items()))
+            log.warning(
+                "MLflow store %s refused %d of the sweep's trials, as %s (%s); the ledger has "
+                "everything: %s writes what it then takes",
+                self.shown,
+                len(writer.refused),
+                trial_id,
+                scrubbed(refusal.reason, self.tracking_uri),
+                self.remedy,
+            )
+        return not self._away and not writer.refused
 
     def _work(self, ledger: Ledger, writer: Writer) -> None:
-        begun = False
         delay, deadline = FIRST_RETRY, float("inf")
         while True:
             closing = self.inbox.closing
@@ -123,54 +133,56 @@ class Replica:
                 if self.inbox.orphaned:
                     self._release_driver(ledger)
             try:
-                if not begun:
-                    self._begin(ledger, writer)
-                    begun = True
-                if closing is None:
-                    self._write_moved(ledger, writer)
-                else:
-                    self._write(writer, writer.trial_ids())
-                    writer.end(closing)
-                if self._away:
-                    log.warning("MLflow store %s is back; nothing was lost", self.shown)
-                self._away, delay = False, FIRST_RETRY
-                if closing is not None:
-                    return
+                self._step(ledger, writer, closing)
+                again = closing is not None and bool(writer.may_take)
             except Exception as error:
                 if not is_away(error):
                     raise
+                again = True
                 self.opened()
                 if is_damaged(error):
-                    self._away = self.damaged = True
-                    again = self.remedy.replace("ledger replay", "ledger replay --rebuild", 1)
-                    log.warning(
-                        "MLflow store %s is damaged (%s); the sweep goes on, and the ledger has "
-                        "everything: %s moves the store aside and writes it anew",
-                        self.shown,
-                        self._said(error),
-                        again,
-                    )
+                    self._tell_damaged(error)
                     return
                 self._tell_away(error)
-                if closing is not None and time.monotonic() + delay > deadline:
+            if not again:
+                if closing is not None:
+                    return
+                delay = FIRST_RETRY
+                self.inbox.wait(LINGER_SECONDS)
+                continue
+            pause = delay if closing is None else min(delay, 1.0)
+            if time.monotonic() + pause > deadline:
+                if self._away:
                     log.warning(
                         "MLflow store %s is still away; the ledger has everything: "
                         "%s writes it when the store is back",
                         self.shown,
                         self.remedy,
                     )
-                    return
-                time.sleep(min(delay, 1.0)) if closing else self.inbox.wait(delay)
-                delay = min(2 * delay, LAST_RETRY)
-                continue
-            self.inbox.wait(LINGER_SECONDS)
+                return
+            time.sleep(pause) if closing else self.inbox.wait(pause)
+            delay = min(2 * delay, LAST_RETRY)
+
+    def _step(self, ledger: Ledger, writer: Writer, closing: EndStatus | None) -> None:
+        """Write what there is to write; all there is when the sweep is over."""
+        if not self._begun:
+            self._begin(ledger, writer)
+            self._begun = True
+        if closing is None:
+            self._write_moved(ledger, writer)
+        else:
+            writer.write(writer.trial_ids())
+            writer.end(closing)
+        if self._away:
+            log.warning("MLflow store %s is back; nothing was lost", self.shown)
+        self._away = False
 
     def _begin(self, ledger: Ledger, writer: Writer) -> None:
         writer.open()
         self.opened()
         writer.reconcile()
         writer.begin()
-        self._write(writer, writer.trial_ids())
+        writer.write(writer.trial_ids())
         end_orphans(ledger, writer)
 
     def _release_driver(self, ledger: Ledger) -> None:
@@ -179,6 +191,16 @@ class Replica:
         while self.driver.alive(time.time()) and time.monotonic() < end:
             time.sleep(0.02)
         ledger.release_dead()
+
+    def _tell_damaged(self, error: Exception) -> None:
+        self._away = self.damaged = True
+        log.warning(
+            "MLflow store %s is damaged (%s); the sweep goes on, and the ledger has "
+            "everything: %s moves the store aside and writes it anew",
+            self.shown,
+            self._said(error),
+            self.remedy.replace("ledger replay", "ledger replay --rebuild", 1),
+        )
 
     def _tell_away(self, error: Exception) -> None:
         if self._away:
@@ -213,18 +235,30 @@ class Replica:
             ended = trial is not None and trial["status"] in STATUS
             if ended or now - words >= self.live_seconds:
                 due[trial_id] = words
+        if writer.may_take and now >= self._again[0]:
+            due |= dict.fromkeys(writer.may_take, now)
         if not due:
             return
         for trial_id in due:  # what is told from now on is to be written again
-            del moved[trial_id]
+            moved.pop(trial_id, None)
         try:
-            self._write(writer, list(due))
+            refused = writer.write(list(due))
         except Exception:
             moved |= due
             raise
-
-    def _write(self, writer: Writer, trial_ids: list[str]) -> None:
-        self.refused |= writer.write(trial_ids)
+        later = min(2 * self._again[1], LAST_RETRY) if writer.may_take else FIRST_RETRY
+        if now >= self._again[0]:
+            self._again = (time.monotonic() + later, later)
+        if refused and not self._told:
+            self._told = True
+            trial_id = next(iter(refused))
+            log.warning(
+                "MLflow store %s did not take trial %s (%s); the others are written, and it is "
+                "tried again",
+                self.shown,
+                trial_id,
+                scrubbed(refused[trial_id], self.tracking_uri),
+            )
 
 
 def is_away(error: BaseException) -> bool:
@@ -260,35 +294,3 @@ def end_orphans(ledger: Ledger, writer: Writer) -> None:
                 other.end("KILLED")
         finally:
             other.lock.release()
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """What `replay` did: trials looked at, and those that the store refused, with the reason."""
-
-    trials: int
-    refused: dict[str, str]
-
-
-def replay(
-    ledger_path: str | Path, tracking_uri: str, sweep_id: str, *, experiment: str | None = None
-) -> Replayed:
-    """Write a sweep from the ledger into an MLflow store; what is there already stays.
-
-    Args:
-        experiment: its name; default: the sweep's name.
-
-    Raises:
-        KeyError: the ledger does not know the sweep.
-        mlflow.exceptions.MlflowException, OSError: the store is away.
-    """
-    quiet_environment()
-    with Ledger(ledger_path) as ledger:
-        name = experiment or str(ledger.sweep(sweep_id)["name"])
-        writer = Writer(ledger, tracking_uri, sweep_id, name)
-        writer.reconcile(thorough=True)
-        writer.begin()
-        trial_ids = writer.trial_ids()
-        refused = writer.write(trial_ids)
-        writer.end("FINISHED")
-        return Replayed(len(trial_ids), refused)

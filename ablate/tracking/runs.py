@@ -15,7 +15,7 @@ from filelock import FileLock
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking import payload
-from ablate.tracking.store import experiment_id, find_runs, open_store, store_key
+from ablate.tracking.store import asked_once, experiment_id, find_runs, open_store, store_key
 from reports.uri import has_secret
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Runs:
         self._client: MlflowClient | None = None
         self._experiment_id = ""
         self._doubtful = False  # a create_run failed: the run may exist all the same
+        self._doubted = False  # one has failed since `reconcile`
         name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
         self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
 
@@ -100,15 +101,18 @@ class Runs:
         return row
 
     def _create_run(self, start: float, tags: dict[str, str]) -> payload.Row:
+        client = self.open()
         self._doubtful = True
-        run = self.open().create_run(
-            self._experiment_id, start_time=payload.milliseconds(start), tags=tags
-        )
+        with asked_once():
+            run = client.create_run(
+                self._experiment_id, start_time=payload.milliseconds(start), tags=tags
+            )
         return {"run_id": run.info.run_id, "logged_epoch": 0, "logged_final": 0}
 
     def _resolve_doubt(self) -> None:
         """Adopt what an unanswered `create_run` made: it is RUNNING and unknown."""
         if self._doubtful:
+            self._doubted = True
             runs = self._find(" and attributes.status = 'RUNNING'")
             self._adopt([run for run in runs if self._record(run) is None])
             self._doubtful = False
@@ -165,6 +169,7 @@ class Runs:
             ):
                 client.set_tag(run.info.run_id, "ablate.superseded_by", row["run_id"])
                 client.set_terminated(run.info.run_id, "KILLED")
+        self._doubted = False
 
     def _record(self, run: Any) -> payload.Row | None:
         trial_id = run.data.tags.get("ablate.trial_id", PARENT)

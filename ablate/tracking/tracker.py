@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ablate.ledger.owner import Owner
-from ablate.tracking.replica import CLOSE, EndStatus, Replayed, replay
+from ablate.tracking.replica import CLOSE, EndStatus
 
-__all__ = ["EndStatus", "Replayed", "Tracker", "TrackingError", "replay"]
+__all__ = ["EndStatus", "Tracker", "TrackingError"]
 
 LIVE_SECONDS = 5.0  # a running trial is written at most this often
 DRAIN_SECONDS = 60.0

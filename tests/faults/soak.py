@@ -2,7 +2,9 @@
 
 Before it, a report of 5,000 trials is made (`tests.reports.large`), and the first pass over a
 folder of photographs is killed ten times, kept as pixels and encoded, and ends in the same bytes as
-one that was left in peace. Then four nodes that share no folder lose one of them and their head.
+one that was left in peace. Then four nodes that share no folder lose one of them and their head,
+and four sweeps write into a team's MLflow server that is away for a minute, slow, and fails
+(`python -m tests.faults.long_away`).
 
 Two thirds of the kills hit a sweep that trains. Then it is finished, more is asked of its trials,
 and the others hit their re-evaluation and a sweep that has nothing left to do. Afterwards all of
@@ -21,6 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.faults import long_away
 from tests.faults.apart import drive
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 from tests.faults.machine import processor
@@ -88,4 +91,5 @@ if __name__ == "__main__":
     large.main()
     first_pass()
     nothing_shared()
+    long_away.main()
     main(*map(int, sys.argv[1:]))

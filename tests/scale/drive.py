@@ -1,11 +1,15 @@
 """The driver with 20,000 trials that cost nothing, on 200 slots: does an event stay as cheap?
 
     python -m tests.scale.drive [--trials 20000] [--slots 200] [--epochs 3] [--track] [--ray]
+                                [--server away|silent]
 
 All of the driver is real but what has Ray (`tests/scale/slots.py` answers in its place; with --ray
 it is Ray, on the cores that are here). Told are, for each tenth of the trials, the processor's time
 of the driver's main thread a trial and how it divides, and what its memory has grown by. At the end
 every trial must be done once.
+
+--server: MLflow is to be written to a server that is gone once the sweep has begun, or one that
+takes connections and never answers. Told is then what the process that writes it takes, too.
 
 `--to PATH` writes costs for `tests.scale.simulation`, which takes those of Ray from two runs: one
 of trials that tell once, and, with `SYN_SLEEP=1.05` (seconds an epoch) and --epochs 10, one of
@@ -17,13 +21,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -54,10 +59,15 @@ class Meter:
     seconds: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     marks: list[tuple[float, int, float]] = field(default_factory=list)
+    writer: list[tuple[float, int]] = field(default_factory=list)
     finals: int = 0
     process: int = 0
 
     def mark(self) -> None:
+        for child in psutil.Process().children():
+            if "ablate.tracking.process" in child.cmdline():
+                times = child.cpu_times()
+                self.writer.append((times.user + times.system, child.memory_info().rss))
         of_ray = psutil.Process(self.process).cpu_times() if self.process else None
         self.marks.append(
             (
@@ -109,9 +119,18 @@ def wanted(trials: int, epochs: int) -> dict[str, Any]:
 
 
 def drive(
-    trials: int, slots: int, epochs: int, folder: Path, *, track: bool = False, ray: bool = False
+    trials: int,
+    slots: int,
+    epochs: int,
+    folder: Path,
+    *,
+    track: bool = False,
+    ray: bool = False,
+    server: str = "",
 ) -> Meter:
     """Run a grid of that many trials.
+
+    server: "away" or "silent", where MLflow is to be written; empty: as `track` says.
 
     Raises:
         RuntimeError: a trial is not done, or was done more than once.
@@ -119,7 +138,14 @@ def drive(
     given = wanted(trials, epochs)
     if ray:
         given["resources"]["cpus"] = (os.cpu_count() or 1) / slots
-    plan, settings = prepare(given, untrained(folder, track=track))
+    options = untrained(folder, track=track or bool(server))
+    listening = socket.create_server(("127.0.0.1", 0), backlog=1)  # nobody accepts
+    if server:
+        uri = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        options = replace(options, tracking_uri=uri)
+    plan, settings = prepare(given, options)
+    if server == "away":
+        listening.close()
     meter = Meter(trials, ray)
     told = {"SLOTS": str(slots), "SLOTS_EPOCHS": str(epochs)}
     with (
@@ -127,6 +153,7 @@ def drive(
         metered(meter, supervisor.COMMAND if ray else SLOTS),
     ):
         outcome = run_plan(plan, settings)
+    listening.close()
     with Ledger(settings.ledger) as ledger:
         (row,) = ledger.rows("SELECT count(*) AS n FROM trials WHERE status = 'done'")
     if outcome.trained != trials or row["n"] != trials or outcome.missing:
@@ -174,6 +201,7 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--track", action="store_true", help="with MLflow")
     parser.add_argument("--ray", action="store_true", help="with Ray, on this machine's cores")
+    parser.add_argument("--server", choices=["away", "silent"], default="")
     parser.add_argument("--to", type=Path, help="where costs are written")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -184,10 +212,15 @@ def main() -> int:
             Path(folder),
             track=given.track,
             ray=given.ray,
+            server=given.server,
         )
     print(shown(meter))
     slower, grown = flat(meter)
     print(f"last tenth {slower:.2f} times the second; memory {grown / 1e3:.1f} kB a trial")
+    if len(meter.writer) > 2:
+        (_, held), (seconds, last) = meter.writer[1], meter.writer[-1]
+        memory = f"{held / 1e6:.0f} MB after a tenth, {last / 1e6:.0f} at last"
+        print(f"MLflow's writer: {seconds:.1f} s of the processor, {memory}")
     print(f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
     if given.to:
         given.to.write_text(json.dumps(costs(meter), indent=1) + "\n", encoding="utf-8")

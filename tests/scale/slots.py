@@ -5,8 +5,8 @@
 Trials last as long as SLOTS_SECONDS in the mean, of lengths that are log-normal, on a clock of its
 own that stands still while the driver is at work: so the driver is all that takes time. SLOTS: how
 many run at once. SLOTS_EPOCHS: of each trial, one message an epoch and one at its end. SLOTS_DIE:
-the share of trials whose worker is gone at its first attempt. SLOTS_FILE: where it leaves, at its
-end, the simulated seconds.
+the share of trials whose worker is gone at its first attempt. SLOTS_PACE: real seconds a message,
+for what goes on beside the driver. SLOTS_FILE: where it leaves, at its end, the simulated seconds.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Slots:
         self.epochs = int(os.environ.get("SLOTS_EPOCHS", "1"))
         self.mean = float(os.environ.get("SLOTS_SECONDS", "100"))
         self.deaths = float(os.environ.get("SLOTS_DIE", "0"))
+        self.pace = float(os.environ.get("SLOTS_PACE", "0"))
         self.draw = random.Random(0)
         self.now = 0.0
         self.due: list[tuple[float, int, str, int, float]] = []
@@ -77,6 +78,7 @@ class Slots:
 
     def step(self) -> None:
         """The next message of any trial."""
+        time.sleep(self.pace)
         self.now, _, trial_id, epoch, each = heapq.heappop(self.due)
         job = self.jobs[trial_id]
         if self.attempts[trial_id] == 1 and self.draw.random() < self.deaths / self.epochs:

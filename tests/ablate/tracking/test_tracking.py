@@ -22,9 +22,8 @@ from ablate.ledger.owner import Owner
 from ablate.tracking.check_store import Store
 from ablate.tracking.headline import _plain, headlines
 from ablate.tracking.payload import flatten, in_pieces
-from ablate.tracking.replay import replay_all
+from ablate.tracking.replay import replay, replay_all
 from ablate.tracking.store import experiment_id, open_store, store_key
-from ablate.tracking.tracker import replay
 from ablate.tracking.writer import Writer
 from reports.compile import compile_report
 from tests.ablate.tracking.store import Inside, assert_complete, children, history, runs
@@ -483,7 +482,7 @@ def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
 
 def test_four_processes_may_be_the_first_to_use_a_store(tmp_path: Path) -> None:
     code = f"""
-from ablate.tracking.replay import replay_all
+from ablate.tracking.replay import replay, replay_all
 from ablate.tracking.store import experiment_id, open_store
 uri = "sqlite:///{tmp_path}/fresh/mlflow.db"
 client = open_store(uri)

@@ -1,0 +1,161 @@
+"""Sweeps into an MLflow server as teams have it, which goes away, is slow, fails and refuses."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ablate.ledger.ledger import Ledger
+from ablate.tracking.tracker import Tracker
+from tests.faults.certificates import certified
+from tests.faults.faulty_proxy import PASS, Fault, Proxy
+from tests.faults.postgres import free_port
+from tests.faults.sent import Sent, four, until_sent
+from tests.faults.team_server import ACCOUNT, team
+
+TRIALS = 16
+PACE = {"SLOTS": "8", "SLOTS_EPOCHS": "3", "SLOTS_PACE": "0.3"}
+AWAY, BACK = " is away (", " is back; nothing was lost"
+AGAIN = "; the others are written, and it is tried again"
+FAULTS = {
+    "slow": Fault(seconds=0.5),
+    "now and then 500, though carried out": Fault(500, after=True, every=3),
+    "no answer, though carried out": Fault(-1, after=True, every=2),
+    "500": Fault(500),
+    "429": Fault(429),
+    "500, though carried out": Fault(500, after=True),
+}
+
+
+@dataclass
+class Swept:
+    """What became of four sweeps. rejected: a run of the last one, and its trial."""
+
+    sweeps: list[Sent]
+    codes: list[int]
+    rejected: tuple[str, str]
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Swept]:
+    """One fault after the other while four sweeps run, and while they wait to write the rest; one
+    run is rejected all the time."""
+    with team(tmp_path_factory.mktemp("server")) as served:
+        sweeps = four(served, tmp_path_factory.mktemp("sweeps"), TRIALS, PACE)
+        try:
+            until_sent(sweeps, 1)
+            rejected = under_way(sweeps[-1])
+            served.proxy.rejected = Fault(403, naming=rejected[0])
+            served.proxy.stop()
+            time.sleep(2)
+            served.proxy.start()
+            until_sent(sweeps, 1)
+            for name, fault in FAULTS.items():
+                meet(served.proxy, name, fault)
+            yield Swept(sweeps, [sweep.ended(120) for sweep in sweeps], rejected)
+        finally:
+            for sweep in sweeps:
+                sweep.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_server_away_slow_or_failing_gets_every_point_once(swept: Swept) -> None:
+    *sweeps, _ = swept.sweeps
+    assert swept.codes[:-1] == [0] * len(sweeps)
+    for sweep in sweeps:
+        assert sweep.assert_once() == TRIALS * 12
+        lines = sweep.text.splitlines()
+        away, back = ([line for line in lines if word in line] for word in (AWAY, BACK))
+        assert 1 <= len(away) == len(back) <= 1 + len(FAULTS), sweep.text
+        assert "Traceback" not in sweep.text and "ledger replay" not in sweep.text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
+    """What it lacks is written by a later command."""
+    sweep, (_, trial_id) = swept.sweeps[-1], swept.rejected
+    assert swept.codes[-1] == 1  # all is trained, and something is missing in MLflow
+    assert sweep.assert_once(without=frozenset({trial_id})) == (TRIALS - 1) * 12 + 1
+    (told,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
+    assert f"refused 1 of the sweep's trials, as {trial_id} (403" in told
+    assert "the ledger has everything: `ablate ledger replay --out" in told
+    assert len([line for line in sweep.text.splitlines() if AGAIN in line]) == 1
+    sweep.team.proxy.rejected = None
+    sweep.command("ledger", "replay")
+    assert sweep.ended(60) == 0
+    assert sweep.assert_once() == TRIALS * 12
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_server_behind_tls_of_another_authority_is_said_in_one_line(
+    swept: Swept,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A finished sweep is written again by way of TLS: refused until the authority is named."""
+    sweep = swept.sweeps[0]
+    own, context = certified(tmp_path, "own")
+    other, _ = certified(tmp_path, "other")
+    proxy = Proxy(sweep.team.port, free_port(), context)
+    proxy.start()
+    for name, value in ACCOUNT.items():
+        monkeypatch.setenv(name, value)
+    with Ledger(sweep.ledger_path) as ledger:
+        (row,) = ledger.rows("SELECT sweep_id FROM sweeps")
+    try:
+        with caplog.at_level(logging.WARNING, "ablate.tracking"):
+            for authority in (other, own):
+                monkeypatch.setenv("MLFLOW_TRACKING_SERVER_CERT_PATH", str(authority))
+                tracker = Tracker(
+                    sweep.ledger_path, proxy.uri, row["sweep_id"], sweep.name, drain_seconds=1
+                )
+                tracker.start()
+                assert tracker.close() == (authority is own)
+    finally:
+        proxy.stop()
+    away, still = caplog.messages
+    assert f"{proxy.uri} is away ([SSL: CERTIFICATE_VERIFY_FAILED] certificate verify" in away
+    assert " is still away; the ledger has everything" in still
+    assert {key for key, value in known(sweep).items() if value} == {
+        proxy.uri,
+        sweep.team.proxy.uri,
+    }
+    assert sweep.assert_once() == TRIALS * 12
+
+
+def known(sweep: Sent) -> dict[str, int]:
+    """Of each store, how many runs the ledger has for finished."""
+    query = "SELECT store, sum(logged_final > 0) AS n FROM mlflow_runs GROUP BY store"
+    with Ledger(sweep.ledger_path) as ledger:
+        return {row["store"]: row["n"] for row in ledger.rows(query)}
+
+
+def meet(proxy: Proxy, name: str, fault: Fault) -> None:
+    """For two seconds, and until several have asked: writers wait ever longer between two tries."""
+    proxy.fault, end = fault, time.monotonic() + 40
+    time.sleep(2)
+    while proxy.faults[fault] < 6:
+        assert time.monotonic() < end, f"{name}: hardly anybody asked"
+        time.sleep(0.05)
+    proxy.fault = PASS
+
+
+def under_way(sweep: Sent) -> tuple[str, str]:
+    """A run that has some of its trial's epochs, and the trial."""
+    query = "SELECT run_id, trial_id FROM mlflow_runs WHERE logged_epoch > 0 AND logged_final = 0"
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        with Ledger(sweep.ledger_path) as ledger:
+            for row in ledger.rows(query):
+                return row["run_id"], row["trial_id"]
+        time.sleep(0.05)
+    raise AssertionError(f"no trial was written while it ran: {sweep.text}")
