@@ -31,6 +31,7 @@ $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26'
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt -e ".[test]"
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores; some hold templates of code, which are none
 	@touch $@
 
 demo: install

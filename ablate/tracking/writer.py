@@ -247,7 +247,7 @@ class Writer(Runs):
 
 def for_good(error: MlflowException) -> bool:
     """Whether asking again in a while would get the same answer."""
-    status: int = error.get_http_status_code()  # type: ignore[no-untyped-call]
+    status: int = error.get_http_status_code()
     return 400 <= status < 500 and error.error_code not in PASSING
 
 

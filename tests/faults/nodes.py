@@ -60,6 +60,7 @@ class Nodes:
 
     base: Path
     apart: list[str]
+    ip: str = "127.0.0.1"  # of the head
     port: int = 0
     sessions: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Nodes:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.ip}:{self.port}"
 
     def command(self, name: str, command: list[str]) -> list[str]:
         """A command in the namespace of a node, whose folder is made."""
@@ -93,11 +94,15 @@ class Nodes:
         places = {variable: str(self.here / folder) for variable, folder in own.items()}
         return {**os.environ, **CREDENTIALS, **RAY, **places, "PYTHONPATH": str(ROOT)}
 
-    def start(self, name: str, *, head: bool = False, slots: int = 1) -> None:
-        """A node; it joins the last head that was started, or is the next one."""
-        ip = "127.0.0.1" if head else f"127.0.0.{2 + len(self.addresses)}"
+    def start(
+        self, name: str, *, head: bool = False, slots: int = 1, of: tuple[str, list[str]] = ("", [])
+    ) -> None:
+        """A node; it joins the last head that was started, or is the next one.
+
+        of: its address, and the command that brings a process to the network where it has it."""
+        ip = of[0] or (self.ip if head else f"127.0.0.{2 + len(self.addresses)}")
         if head:
-            with socket.create_server(("127.0.0.1", 0)) as free:
+            with socket.create_server((self.ip, 0)) as free:
                 self.port = int(free.getsockname()[1])
             role = ["--head", f"--port={self.port}", f"--temp-dir={self.here / 'ray'}"]
             role += ["--include-dashboard=false"]
@@ -109,7 +114,7 @@ class Nodes:
         ray += ["--object-store-memory=80000000", "--disable-usage-stats"]
         with (self.base / f"{name}.log").open("ab") as log:
             self.sessions[name] = subprocess.Popen(
-                self.command(name, ray),
+                [*of[1], *self.command(name, ray)],
                 stdout=log,
                 stderr=log,
                 env=self.environment,
@@ -127,7 +132,7 @@ class Nodes:
         name = next(iter(self.sessions))
         while time.monotonic() < end:
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                socket.create_connection((self.ip, self.port), 1).close()
                 break
             except OSError:
                 time.sleep(0.2)
