@@ -107,6 +107,13 @@ class Sent:
             (row,) = ledger.rows("SELECT * FROM sweeps")
         return ledger_tag(row)
 
+    def begun(self) -> bool:
+        """Whether its driver has written into its ledger which sweep it is: the file stands before."""
+        if not self.ledger_path.exists():
+            return False
+        with Ledger(self.ledger_path) as ledger:
+            return bool(ledger.rows("SELECT 1 FROM sweeps"))
+
     def points(self) -> Counter[Point]:
         """Every row of the database's table of metrics that is of this ledger."""
         return Counter(self.team.database.rows(POINTS.format(self.tag())))
@@ -146,7 +153,7 @@ def until_sent(sweeps: list[Sent], more: int, seconds: float = 120.0) -> None:
     """Until each sweep has so many runs more in the database, or has ended."""
     end = time.monotonic() + seconds
     for sweep in sweeps:
-        while not sweep.ledger_path.exists():
+        while not sweep.begun():
             assert time.monotonic() < end, sweep.text
             time.sleep(0.05)
     enough = [sweep.count() + more for sweep in sweeps]
