@@ -37,7 +37,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Two nodes of one core each, on this machine."""
+    """A node of one core on this machine, where others may be added."""
     from ray.cluster_utils import Cluster
 
     # A node's workers have its environment, not the driver's.
@@ -48,9 +48,11 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         "OMP_NUM_THREADS": "1",
         "RAY_health_check_initial_delay_ms": "0",
         "RAY_health_check_period_ms": "1000",
+        "RAY_local_fs_capacity_threshold": "0.0001",  # no disk has room for objects
     }.items():
         monkeypatch.setenv(name, str(value))
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80_000_000}
+    made = Cluster(initialize_head=True, head_node_args=head)
     try:
         yield made
     finally:

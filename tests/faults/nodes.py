@@ -29,7 +29,7 @@ from tests.s3 import CREDENTIALS
 from trainables.machine.processes import end_session
 
 ROOT = Path(__file__).resolve().parents[2]
-INSIDE = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+INSIDE = 'mount --rbind "$1" "$2" && shift 2 && exec "$@"'
 SECONDS = 120.0
 RAY = {
     "RAY_AUTH_MODE": "token",

@@ -108,7 +108,7 @@ class Sent:
         return ledger_tag(row)
 
     def begun(self) -> bool:
-        """Whether its driver has written into its ledger which sweep it is: the file stands before."""
+        """Whether its ledger says which sweep it is: the file stands a moment before."""
         if not self.ledger_path.exists():
             return False
         with Ledger(self.ledger_path) as ledger:

@@ -24,6 +24,10 @@ class Machines:
     def slots(self) -> int:
         return sum(slots for _, _, slots in self.known)
 
+    def name(self, node: str) -> str:
+        """Of a machine, as people know it; its id where nobody has told of it yet."""
+        return next((name for known, name, _ in self.known if known == node), node[:6])
+
     def rows(self, trials: Iterable[str]) -> list[dict[str, Any]]:
         """A row a machine: {"name", "slots", "trials": the ids of those at work there}. Of a trial
         that has just been handed out nobody has heard yet; the others are forgotten. Machines

@@ -18,6 +18,9 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
     {"do": "record", "trial_id", "events", "node", "apart"}    events of a trial, as JSON text; the
                                             id of the machine that they come from; whether that
                                             does not see the driver's folder
+    {"do": "full", "trial_id", "node", "folder"}    a machine's disk is full: the trial goes to
+                                            another, and nothing comes in its place until there is
+                                            room
     {"do": "ended", "trial_id", "reason"}   the machine ended a trial
     {"do": "done"}                          all trials are over; it ends
     {"do": "refused", "error"}              it ends: the parts of a ConfigError

@@ -25,6 +25,7 @@ import psutil
 
 from ablate.engine.board import Board
 from ablate.engine.ray.apart import Apart
+from ablate.engine.ray.attempts import Attempts
 from ablate.engine.ray.caller import joined, script
 from ablate.engine.ray.pipe import gathers
 from ablate.engine.ray.resources import Request
@@ -169,7 +170,7 @@ class Supervisor:
     apart: Apart | None = None
     board: Board | None = None
     lives: int = 0
-    attempts: dict[str, int] = field(default_factory=dict)
+    attempts: Attempts = field(default_factory=Attempts)
 
     def run(self) -> str:
         """Until nothing is left; returns why Ray ended before that, if it did.
@@ -240,6 +241,8 @@ class Supervisor:
             if self.board is not None and message["node"]:
                 self.board.machines.places[message["trial_id"]] = message["node"]
             self._heard(message, json.loads(message["events"]))
+        elif do == "full":
+            self.attempts.full(message, self.board)
         elif do == "ended":
             self._ended(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
@@ -284,14 +287,14 @@ class Supervisor:
         if events:  # none: a node says that it is apart, before it begins
             self.dispatch.record(trial_id, events)
         if trial_id not in running:
-            self.attempts.pop(trial_id, None)
+            self.attempts.over(trial_id)
 
     def _ended(self, trial_id: str, reason: str) -> None:
-        self.attempts[trial_id] = self.attempts.get(trial_id, 0) + 1
-        if self.attempts[trial_id] <= RETRIES:
+        tries = self.attempts.ended(trial_id)
+        if tries <= RETRIES:
             self.dispatch.again(trial_id, reason)
         elif tells_of_it(reason):
             raise full(self.dispatch.settings.trials / trial_id)
         else:
-            tries = f"given up after {self.attempts.pop(trial_id)} attempts"
-            self.dispatch.lose(trial_id, f"{reason} ({tries})")
+            self.attempts.over(trial_id)
+            self.dispatch.lose(trial_id, f"{reason} (given up after {tries} attempts)")

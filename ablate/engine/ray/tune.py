@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,10 +20,12 @@ from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
 from trainables.jobs.hidden import hidden
+from trainables.jobs.nodes.room import hold
 from trainables.jobs.ray_trainable import TABLE, JobTrainable, post, word_of
 from trainables.machine.processes import host_name, runs
 
@@ -49,6 +53,7 @@ def tune(
         take_back_of_the_dead()
     workers = KeepWorkers(keep)
     feeder = Feeder(driver, workers, marker)
+    recorder = Recorder(feeder, None if local else partial(keep_free, request))
     tuner = ray.tune.Tuner(
         ray.tune.with_resources(JobTrainable, request.bundle),
         tune_config=ray.tune.TuneConfig(
@@ -59,7 +64,7 @@ def tune(
             storage_path=str(storage),
             stop=StopWhenAsked(driver),
             failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
-            callbacks=[Recorder(feeder)],
+            callbacks=[recorder],
             verbose=0,
         ),
     )
@@ -73,6 +78,19 @@ def keep_secrets() -> None:
     class_cache.ENV_VARS_TO_PROPAGATE -= {
         name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")
     }
+
+
+def keep_free(request: Request, node: str, folder: str) -> None:
+    """Take the next slot of a node that becomes free, until its disk has room at `folder`. Ray ends
+    this with the process that asks for it."""
+    bundle = {name: share for name, share in request.bundle.items() if name not in ("cpu", "gpu")}
+    ray.remote(hold).options(
+        num_cpus=request.cpus,
+        num_gpus=request.gpus,
+        resources=bundle,
+        max_retries=0,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+    ).remote(folder)
 
 
 def take_workers_that_wait() -> None:
@@ -214,10 +232,14 @@ class Feeder(DriverOnly, Searcher):
 
 
 class Recorder(DriverOnly, Callback):
-    """Results to the driver as they arrive."""
+    """Results to the driver as they arrive.
 
-    def __init__(self, feeder: Feeder) -> None:
-        self.feeder, self.driver = feeder, feeder.driver
+    keep_free: called with a node and its folder that is full, before its trial ends: where there
+    are others. None: this machine is the only one.
+    """
+
+    def __init__(self, feeder: Feeder, keep_free: Callable[[str, str], None] | None = None) -> None:
+        self.feeder, self.driver, self.keep_free = feeder, feeder.driver, keep_free
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
         self.driver.ask("tick")
@@ -231,6 +253,10 @@ class Recorder(DriverOnly, Callback):
         if ours is not None and events is not None:
             node, apart = result.get("node"), bool(result.get("apart"))
             self.driver.tell("record", trial_id=ours, events=events, node=node, apart=apart)
+            folder = result.get("full")
+            if folder is not None and self.keep_free is not None:
+                self.driver.tell("full", trial_id=ours, node=node, folder=folder)
+                self.keep_free(str(node), folder)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.feeder.ended(trial)

@@ -66,6 +66,8 @@ class Carried:
                 it could use.
         """
         storage, folder = self.envelope.storage, self.job.runtime.trial_dir
+        if self.apart and folder is not None:
+            _tidy(folder.parent)
         if storage is None or folder is None or not (self.apart or storage.copies):
             return
         if storage.where is None:
@@ -198,9 +200,6 @@ def on_this_node(job: Job) -> Job:
     """The same job with this node's cache and a folder of this node's own."""
     cache = default_cache().resolve()
     trials = cache / FOLDER / (job.runtime.run or "run")
-    trials.mkdir(parents=True, exist_ok=True)
-    os.utime(trials)
-    _tidy(trials)
     runtime = replace(job.runtime, cache_dir=cache, trial_dir=trials / job.trial_id)
     members = tuple(
         replace(each, export=trials / READ / each.export.parent.name / each.export.name)
@@ -210,7 +209,9 @@ def on_this_node(job: Job) -> Job:
 
 
 def _tidy(trials: Path) -> None:
-    """Remove what other runs left a day ago."""
+    """Remove what other runs left a day ago; this one is at work."""
+    trials.mkdir(parents=True, exist_ok=True)
+    os.utime(trials)
     for other in trials.parent.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another worker is at it
             if other != trials and time.time() - _touched(other) > LEFT_SECONDS:

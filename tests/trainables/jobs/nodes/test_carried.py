@@ -205,13 +205,13 @@ def test_folders_of_old_runs_go(
 ) -> None:
     old = tmp_path / "node" / "cache" / carried.FOLDER / "old"
     (old / "t").mkdir(parents=True)
-    on_this_node(posted().job)
+    run(posted())
     assert old.exists()
     monkeypatch.setattr(carried, "LEFT_SECONDS", -1.0)
     with FileLock(old / "t" / ".lock"):
-        on_this_node(posted().job)
+        run(posted())
     assert (old / "t").exists(), "a trial was under way in it"
-    on_this_node(posted().job)
+    run(posted())
     assert not old.exists()
 
 
