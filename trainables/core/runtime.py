@@ -23,6 +23,7 @@ class Runtime:
         with its stack in the trial's log; None: never.
     run: a name that the processes of one run share, which then check the cache's files once
         between them; None: this process checks what it opens for itself.
+    divides: where a GPU's memory is exhausted, go on with fewer images at once (`jobs/memory.py`).
     """
 
     device: str = "auto"
@@ -33,6 +34,7 @@ class Runtime:
     run: str | None = None
     processes: int = 1
     stuck_after: float | None = None
+    divides: bool = True
 
 
 @dataclass(frozen=True)

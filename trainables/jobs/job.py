@@ -10,10 +10,12 @@ import dataclasses
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from trainables.core.export import read_weights
 from trainables.core.identity import config_hash
@@ -27,12 +29,14 @@ from trainables.evaluation.metrics import EVALUATOR
 from trainables.evaluation.tasks import task_of
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.hidden import HidingFormatter
+from trainables.jobs.memory import divided, released
 from trainables.jobs.request import Fold, Job
 from trainables.jobs.several import together
 from trainables.machine.files import inside, write_json
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
+Final = dict[str, Any] | None
 FINAL = "final.json"
 DIGEST = "sha256"  # of all else in it
 
@@ -77,23 +81,9 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
     if final is None:
         if folder is not None:
             _write_config(folder, config, seed)
-        with together(job) as (group, own):
-            trainer = Trainer(config, seed, own, group=group)
-            trainer.splits.require(wanted)
-            until = job.until or config.training.epochs
-            if trainer.epoch < until:
-                for report in trainer.epochs():
-                    LOG.info("%s", _line(report, config.training.epochs))
-                    yield _epoch_event(report)
-                    if report.epoch >= until:
-                        break
-            if trainer.epoch < config.training.epochs:
-                trainer.pause()
-                LOG.info("paused after epoch %d", trainer.epoch)
-                history = [_epoch_event(epoch) for epoch in trainer.history]
-                yield {"event": "paused", "epoch": trainer.epoch, "history": history}
-                return
-            final = _final_event(trainer.finish(wanted, more))
+        final = yield from _trained(job, config)
+        if final is None:
+            return
     elif job.mode == "ensemble":
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
         results = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)
@@ -118,6 +108,46 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
         write_json(folder / FINAL, _with_digest({**final, **key}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     yield final
+
+
+def _trained(job: Job, config: TrialConfig) -> Generator[dict[str, Any], None, Final]:
+    """Its events; then the final one, None of a trial that was paused. Where memory is exhausted it
+    goes on from its checkpoint, in smaller parts."""
+    times = 0
+    while True:
+        try:
+            final = yield from _training(job, config)
+            if final is not None and times:
+                final["provenance"]["out_of_memory"] = times
+            return final
+        except torch.OutOfMemoryError as error:
+            if job.runtime.processes > 1 or not job.runtime.divides:
+                raise
+            told = str(error)
+        released()
+        times += 1
+        config = divided(config, job.seed, job.runtime, told)
+        released()
+
+
+def _training(job: Job, config: TrialConfig) -> Generator[dict[str, Any], None, Final]:
+    with together(job) as (group, own):
+        trainer = Trainer(config, job.seed, own, group=group)
+        trainer.splits.require(job.evaluate)
+        until = job.until or config.training.epochs
+        if trainer.epoch < until:
+            for report in trainer.epochs():
+                LOG.info("%s", _line(report, config.training.epochs))
+                yield _epoch_event(report)
+                if report.epoch >= until:
+                    break
+        if trainer.epoch < config.training.epochs:
+            trainer.pause()
+            LOG.info("paused after epoch %d", trainer.epoch)
+            history = [_epoch_event(epoch) for epoch in trainer.history]
+            yield {"event": "paused", "epoch": trainer.epoch, "history": history}
+            return None
+        return _final_event(trainer.finish(job.evaluate, job.metrics))
 
 
 def _member(fold: Fold) -> Member:

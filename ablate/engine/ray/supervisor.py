@@ -33,7 +33,7 @@ from ablate.engine.ray.session import OPEN
 from ablate.ledger.full_disk import full, tells_of_it
 from ablate.sweep.dispatch import Dispatch
 from trainables.errors import ConfigError
-from trainables.jobs.limits import RETRIES
+from trainables.jobs.attempt import RETRIES
 from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.machine.processes import end_session, host_name, runs
 

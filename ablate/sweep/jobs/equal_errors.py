@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate.sweep.progression import Progression
 from trainables.errors import ConfigError
-from trainables.jobs.limits import EQUAL_ERRORS
+from trainables.jobs.attempt import EQUAL_ERRORS
 
 
 class EqualErrors:

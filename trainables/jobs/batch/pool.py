@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 
 from trainables.errors import ConfigError
+from trainables.jobs.attempt import EQUAL_ERRORS, RETRIES
 from trainables.jobs.batch.cells import Entry
 from trainables.jobs.batch.worker import Here, Told, serve
-from trainables.jobs.limits import EQUAL_ERRORS, RETRIES
 
 BUSY_SECONDS = 120.0  # that a trial in another process's hands is come back to
 LOOK_SECONDS = 1.0  # between two looks at it

@@ -65,6 +65,7 @@ class Here:
             trial_dir=result.trial_folder(self.folder, job.trial_id),
             checkpoint_seconds=self.checkpoint_seconds,
             run=self.run,
+            divides=False,  # fewer trials side by side come first
         )
         return replace(job, config=config, runtime=runtime)
 
