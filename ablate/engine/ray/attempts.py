@@ -31,14 +31,14 @@ class Attempts:
         self.ends[trial_id] += 1
         return self.ends[trial_id]
 
-    def full(self, told: Mapping[str, Any], board: Board | None) -> None:
+    def full(self, told: Mapping[str, Any], board: Board) -> None:
         """A node's disk is full, as it has told (`ablate/engine/ray/pipe.py`), and its trial is
         about to end: that counts as none of the trial's attempts. The user hears of the node."""
         trial_id, node = told["trial_id"], told["node"]
         self.moves[trial_id] += 1
         self.ends[trial_id] -= self.moves[trial_id] <= MOVES
         now = time.monotonic()
-        if board is not None and now >= self.said.get(node, now):
+        if now >= self.said.get(node, now):
             self.said[node] = now + SAY_SECONDS
             board.say(
                 f"node {board.machines.name(node)}: no space left for {told['folder']}; its trials "

@@ -2,7 +2,7 @@
 
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
-    {"address", "cpus", "gpus", "accelerator", "storage", "name", "keep", "script",
+    {"address", "cpus", "gpus", "accelerator", "priority", "storage", "name", "keep", "script",
      "marker"}
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
@@ -13,7 +13,8 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
                                             whether it asks for a token
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
-    {"do": "tick"}                          → {}
+    {"do": "tick"}                          → {"late": no trial is to begin any more}
+    {"do": "say", "text"}                   for the user
     {"do": "next"}                          → {"trial_id", "envelope", "over", "waits", "idle"}
     {"do": "record", "trial_id", "events", "node", "apart"}    events of a trial, as JSON text; the
                                             id of the machine that they come from; whether that

@@ -234,15 +234,13 @@ class Supervisor:
     def _serve(self, message: Message, process: RayProcess) -> None:
         do = message["do"]
         if do == "tick":
-            process.answer({"stop": self.dispatch.stopping})
+            process.answer({"stop": self.dispatch.stopping, "late": self.dispatch.out_of_time})
         elif do == "next":
             process.answer({**self._next(process), "stop": self.dispatch.stopping})
         elif do == "record":
             if self.board is not None and message["node"]:
                 self.board.machines.places[message["trial_id"]] = message["node"]
             self._heard(message, json.loads(message["events"]))
-        elif do == "full":
-            self.attempts.full(message, self.board)
         elif do == "ended":
             self._ended(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
@@ -250,27 +248,29 @@ class Supervisor:
             self.board.machines.hear(message["machines"])
             if not message["token"]:
                 self.board.say(OPEN)
-        elif do == "alive" and self.board is not None:
-            self.board.machines.hear(message["machines"])
         elif do == "refused":
             raise ConfigError(*message["error"])
         elif do == "failed":
             if message["full"]:
                 raise full(self.storage)
             raise RayLostError(message["error"].splitlines()[0][:300])
+        elif self.board is not None:
+            self._show(message, self.board)
+
+    def _show(self, message: Message, board: Board) -> None:
+        if message["do"] == "alive":
+            board.machines.hear(message["machines"])
+        elif message["do"] == "full":
+            self.attempts.full(message, board)
+        elif message["do"] == "say":
+            board.say(message["text"])
 
     def _next(self, process: RayProcess) -> Message:
-        dispatch = self.dispatch
+        dispatch, settings = self.dispatch, self.dispatch.settings
         job = dispatch.next_job()
         if job is None:
-            return {
-                "trial_id": None,
-                "envelope": None,
-                "over": dispatch.exhausted,
-                "waits": dispatch.waits,
-                "idle": not dispatch.running,
-            }
-        settings = dispatch.settings
+            how = {"over": dispatch.exhausted, "waits": dispatch.waits}
+            return {"trial_id": None, "envelope": None, "idle": not dispatch.running, **how}
         leader = Leader(host_name(), process.pid, process.start)
         storage = None if self.apart is None else self.apart.storage_for(job)
         # By way of a file: a job may be long.

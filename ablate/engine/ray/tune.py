@@ -3,7 +3,6 @@ pass between Tune and the driver, which has `Dispatch` (`ablate/engine/ray/pipe.
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,12 +17,13 @@ from ray.experimental import internal_kv
 from ray.tune import Callback, Stopper
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
-from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
+from ablate.engine.ray.turns import OfRay, Turns
+from ablate.engine.ray.workers import DriverOnly, KeepWorkers
 from trainables.jobs.hidden import hidden
 from trainables.jobs.nodes.room import hold
 from trainables.jobs.ray_trainable import TABLE, JobTrainable, post, word_of
@@ -52,7 +52,8 @@ def tune(
     if marker:
         take_back_of_the_dead()
     workers = KeepWorkers(keep)
-    feeder = Feeder(driver, workers, marker)
+    turns = None if local else Turns(request.priority, partial(tell_turn, driver), OfRay())
+    feeder = Feeder(driver, workers, marker, turns)
     recorder = Recorder(feeder, None if local else partial(keep_free, request))
     tuner = ray.tune.Tuner(
         ray.tune.with_resources(JobTrainable, request.bundle),
@@ -68,7 +69,17 @@ def tune(
             verbose=0,
         ),
     )
-    tuner.fit()
+    try:
+        tuner.fit()
+    finally:
+        if turns is not None:
+            turns.close()
+
+
+def tell_turn(driver: Driver, yields: bool) -> None:
+    """To the user: whose turn it is."""
+    text = "slots go to a sweep of higher priority first; what runs here runs on"
+    driver.tell("say", text=text if yields else "no sweep of higher priority waits; trials begin")
 
 
 def keep_secrets() -> None:
@@ -115,85 +126,25 @@ def take_back_of_the_dead() -> None:
                 post(word.decode(), None)
 
 
-class DriverOnly:
-    """Tune pickles what it is given, for a restore that we never ask for; the ledger's open
-    database stays where it is."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-
-class KeepWorkers(DriverOnly, FIFOScheduler):
-    """First come, first served, by workers that wait for the next job.
-
-    Tune ends a worker that becomes free while nothing is pending, all but one: between the rounds
-    of a search most would start anew, with all their imports, and on a GPU with its context. And
-    it gives a free worker the oldest pending trial even if that trial's own worker is just
-    starting, which it then ends, so that with short trials a second worker never comes up. There
-    is no public switch for either; hence what is done here to its controller's own tables.
-
-    Args:
-        count: free workers that are kept; at most as many as a trial has retries, since those
-            that died while they were free are found dead by the trials they are given.
-    """
-
-    def __init__(self, count: int) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count = count
-        self._controller: Any = None
-        self._numbers = itertools.count()
-        self._order: dict[str, int] = {}
-        self._resources: Any = None  # all trials ask for the same
-
-    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        self._order[trial.trial_id] = next(self._numbers)
-        if self._controller is None:
-            self._controller = tune_controller._tune_controller
-            self._resources = trial.placement_group_factory
-            self._controller._actor_cache.increase_max(self._resources, self.count)
-
-    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """The first that is pending and has no worker of its own on the way."""
-        controller, waiting = self._controller, []
-        for trial in tune_controller.get_live_trials():
-            if trial.status == Trial.PENDING:
-                own = controller._trial_to_actor.get(trial)
-                if own is not None and controller._actor_manager.is_actor_started(own):
-                    controller._resources_to_pending_trials[self._resources].discard(trial)
-                else:
-                    waiting.append(trial)
-        first: Trial | None = min(
-            waiting, key=lambda trial: self._order[trial.trial_id], default=None
-        )
-        return first
-
-    def release(self, *, wait: bool) -> None:
-        """End the free workers: other drivers may need their slots.
-
-        wait: until they are gone, where Tune would sleep and not see to it.
-        """
-        if self._controller is not None and self._controller._actor_cache.num_cached_objects:
-            self._controller._cleanup_cached_actors(force_all=True)
-            if wait:
-                self._controller._cleanup_stopping_actors(force_all=True)
-
-    def end(self) -> None:
-        """Nothing more will come: Tune ends its workers as they become free."""
-        if self._controller is not None and self.count:
-            self._controller._actor_cache.decrease_max(self._resources, self.count)
-            self.count = 0
-
-
 class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(self, driver: Driver, workers: KeepWorkers, marker: str = "") -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        workers: KeepWorkers,
+        marker: str = "",
+        turns: Turns | None = None,
+    ) -> None:
         super().__init__()
-        self.driver, self.workers, self.marker = driver, workers, marker
+        self.driver, self.workers, self.marker, self.turns = driver, workers, marker, turns
         self.trials: dict[str, str] = {}  # Tune's id → ours
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        if self.yields() and not (self.driver.ask("tick")["late"] or self.driver.stop):
+            self.workers.release(wait=not self.trials)
+            return None
         job = self.driver.ask("next")
         if job["envelope"] is None:
             if job["over"]:
@@ -209,6 +160,10 @@ class Feeder(DriverOnly, Searcher):
             post(word_of(self.marker, job["envelope"]), text)
             given["marker"] = self.marker
         return given
+
+    def yields(self) -> bool:
+        """Whether others on the cluster come first."""
+        return self.turns is not None and self.turns.tick(waits=self.workers.wanted)
 
     def ended(self, trial: Trial) -> str | None:
         """A trial is over: our id of it, of which nothing is kept any more."""
@@ -242,6 +197,7 @@ class Recorder(DriverOnly, Callback):
         self.feeder, self.driver, self.keep_free = feeder, feeder.driver, keep_free
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
+        self.feeder.yields()  # others are to hear of this sweep while Tune asks for nothing
         self.driver.ask("tick")
 
     def on_trial_result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,16 +27,16 @@ def told(node: str = "a1b2c3d4") -> dict[str, str]:
 
 
 def test_a_full_disk_counts_as_no_attempt_but_not_without_end() -> None:
-    attempts = Attempts()
+    attempts, board = Attempts(), cast(Any, Said())
     assert attempts.ended("t") == 1
     for _ in range(MOVES):
-        attempts.full(told(), None)
+        attempts.full(told(), board)
         assert attempts.ended("t") == 1
-    attempts.full(told(), None)
+    attempts.full(told(), board)
     assert attempts.ended("t") == 2
     attempts.over("t")
     attempts.over("never heard of")
-    attempts.full(told(), None)
+    attempts.full(told(), board)
     assert attempts.ended("t") == 0
 
 
