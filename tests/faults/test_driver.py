@@ -128,11 +128,10 @@ def trial_workers(driver: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize(
-    "kills",
-    [pytest.param(1), pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
-)
-def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]], kills: int) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    kills = 20
     chance = random.Random(kills)
     finished: collections.Counter[str] = collections.Counter()
     for _ in range(kills):
@@ -187,7 +186,10 @@ def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
 
 @pytest.mark.parametrize(
     ("number", "code", "words"),
-    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "Stopped by signal 15")],
+    [
+        (signal.SIGINT, 130, "Ctrl-C"),
+        pytest.param(signal.SIGTERM, 143, "Stopped by signal 15", marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_stops_and_the_same_command_goes_on(
     sweep: Sweep, whole: list[dict[str, Any]], number: signal.Signals, code: int, words: str

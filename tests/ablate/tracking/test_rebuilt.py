@@ -66,6 +66,7 @@ def test_of_mlflow_alone(reported: tuple[Sweep, Report], tmp_path: Path) -> None
         assert path.read_bytes() == (folder / name).read_bytes(), name
 
 
+@pytest.mark.slow
 def test_of_a_store_replayed_from_the_ledger(reported: tuple[Sweep, Report]) -> None:
     sweep, before = reported
     first, runs = logged(sweep), named(sweep)

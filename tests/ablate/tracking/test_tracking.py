@@ -480,6 +480,7 @@ def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
     assert len(runs(sweep)) == 11
 
 
+@pytest.mark.slow
 def test_four_processes_may_be_the_first_to_use_a_store(tmp_path: Path) -> None:
     code = f"""
 from ablate.tracking.replay import replay, replay_all
