@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -69,11 +69,8 @@ def tune(
             verbose=0,
         ),
     )
-    try:
+    with turns or nullcontext():
         tuner.fit()
-    finally:
-        if turns is not None:
-            turns.close()
 
 
 def tell_turn(driver: Driver, yields: bool) -> None:
@@ -163,7 +160,10 @@ class Feeder(DriverOnly, Searcher):
 
     def yields(self) -> bool:
         """Whether others on the cluster come first."""
-        return self.turns is not None and self.turns.tick(waits=self.workers.wanted)
+        if self.turns is None:
+            return False
+        self.turns.waits = self.workers.wanted
+        return self.turns.yields
 
     def ended(self, trial: Trial) -> str | None:
         """A trial is over: our id of it, of which nothing is kept any more."""

@@ -8,11 +8,15 @@ still is dead, or Ray has left it: machines' clocks are compared nowhere.
 from __future__ import annotations
 
 import json
+import threading
 import time
+import traceback
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, Self
+
+from ray.exceptions import RpcError
+from ray.experimental import internal_kv
 
 TABLE = b"ablate-turns"
 TELL_SECONDS = 1.0
@@ -30,67 +34,79 @@ class Table(Protocol):
 
 
 class OfRay:
-    """The cluster's own."""
+    """The cluster's own. Raises RpcError while its head does not answer."""
 
     def put(self, word: str, text: str) -> None:
-        from ray.experimental import internal_kv
-
         internal_kv._internal_kv_put(word, text, namespace=TABLE)
 
     def get(self, word: str) -> str | None:
-        from ray.experimental import internal_kv
-
         text = internal_kv._internal_kv_get(word, namespace=TABLE)
         return None if text is None else text.decode()
 
     def delete(self, word: str) -> None:
-        from ray.experimental import internal_kv
-
         internal_kv._internal_kv_del(word, namespace=TABLE)
 
     def words(self) -> list[str]:
-        from ray.experimental import internal_kv
-
         return [word.decode() for word in internal_kv._internal_kv_list("", namespace=TABLE)]
 
 
 class Turns:
-    """One driver among those of a cluster.
+    """One driver among those of a cluster, told and looked after by a thread of its own.
 
     Args:
         priority: of its sweep. said: called with whether it yields, when that changes.
+
+    waits: whether trials of this sweep wait for a slot, as its driver says. yields: whether a
+    sweep of higher priority waits for some.
     """
 
     def __init__(self, priority: int, said: Callable[[bool], None], table: Table) -> None:
         self.priority, self.said, self.table = priority, said, table
-        self.yields = False
+        self.waits = self.yields = False
         self._own = uuid.uuid4().hex
         self._count = 0
-        self._told = float("-inf")
         self._known: dict[str, tuple[int, float]] = {}  # of others: count, and when it was new
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="turns", daemon=True)
 
-    def tick(self, *, waits: bool) -> bool:
-        """Whether a sweep of higher priority wants slots. Cheap; to be called all the time.
+    def __enter__(self) -> Self:
+        """Raises RpcError where the cluster's head does not answer."""
+        self.look()  # before the first trial
+        self._thread.start()
+        return self
 
-        waits: whether trials of this sweep wait for a slot.
-        """
-        now = time.monotonic()
-        if now - self._told >= TELL_SECONDS:
-            self._told = now
-            self._count += 1
-            told = {"priority": self.priority, "waits": waits, "count": self._count}
-            self.table.put(self._own, json.dumps(told))
-            before = [self._before(word, now) for word in self.table.words()]  # each is heard
-            yields = any(before)
-            if yields != self.yields:
-                self.yields = yields
-                self.said(yields)
-        return self.yields
-
-    def close(self) -> None:
-        """It is no longer among them. Where Ray is gone, so is the table."""
-        with suppress(Exception):
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(DEAD_SECONDS)
+        try:
             self.table.delete(self._own)
+        except RpcError:
+            traceback.print_exc()  # where the head is gone, so is its table
+
+    def look(self) -> None:
+        """Tell how things are here, and see who comes first. One that yields waits as well, before
+        those of lower priority."""
+        now = time.monotonic()  # of before: while the head is away, all drivers wait in here
+        self._count += 1
+        waits = self.waits or self.yields
+        told = {"priority": self.priority, "waits": waits, "count": self._count}
+        self.table.put(self._own, json.dumps(told))
+        before = [self._before(word, now) for word in self.table.words()]  # each is heard
+        if any(before) != self.yields:
+            self.yields = not self.yields
+            self.said(self.yields)
+
+    def _go_on(self) -> None:
+        try:
+            while not self._ended.wait(TELL_SECONDS):
+                try:
+                    self.look()
+                except RpcError:  # the head is away: for the others, too
+                    traceback.print_exc()
+                    now = time.monotonic()
+                    self._known = {word: (count, now) for word, (count, _) in self._known.items()}
+        finally:
+            self.yields = False  # whatever ended this, no trial is kept waiting by it
 
     def _before(self, word: str, now: float) -> bool:
         """Whether that driver is alive, of higher priority, and waits."""
