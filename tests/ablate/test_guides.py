@@ -80,17 +80,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**answer, "out": done.stdout}
 
 
+@pytest.mark.slow
 def test_the_tests_that_guides_show_pass(told: dict[str, Any]) -> None:
     assert told["tests"] == 0, told["out"]
     assert "5 passed" in told["out"]
 
 
+@pytest.mark.slow
 def test_the_sweeps_can_be_planned(told: dict[str, Any]) -> None:
     for spec, (code, said) in told["plans"].items():
         assert code == 0, f"{spec}: {said}"
     assert "from 0.000125 to 0.008" in told["plans"]["rates.yaml"][1], "a design's own note"
 
 
+@pytest.mark.slow
 def test_trials_are_trained_with_them(told: dict[str, Any]) -> None:
     trials = told["trials"]
     assert len(trials) == 3

@@ -78,6 +78,7 @@ def run(
     )
 
 
+@pytest.mark.slow
 def test_its_option_and_its_faults(environment: dict[str, str], tmp_path: Path) -> None:
     faults = (
         ({"name": "swatches", "darkr": 1}, "the unknown key 'darkr'"),

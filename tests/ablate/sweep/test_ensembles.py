@@ -217,6 +217,7 @@ def test_force_makes_them_anew(tmp_path: Path) -> None:
     assert len(forgotten) == len(set(forgotten)) == 8, "what storage has of them stays"
 
 
+@pytest.mark.slow
 def test_through_the_engine_and_in_its_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,7 @@ def logged(sweep: Sweep) -> dict[str, bytes]:
     return files
 
 
+@pytest.mark.slow
 def test_of_mlflow_alone(reported: tuple[Sweep, Report], tmp_path: Path) -> None:
     sweep, before = reported
     (sweep.folder / "ledger.sqlite").unlink()
