@@ -34,8 +34,12 @@ class TrainingConfig(ComponentConfig):
     micro_batch: images that go through the backbone at once; the loss is that of the whole batch
         all the same (`backbones/passes.py`). None: all.
 
-    The last two change rounding alone, and so are no part of a trial's identity; what they cost and
-    save is said where they are made.
+    packed: trials that train side by side as one program, of one shape each: heads on cached
+        features (`trainables/packs`). So many slots it has, filled or not; what a trial comes to
+        does not depend on which others are beside it. None: each trial is a program of its own.
+
+    `checkpointing` and `micro_batch` change rounding alone, and so are no part of a trial's
+    identity; what they cost and save is said where they are made.
     """
 
     epochs: int = Field(20, ge=1, le=10_000)
@@ -47,6 +51,7 @@ class TrainingConfig(ComponentConfig):
     clip_norm: float | None = Field(None, gt=0)
     checkpointing: bool | None = not_identity(None)
     micro_batch: int | None = not_identity(None, ge=1)
+    packed: int | None = Field(None, ge=2, le=256)
 
     @model_validator(mode="after")
     def whole_classes(self) -> TrainingConfig:

@@ -50,16 +50,19 @@ def assemble(
     device: torch.device,
     *,
     group: Group = ALONE,
+    inputs: Inputs | None = None,
 ) -> Parts:
     """Build each part from its own stream of the seed.
+
+    Args:
+        inputs: cached features, if they are at hand.
 
     Raises:
         ConfigError: options that do not fit the data, the device or each other.
     """
     backbone = None
-    inputs: Inputs
     if config.backbone.mode == "frozen":
-        inputs = Features(config, splits, cache, device)
+        inputs = inputs or Features(config, splits, cache, device)
     else:
         if config.training.precision == "bf16":
             check_bf16(device)

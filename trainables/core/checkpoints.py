@@ -103,6 +103,15 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
 
+def own(state: Any) -> Any:
+    """The same state, each tensor with a storage of its own: `torch.save` writes whole storages."""
+    if isinstance(state, torch.Tensor):
+        return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()
+    if isinstance(state, dict):
+        return {name: own(value) for name, value in state.items()}
+    return [own(each) for each in state] if isinstance(state, list) else state
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Raises Damaged for a file whose digest does not match, or that cannot be opened."""
     try:

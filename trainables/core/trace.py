@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -30,24 +31,18 @@ class Trace:
         self._checked = 0
 
     def add(self, terms: dict[str, Term]) -> Tensor:
-        """Note one step's terms and return Σ weight · value, for `backward`.
-
-        A term whose weight is the number 0 stays out of the sum, and of its gradient, so that
-        not even the order of additions differs from a trial without the term.
-        """
-        total: Tensor | None = None
+        """Note one step's terms and return their `total`, for `backward`."""
         for name, (value, weight) in terms.items():
-            self._steps.setdefault(name, []).append(self.length)
-            self._values.setdefault(name, []).append(value.detach())
             kept = weight.detach() if isinstance(weight, Tensor) else weight
-            self._weights.setdefault(name, []).append(kept)
-            if isinstance(weight, Tensor) or weight != 0:
-                part = value if isinstance(weight, float | int) and weight == 1 else weight * value
-                total = part if total is None else total + part
+            self.note(name, self.length, value.detach(), kept)
         self.length += 1
-        if total is None:
-            raise ConfigError("method", "a weight of 0 for every term", "one that is not 0")
-        return total
+        return total(terms)
+
+    def note(self, name: str, step: int, value: Tensor, weight: float | Tensor) -> None:
+        """What a term was at a step of the epoch."""
+        self._steps.setdefault(name, []).append(step)
+        self._values.setdefault(name, []).append(value)
+        self._weights.setdefault(name, []).append(weight)
 
     def observe(self, scalars: dict[str, Tensor]) -> None:
         """Note what a method watches beside its terms (`Method.observed`)."""
@@ -123,3 +118,19 @@ class Trace:
         }
         trace._checked = trace.length
         return trace
+
+
+def total(terms: Mapping[str, Term]) -> Tensor:
+    """Σ weight · value.
+
+    A term whose weight is the number 0 stays out of the sum, and of its gradient, so that
+    not even the order of additions differs from a trial without the term.
+    """
+    found: Tensor | None = None
+    for value, weight in terms.values():
+        if isinstance(weight, Tensor) or weight != 0:
+            part = value if isinstance(weight, float | int) and weight == 1 else weight * value
+            found = part if found is None else found + part
+    if found is None:
+        raise ConfigError("method", "a weight of 0 for every term", "one that is not 0")
+    return found

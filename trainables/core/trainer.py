@@ -15,24 +15,24 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trainables.core.assembly import assemble, check_shared, seed_step, start_from_data
-from trainables.core.checkpoints import Checkpoints
+from trainables.core.checkpoints import Checkpoints, own
 from trainables.core.export import EXPORT, write_export
 from trainables.core.identity import config_hash
-from trainables.core.measures import measured
+from trainables.core.inputs import Inputs
+from trainables.core.looks import Looks, looked_at
 from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
 from trainables.evaluation.metrics import EVALUATOR
-from trainables.evaluation.tasks import task_of
 from trainables.machine.devices import describe, resolve_device
 from trainables.machine.group import ALONE, Group
 from trainables.machine.memory import keep_freed_memory
@@ -50,6 +50,7 @@ class Trainer:
     Args:
         resume: continue from the newest whole checkpoint in `runtime.trial_dir`, if any.
         group: the processes that train it and embed what is evaluated; the first alone writes.
+        inputs: where its inputs come from, if others have the same; None: from its own.
 
     Raises:
         ConfigError: bad data, device or option; a checkpoint of another trial.
@@ -64,9 +65,9 @@ class Trainer:
         *,
         resume: bool = True,
         group: Group = ALONE,
+        inputs: Inputs | None = None,
     ) -> None:
         self.config, self.seed, self.runtime, self.group = config, seed, runtime, group
-        self.task = task_of(config)
         self.device = resolve_device(runtime.device)
         if runtime.threads is not None:
             torch.set_num_threads(runtime.threads)
@@ -75,13 +76,13 @@ class Trainer:
         check_shared(config, group.size, on_gpus=self.device.type == "cuda")
         with group.first_alone():
             self.splits = load_splits(config.data, runtime.cache_dir)
-        self.selection = self.splits.selection
-        looked_at = ("train",) if config.selection.train_curve else ()
-        self.splits.require((self.selection, *looked_at))
+        self.splits.require(looked_at(config, self.splits))
         self.hash = config_hash(config, self.splits.fingerprint)
-        parts = assemble(config, seed, self.splits, runtime.cache_dir, self.device, group=group)
+        given = runtime.cache_dir, self.device
+        parts = assemble(config, seed, self.splits, *given, group=group, inputs=inputs)
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
+        self.looks = Looks(config, self.splits, parts, self.device, group)
         self.optimizer, self.update = parts.optimizer, Update(parts.optimizer)
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
@@ -90,13 +91,13 @@ class Trainer:
 
         self.epoch = 0  # whole epochs done
         self.steps = 0  # optimiser steps done
-        self.seconds = 0.0
+        self.seconds = self._begun = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
         self.trace: Trace | None = None
         self.steps_here = 0
         self.resumed_from: int | None = None
-        self._clock = self._saved = time.monotonic()
+        self.clock = self._saved = time.monotonic()
         place = None if runtime.trial_dir is None else runtime.trial_dir / "checkpoints"
         self.checkpoints = None if place is None else Checkpoints(place, self.hash, seed)
         kept = self.checkpoints if resume else None
@@ -104,47 +105,66 @@ class Trainer:
         if saved is not None:
             self._restore(*saved)
 
-    # --- the loop ------------------------------------------------------------------------------
-
     def epochs(self) -> Iterator[EpochReport]:
         """Train the epochs that are left, one report each.
 
         An epoch is saved after its report was taken, so that no report is lost: one that was
         taken and not saved is trained, and reported, again.
         """
-        self._clock = time.monotonic()
+        assert self.config.training.packed is None, "a packed trial trains in a `Pack`"
+        self.clock = time.monotonic()
+        self.begin()
+        while self.epoch < self.config.training.epochs:
+            yield self._one_epoch()
+            self.clock = time.monotonic()  # what the reader did with it is not training time
+            if self.due(epoch_end=True):
+                self.save()
+
+    def begin(self) -> None:
+        """Before the first step: what starts from data."""
         if self.steps == 0 and self.config.embedding.init == "pca":
             start_from_data(self.network, self.inputs, self.splits, self.runtime.cache_dir)
             self.group.like_first_(self.parameters)
-        while self.epoch < self.config.training.epochs:
-            yield self._one_epoch()
-            self._clock = time.monotonic()  # what the reader did with it is not training time
-            self._save_if_due(epoch_end=True)
 
     def _one_epoch(self) -> EpochReport:
-        training, begun = self.config.training, self.seconds
+        batches, phase, trace = self.begin_epoch()
+        while trace.length < len(batches):
+            self.step(batches[trace.length], phase)
+            if trace.length % CHECK_EVERY == 0:
+                trace.check()
+                if self.due(epoch_end=False):
+                    self.save()
+        return self.end_epoch()
+
+    def begin_epoch(self) -> tuple[Tensor, str, Trace]:
+        """The epoch's batches, its phase, in which the network now is, and what it was so far."""
+        self._begun = self.seconds
         batches = self.batches(self.epoch)
         phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
         self.enter(phase)
         self.trace = self.trace or Trace(self.epoch + 1, self.steps)
         self.inputs.expect(batches[self.trace.length :])
-        while self.trace.length < len(batches):
-            self.step(batches[self.trace.length], phase)
-            if self.trace.length % CHECK_EVERY == 0:
-                self.trace.check()
-                self._save_if_due(epoch_end=False)
+        return batches, phase, self.trace
+
+    def end_epoch(self, answers: Mapping[str, Tensor] | None = None) -> EpochReport:
+        """All steps of the epoch are done: what it was, and what the network is worth.
+
+        Args:
+            answers: the task's, [N, A] by split of those that are looked at, where they are known.
+        """
+        assert self.trace is not None
         self.trace.check()
         metrics = self.trace.means()
         self.trace = None
         for group in self.optimizer.param_groups:
             metrics[f"lr/{group['role']}"] = float(group["lr"])
         self.epoch += 1
-        if self.epoch % self.config.selection.every == 0 or self.epoch == training.epochs:
-            metrics |= self._select()
+        if self.looks.due(self.epoch):
+            metrics |= self._select(answers or {})
         if self.best is not None:
-            metrics[f"best/{self.selection}/{self.config.selection.metric}"] = self.best["value"]
+            metrics[self.looks.best] = self.best["value"]
         self._tick()
-        metrics["time/epoch_s"] = self.seconds - begun
+        metrics["time/epoch_s"] = self.seconds - self._begun
         self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
         return self.history[-1]
 
@@ -166,7 +186,7 @@ class Trainer:
         for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
             parameter.grad = None
         self.passes.backward(self.trace.add(terms))
-        self.trace.observe(method.observed())
+        self.trace.observe(method.observed() | method.observed_gradients())
 
         training = self.config.training
         clip(self.parameters, value=training.clip_value, norm=training.clip_norm)
@@ -185,30 +205,9 @@ class Trainer:
         labels, size = self.splits.train.labels, training.batch_size
         return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
-    # --- evaluation and selection --------------------------------------------------------------
-
-    def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        """Metrics of the network as it stands on one split, and what its method measures there.
-
-        Raises:
-            TrialFailure: an embedding is not finite.
-        """
-        found, subset = self._metrics(split, metrics), self.splits[split]
-        return self.group.told(lambda: found | measured(self.network, self.inputs, subset))
-
-    @torch.inference_mode()
-    def _metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
-        self.network.eval()
-        task, network, subset = self.task, self.network, self.splits[split]
-        own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
-        answers, restarts = self.group.collected(own, self.device), self.config.evaluation.restarts
-        return self.group.told(lambda: task.read(network, answers, subset, metrics, restarts))
-
-    def _select(self) -> dict[str, float]:
-        selection = self.config.selection
-        splits = (self.selection, "train") if selection.train_curve else (self.selection,)
-        scores = {split: self._metrics(split, self.task.per_epoch) for split in splits}
-        value = scores[self.selection][selection.metric]
+    def _select(self, answers: Mapping[str, Tensor]) -> dict[str, float]:
+        selection, scores = self.config.selection, self.looks.after_epoch(answers)
+        value = scores[self.splits.selection][selection.metric]
         if self.best is None or selection.keep == "last" or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}
             self.best = {"epoch": self.epoch, "value": value, "weights": weights}
@@ -225,8 +224,8 @@ class Trainer:
         if self.best is None:
             raise RuntimeError("finish() before the first selected epoch; run epochs() first")
         self.network.load_state_dict(self.best["weights"])
-        wanted = tuple(dict.fromkeys((*self.task.metrics, *metrics)))
-        evaluations = {split: self.evaluate(split, wanted) for split in evaluate}
+        wanted = tuple(dict.fromkeys((*self.looks.task.metrics, *metrics)))
+        evaluations = {split: self.looks.evaluate(split, wanted) for split in evaluate}
         folder = self.runtime.trial_dir
         if folder is not None:
             write_export(folder / EXPORT, self.network, self.config, self.splits.train)
@@ -259,21 +258,21 @@ class Trainer:
 
     def pause(self) -> None:
         """Save the epochs done so far, due or not, for a later process to go on from."""
-        self._clock = time.monotonic()
-        self._save()
+        self.clock = time.monotonic()
+        self.save()
 
     def _tick(self) -> None:
         now = time.monotonic()
-        self.seconds += now - self._clock
-        self._clock = now
+        self.seconds += now - self.clock
+        self.clock = now
 
-    def _save_if_due(self, *, epoch_end: bool) -> None:
-        """After an epoch if the interval has passed; within a long one likewise, if not 0."""
+    def due(self, *, epoch_end: bool) -> bool:
+        """Whether to save: after an epoch if the interval has passed; within one if not 0."""
         interval = self.runtime.checkpoint_seconds
-        if time.monotonic() - self._saved >= interval and (epoch_end or interval > 0):
-            self._save()
+        return time.monotonic() - self._saved >= interval and (epoch_end or interval > 0)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """A checkpoint of where the trial stands, if it has a folder."""
         if self.checkpoints is None:
             return
         self._tick()
@@ -283,8 +282,8 @@ class Trainer:
             "seconds": self.seconds,
             "trace": None if self.trace is None else self.trace.state(),
             "history": [dataclasses.asdict(report) for report in self.history],
-            "network": self.network.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "network": own(self.network.state_dict()),
+            "optimizer": own(self.optimizer.state_dict()),
         }
         self.checkpoints.save(self.steps, state, self.best)
         self._saved = time.monotonic()

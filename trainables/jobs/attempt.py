@@ -10,7 +10,6 @@ import logging
 import os
 import shutil
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from trainables.errors import TrialFailure
-from trainables.jobs.hidden import HidingFormatter, hidden
+from trainables.jobs.hidden import HidingFormatter, failure
 from trainables.jobs.request import Job
 from trainables.machine.processes import Watch, still_working
 
@@ -123,10 +122,9 @@ class Attempt:
             self._say("interrupted by the machine: %s", error)
             raise
         except Exception as error:
-            reason = hidden(" ".join(f"{type(error).__name__}: {error}".split()))
-            self._say("failed: %s", reason)
-            trace = hidden(traceback.format_exc())
-            return [*reports, {"event": "failed", "reason": reason, "traceback": trace}]
+            told = failure(error)
+            self._say("failed: %s", told["reason"])
+            return [*reports, told]
         finally:
             if self._watch is not None:  # a driver that is slow to ask is no fault of the trial
                 self._watch.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import traceback
 from pathlib import Path
 
 HIDDEN = "***"
@@ -38,3 +39,10 @@ class HidingFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return hidden(super().format(record))
+
+
+def failure(error: BaseException) -> dict[str, str]:
+    """The last event of a job that failed."""
+    reason = hidden(" ".join(f"{type(error).__name__}: {error}".split()))
+    trace = hidden("".join(traceback.format_exception(error)))
+    return {"event": "failed", "reason": reason, "traceback": trace}

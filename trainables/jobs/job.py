@@ -33,6 +33,7 @@ from trainables.jobs.memory import divided, released
 from trainables.jobs.request import Fold, Job
 from trainables.jobs.several import together
 from trainables.machine.files import inside, write_json
+from trainables.packs.train import reports
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def run_job(job: Job) -> Iterator[dict[str, Any]]:
         OSError: the machine's fault; may be retried.
     """
     of_run(job.runtime.run)
-    with _trial_log(job.runtime.trial_dir):
+    with trial_log(job.runtime.trial_dir):
         try:
             config = TrialConfig.model_validate(job.config)
             LOG.info("trial %s: %s", job.trial_id, config.model_dump_json())
@@ -68,11 +69,8 @@ def run_job(job: Job) -> Iterator[dict[str, Any]]:
 def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
     seed, wanted, more, runtime = job.seed, job.evaluate, job.metrics, job.runtime
     folder = runtime.trial_dir
-    key = {
-        "config_hash": config_hash(config, fingerprint(config.data, runtime.cache_dir)),
-        "seed": seed,
-    }
-    final = _known(job, folder, key)
+    key = identity_of(job, config)
+    final = known_result(job, folder, key)
     if final is None and job.mode != "train":
         raise TrialFailure(
             f"{folder}: nothing to evaluate, for the trial has not finished here, or its weights "
@@ -80,7 +78,7 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
         )
     if final is None:
         if folder is not None:
-            _write_config(folder, config, seed)
+            write_config(folder, config, seed)
         final = yield from _trained(job, config)
         if final is None:
             return
@@ -99,15 +97,26 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
             trainer = Trainer(config, seed, runtime, resume=False)
             trainer.network.load_state_dict(read_weights(inside(folder, final["export"])))
             fresh = {
-                split: known.get(split, {}) | trainer.evaluate(split, names)
+                split: known.get(split, {}) | trainer.looks.evaluate(split, names)
                 for split, names in missing.items()
                 if names
             }
             final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
+    yield keep_result(folder, final, key)
+
+
+def identity_of(job: Job, config: TrialConfig) -> dict[str, Any]:
+    """What a result in a trial's folder must say of itself."""
+    of_data = fingerprint(config.data, job.runtime.cache_dir)
+    return {"config_hash": config_hash(config, of_data), "seed": job.seed}
+
+
+def keep_result(folder: Path | None, final: dict[str, Any], key: dict[str, Any]) -> dict[str, Any]:
+    """The final event, once it is on disk."""
     if folder is not None:
         write_json(folder / FINAL, _with_digest({**final, **key}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
-    yield final
+    return final
 
 
 def _trained(job: Job, config: TrialConfig) -> Generator[dict[str, Any], None, Final]:
@@ -136,25 +145,22 @@ def _training(job: Job, config: TrialConfig) -> Generator[dict[str, Any], None, 
         trainer.splits.require(job.evaluate)
         until = job.until or config.training.epochs
         if trainer.epoch < until:
-            for report in trainer.epochs():
-                LOG.info("%s", _line(report, config.training.epochs))
-                yield _epoch_event(report)
+            for report in reports(trainer):
+                LOG.info("%s", line(report, config.training.epochs))
+                yield epoch_event(report)
                 if report.epoch >= until:
                     break
         if trainer.epoch < config.training.epochs:
-            trainer.pause()
-            LOG.info("paused after epoch %d", trainer.epoch)
-            history = [_epoch_event(epoch) for epoch in trainer.history]
-            yield {"event": "paused", "epoch": trainer.epoch, "history": history}
+            yield paused(trainer)
             return None
-        return _final_event(trainer.finish(job.evaluate, job.metrics))
+        return final_event(trainer.finish(job.evaluate, job.metrics))
 
 
 def _member(fold: Fold) -> Member:
     return Member(TrialConfig.model_validate(fold.config), fold.seed, fold.export)
 
 
-def _known(job: Job, folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
+def known_result(job: Job, folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
     """`_finished`, as far as the code that the job is for made it."""
     if job.source is not None:
         same_as_driver(job.source)
@@ -193,22 +199,30 @@ def _with_digest(final: dict[str, Any]) -> dict[str, Any]:
     return {**final, DIGEST: hashlib.sha256(text.encode()).hexdigest()}
 
 
-def _write_config(folder: Path, config: TrialConfig, seed: int) -> None:
+def write_config(folder: Path, config: TrialConfig, seed: int) -> None:
     path = folder / "config.json"
     if not path.exists():  # the engine may have written it
         write_json(path, {"config": config.model_dump(mode="json"), "seed": seed})
 
 
-def _epoch_event(report: EpochReport) -> dict[str, Any]:
+def paused(trainer: Trainer) -> dict[str, Any]:
+    """Its state saved, the event that says so."""
+    trainer.pause()
+    LOG.info("paused after epoch %d", trainer.epoch)
+    history = [epoch_event(epoch) for epoch in trainer.history]
+    return {"event": "paused", "epoch": trainer.epoch, "history": history}
+
+
+def epoch_event(report: EpochReport) -> dict[str, Any]:
     return {"event": "epoch", **dataclasses.asdict(report)}
 
 
-def _final_event(report: FinalReport) -> dict[str, Any]:
-    history = [_epoch_event(epoch) for epoch in report.history]
+def final_event(report: FinalReport) -> dict[str, Any]:
+    history = [epoch_event(epoch) for epoch in report.history]
     return {"event": "final", **dataclasses.asdict(report), "history": history}
 
 
-def _line(report: EpochReport, epochs: int) -> str:
+def line(report: EpochReport, epochs: int) -> str:
     shown = [
         f"{name} {value:.4g}"
         for name, value in report.metrics.items()
@@ -218,7 +232,7 @@ def _line(report: EpochReport, epochs: int) -> str:
 
 
 @contextmanager
-def _trial_log(folder: Path | None) -> Iterator[None]:
+def trial_log(folder: Path | None) -> Iterator[None]:
     """All of `trainables`' log lines also go to trial.log while the trial runs here."""
     logger = logging.getLogger("trainables")
     if folder is None or _logs_to(logger, folder / "trial.log"):

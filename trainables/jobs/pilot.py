@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 
 import torch
 
+from trainables.core.looks import looked_at
 from trainables.core.runtime import Runtime
 from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
@@ -72,9 +73,8 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()
     begun = time.perf_counter()
-    looked_at = ("train",) if trainer.config.selection.train_curve else ()
-    for split in (trainer.selection, *looked_at):
-        trainer.evaluate(split, trainer.task.per_epoch)
+    for split in looked_at(trainer.config, trainer.splits):
+        trainer.looks.evaluate(split, trainer.looks.task.per_epoch)
     _wait(trainer.device)
     evaluate = time.perf_counter() - begun
     return Pilot(

@@ -11,7 +11,7 @@ The training step, in the order in which the core runs it:
     state    = method(features, batch.labels, progress, generator)
     terms    = method.terms(state, batch.labels, progress, generator)
     loss     = Σ weight · value,  backward
-    observed = method.observed()                           logged, part of nothing
+    observed = method.observed(), method.observed_gradients()      logged, part of nothing
 
 The head, the method and the loss compute in float32 also where the backbone runs in autocast.
 """
@@ -124,6 +124,11 @@ class Method(nn.Module):
         """
 
     @classmethod
+    def unpacked(cls, config: ComponentConfig) -> str | None:
+        """As that of `Loss`."""
+        return None
+
+    @classmethod
     def label_sets(cls, config: ComponentConfig) -> bool:
         """Whether `prepare` may give an item several labels (mixup, CutMix); losses that need one
         label an item then refuse the trial."""
@@ -210,8 +215,12 @@ class Method(nn.Module):
         return found
 
     def observed(self) -> dict[str, Tensor]:
-        """Scalars worth watching that are no terms, read once a step, after `backward`: a
-        gradient norm, a mean uncertainty. Logged as epoch means under `observed/<name>`."""
+        """Scalars worth watching that are no terms, read once a step, after `backward`: a mean
+        uncertainty. Logged as epoch means under `observed/<name>`."""
+        return {}
+
+    def observed_gradients(self) -> dict[str, Tensor]:
+        """The same of gradients (`watched.py`), read after `backward`; in a pack [S] each."""
         return {}
 
     def measure(

@@ -22,6 +22,7 @@ from trainables.losses.base import LOSSES, Loss, ParamGroup, make_pairs
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.plain import Plain
 from trainables.methods.tangent import exp_with_tangent
+from trainables.methods.watched import Gradients, watched
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
@@ -162,13 +163,15 @@ class NIR(Plain):
         with streams.part("nir.flow"):
             self.flow = build_flow(config.flow, dim=embedding.dim, condition_dim=embedding.dim)
         self._watched: dict[str, Tensor] = {}
+        self._returned = Gradients()
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
     ) -> NIRState:
         z: Tensor = self.head(features)
-        self._watched = {}
-        query, own = self._branch(z, "metric_gradient"), self._branch(z, "nir_gradient")
+        self._watched, self._returned = {}, Gradients()
+        query = watched(z, "metric_gradient", self._returned)
+        own = watched(z, "nir_gradient", self._returned)
         psi, classes = F.normalize(own, dim=-1), labels[:, 0]
         condition = self._condition(psi, classes)
         flowed = self.flow(psi, condition)
@@ -204,7 +207,10 @@ class NIR(Plain):
         return found
 
     def observed(self) -> dict[str, Tensor]:
-        found = dict(self._watched)
+        return self._watched
+
+    def observed_gradients(self) -> dict[str, Tensor]:
+        found = dict(self._returned.norms)
         if {"nir_gradient", "metric_gradient"} <= found.keys():
             found["nir_to_metric"] = found["nir_gradient"] / found["metric_gradient"]
         return found
@@ -214,18 +220,6 @@ class NIR(Plain):
             *super().param_groups(phase),
             ParamGroup("auxiliary", list(self.flow.parameters())),
         ]
-
-    def _branch(self, z: Tensor, name: str) -> Tensor:
-        """z, with the norm of the gradient that comes back through this branch watched."""
-        branch = z.view_as(z)
-        if branch.requires_grad:
-            watched = self._watched
-
-            def note(gradient: Tensor) -> None:
-                watched[name] = torch.linalg.vector_norm(gradient.detach())
-
-            branch.register_hook(note)  # type: ignore[no-untyped-call]
-        return branch
 
     def _condition(self, psi: Tensor, classes: Tensor) -> Tensor:
         """The reference of each class that its sample is conditioned on, [B, D], of unit length."""

@@ -37,7 +37,7 @@ for name in BARRED:
 
 from pathlib import Path
 from trainables.trial import TrialConfig
-from trainables.core.train import train
+from trainables.packs.train import train
 from trainables.core.runtime import Runtime
 
 config = TrialConfig(

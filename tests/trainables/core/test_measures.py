@@ -11,7 +11,7 @@ import pytest
 from tests.trainables.core_trials import config
 from trainables.core.measures import bootstrap
 from trainables.core.runtime import EpochReport, Runtime
-from trainables.core.train import train
+from trainables.packs.train import train
 
 NAMES = ("uncertainty_original", "uncertainty_mixed", "uncertainty_gap")
 TRIALS = {

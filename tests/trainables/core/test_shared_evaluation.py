@@ -35,15 +35,15 @@ def read(group: Group, root: Path, cache: Path) -> dict[str, Any]:
         seen: list[Tensor] = []
         passed: list[int] = []
         _watch(trainer, seen, passed)
-        metrics = trainer._metrics("test", trainer.task.metrics)
+        metrics = trainer.looks.metrics("test", trainer.looks.task.metrics)
         images = sum(passed)
-        whole = trainer.evaluate("test", trainer.task.metrics)
+        whole = trainer.looks.evaluate("test", trainer.looks.task.metrics)
         found[name] = (metrics, seen[:1], images, whole, len(trainer.splits.test))
     return found
 
 
 def _watch(trainer: Trainer, seen: list[Tensor], passed: list[int]) -> None:
-    kind = Retrieval if isinstance(trainer.task, Retrieval) else Classification
+    kind = Retrieval if isinstance(trainer.looks.task, Retrieval) else Classification
 
     class Watched(kind):  # type: ignore[misc,valid-type]
         def answer(self, network: Any, block: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ def _watch(trainer: Trainer, seen: list[Tensor], passed: list[int]) -> None:
             metrics: dict[str, float] = super().read(network, answers, *given)
             return metrics
 
-    trainer.task = Watched()
+    trainer.looks.task = Watched()
 
 
 def collected(group: Group, rows: int) -> Tensor:

@@ -10,11 +10,11 @@ import torch
 
 from tests.trainables.core_trials import config, timeless
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
-from trainables.core.train import train
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.methods.ddml import DDML
+from trainables.packs.train import train
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
 

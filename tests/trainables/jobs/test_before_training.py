@@ -11,13 +11,13 @@ from tests.trainables.core_trials import config
 from trainables.core.export import as_images
 from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
-from trainables.core.train import train
 from trainables.core.trainer import Trainer
 from trainables.data.images import Images
 from trainables.data.splits import Splits, Subset
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
+from trainables.packs.train import train
 from trainables.trial import TrialConfig
 
 

@@ -13,9 +13,9 @@ from tests.steps import steps
 from tests.trainables.core_trials import config, timeless
 from trainables.core import trainer as core
 from trainables.core.runtime import Runtime
-from trainables.core.train import train
 from trainables.core.trainer import Trainer
 from trainables.methods.dvml import DVML
+from trainables.packs.train import train
 from trainables.trial import TrialConfig
 
 

@@ -15,13 +15,13 @@ import torch
 from tests.trainables.core_trials import config
 from trainables import streams
 from trainables.core.runtime import Runtime
-from trainables.core.train import train
 from trainables.core.trainer import Trainer
 from trainables.data import cache as caches
 from trainables.data.cache import of_run
 from trainables.machine import kernels
 from trainables.methods import principal
 from trainables.methods.principal import kept_start, principal_start, start_key
+from trainables.packs.train import train
 
 DIM = 4
 

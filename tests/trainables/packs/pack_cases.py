@@ -1,0 +1,63 @@
+"""Members of packs for tests: one shape, numbers of their own, and the same trials alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.trainables import core_trials
+from tests.trainables.components import loss_options
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+from trainables.packs.pack import Pack
+from trainables.packs.shape import numbers
+from trainables.trial import TrialConfig
+
+FACTORS = (1.0, 0.8, 1.25)  # of every number of a member, and of its rates
+SLOTS = 4
+
+
+def configs(root: Path, method: dict[str, Any], loss: str, **changes: Any) -> list[TrialConfig]:
+    """Three of one shape, not packed."""
+    base: dict[str, Any] = {
+        "method": method,
+        "loss": loss_options(loss),
+        "embedding": {"dim": 8},
+        "training": {"epochs": 2, "per_class": 3},
+    }
+    base = core_trials.merged(base, changes)
+    first = core_trials.config(root, **base)
+    made = []
+    for factor in FACTORS:
+        own: dict[str, Any] = {"optimizer": {"lr": 1e-3 * factor, "weight_decay": 1e-2 * factor}}
+        for part, kind in (("loss", LOSSES[loss]), ("method", METHODS[method["name"]])):
+            values = {name: getattr(getattr(first, part), name) for name in numbers(kind)}
+            own[part] = {name: value * factor for name, value in values.items()}
+        made.append(core_trials.config(root, **core_trials.merged(base, own)))
+    return made
+
+
+def packed(config: TrialConfig, slots: int = SLOTS) -> TrialConfig:
+    training = config.training.model_copy(update={"packed": slots})
+    return config.model_copy(update={"training": training})
+
+
+def trainer(config: TrialConfig, seed: int, cache: Path, folder: Path | None = None) -> Trainer:
+    return Trainer(config, seed, Runtime("cpu", 1, cache, folder, checkpoint_seconds=0.0))
+
+
+def alone(configs: list[TrialConfig], cache: Path) -> list[Trainer]:
+    found = [trainer(config, seed, cache) for seed, config in enumerate(configs)]
+    for each in found:
+        for _ in each.epochs():
+            pass
+    return found
+
+
+def together(members: list[Trainer]) -> list[Trainer]:
+    for _, found in Pack(members).reports():
+        if isinstance(found, Exception):
+            raise found
+    return members

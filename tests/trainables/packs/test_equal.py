@@ -1,0 +1,155 @@
+"""A packed trial agrees with the same trial alone: of every loss and method that packs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.trainables.components import loss_options
+from tests.trainables.core_trials import config, timeless
+from tests.trainables.losses.test_static import METHODS as READINGS
+from tests.trainables.packs.pack_cases import alone, configs, packed, together, trainer
+from tests.trainables.test_support_matrix import PAIRS, cell
+from trainables.core.trainer import Trainer
+from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+from trainables.packs.shape import check_packs, pack_shape
+
+# Adam divides what rounding leaves of a gradient by its size: a step may differ by parts of the
+# rate, 1e-3, where a gradient is nearly nothing.
+WEIGHTS = 2e-4
+VALUES = 2e-4
+ON_FEATURES = {"idml": {"mixing": "feature_mixup"}, "pel": {"mixing": "feature_mixup"}}
+
+
+def agree(one: Trainer, other: Trainer) -> None:
+    pairs = zip(one.network.named_parameters(), other.network.named_parameters(), strict=True)
+    for (name, a), (_, b) in pairs:
+        torch.testing.assert_close(
+            b, a, rtol=VALUES, atol=WEIGHTS, msg=lambda t, n=name: f"{n}: {t}"
+        )
+    for mine, its in zip(one.history, other.history, strict=True):
+        found, expected = timeless(its.metrics), timeless(mine.metrics)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            if name.startswith(("term/", "train/", "lr/", "observed/")):
+                near = pytest.approx(value, rel=10 * VALUES, abs=VALUES, nan_ok=True)
+                assert found[name] == near, name
+
+
+def equal(made: list[Any], cache: Path) -> None:
+    singles = alone(made, cache)
+    members = [trainer(packed(each), seed, cache) for seed, each in enumerate(made)]
+    for one, other in zip(singles, together(members), strict=True):
+        agree(one, other)
+
+
+def taken() -> list[Any]:
+    """Every pair that trains on cached features; a third of them, in which all stand, is quick."""
+    found = []
+    for number, (method, loss) in enumerate(PAIRS):
+        options = {**(cell(method, loss).options or {}), **ON_FEATURES.get(method, {})}
+        marks = [pytest.mark.slow] if (number + number // len(LOSSES)) % 3 else []
+        found.append(
+            pytest.param({"name": method, **options}, loss, id=f"{method}-{loss}", marks=marks)
+        )
+    return found
+
+
+@pytest.mark.parametrize(("method", "loss"), taken())
+def test_packed_equals_alone(
+    method: dict[str, Any], loss: str, drawn: Path, shared_cache: Path
+) -> None:
+    made = possible(drawn, method, loss)
+    if isinstance(made, str):
+        pytest.skip(f"refused: {made}")
+    try:
+        check_packs(packed(made[0]))
+    except ConfigError as error:
+        assert LOSSES[loss].unpacked(made[0].loss) or METHODS[method["name"]].unpacked(
+            made[0].method
+        )
+        assert loss in str(error) or method["name"] in str(error)
+        return
+    equal(made, shared_cache)
+
+
+def possible(drawn: Path, method: dict[str, Any], loss: str) -> list[Any] | str:
+    for options in (method, {**method, "mixing": "none"}):
+        try:
+            return configs(drawn, options, loss)
+        except ValueError as error:
+            reason = str(error)
+            if "mixing" not in method:
+                break
+    return reason
+
+
+@pytest.mark.parametrize(
+    "method", READINGS, ids=[f"{m['name']}{i}" for i, m in enumerate(READINGS)]
+)
+def test_other_readings(method: dict[str, Any], drawn: Path, shared_cache: Path) -> None:
+    mixing = ON_FEATURES.get(method["name"], {})
+    equal(configs(drawn, {**method, **mixing}, "proxy_anchor"), shared_cache)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"optimizer": {"name": "adam"}},
+        {"optimizer": {"name": "sgd", "momentum": 0.9, "dampening": 0.3}},
+        {"optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": True}},
+        {"optimizer": {"name": "sgd", "momentum": 0.0}},
+        {"optimizer": {"multipliers": {"proxies": 30}, "weight_decays": {"proxies": 0.1}}},
+        {"training": {"clip_value": None, "clip_norm": 0.05}},
+        {"training": {"clip_value": 1e-3}},
+        {"schedule": {"name": "cosine", "warmup_epochs": 1, "warmup_hold": ["head"]}},
+        {"selection": {"keep": "last", "train_curve": True}},
+        {"embedding": {"init": "pca"}},
+        {"task": "classification"},
+    ],
+    ids=[
+        "adam",
+        "dampened",
+        "nesterov",
+        "bare",
+        "roles",
+        "norm",
+        "value",
+        "held",
+        "curve",
+        "pca",
+        "task",
+    ],
+)
+def test_optimisers_and_schedules(changes: dict[str, Any], drawn: Path, shared_cache: Path) -> None:
+    if changes.get("task"):
+        changes = {**changes, "data": {"split": {"by": "images", "test": 0.4}}}
+    made = configs(drawn, {"name": "plain"}, "normsoftmax", **changes)
+    equal(made, shared_cache)
+
+
+def test_what_is_0_is_part_of_the_shape(drawn: Path) -> None:
+    def of(**method: float) -> str:
+        return pack_shape(config(drawn, method={"name": "ddml", **method}))
+
+    assert of(alpha=1) == of(alpha=2, beta=0.3)
+    assert of(alpha=0) != of(alpha=1)
+    other = config(drawn, method={"name": "ddml"}, embedding={"dim": 8})
+    assert pack_shape(other) != of()
+
+
+def test_what_cannot_pack_is_refused_with_the_reason(drawn: Path) -> None:
+    trains = config(drawn, backbone={"mode": "finetune"}, training={"packed": 4})
+    with pytest.raises(ConfigError, match="cached features alone"):
+        check_packs(trains)
+    foreign = config(drawn, loss=loss_options("pml"), training={"packed": 4})
+    with pytest.raises(ConfigError, match=r"training\.packed.*branch on data"):
+        check_packs(foreign)
+    check_packs(
+        foreign.model_copy(update={"training": trains.training.model_copy(update={"packed": None})})
+    )

@@ -1,0 +1,1 @@
+"""Trials of one shape, trained side by side as one program."""

@@ -1,0 +1,222 @@
+"""N trials of one shape as one program: their steps, side by side.
+
+A pack has a fixed number of slots; members fill the first of them. A step is one call of
+`torch.func.vmap` over all slots, one backward pass of the sum of their losses, which leaves each
+its own gradients, and one update, each by its own rates. Everything else is the members' own:
+`Trainer`s, which make their batches, keep their history, select, save and finish, and whose
+parameters are rows of what the program trains.
+
+What becomes of a member depends neither on which others are there, nor on its slot, nor on how many
+slots are filled: rows do not see each other, and the program has the same shapes whatever is in it.
+Members that ended leave a slot which goes on with the leader's batches and is not looked at.
+Members that come back from checkpoints at different steps wait until those behind have caught up.
+
+Packed and alone a trial agrees within rounding, not to the bit: products of many configurations at
+once add in another order. So it is part of a trial's identity that it is packed.
+
+Shape legend: S slots · B batch · F features · A answer of the task.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.core.network import Network
+from trainables.core.optimizer import set_rates
+from trainables.core.runtime import EpochReport
+from trainables.core.trace import total
+from trainables.core.trainer import CHECK_EVERY, Trainer
+from trainables.errors import TrialFailure
+from trainables.machine.processes import still_working
+from trainables.methods.base import Batch, Progress
+from trainables.packs.draws import Draws
+from trainables.packs.shape import pack_shape
+from trainables.packs.stacked import Stacked
+from trainables.packs.told import Told
+from trainables.packs.update import PackedUpdate
+
+Report = tuple[int, EpochReport | TrialFailure]
+
+
+class Pack:
+    """Members under way.
+
+    Args:
+        members: of one `pack_shape`, at most as many as `training.packed` says, on one device.
+
+    Raises:
+        ValueError: they are not.
+    """
+
+    def __init__(self, members: Sequence[Trainer]) -> None:
+        first = members[0]
+        slots = first.config.training.packed
+        if slots is None or len(members) > slots:
+            raise ValueError(f"{len(members)} members of a pack of {slots or 0}")
+        if len({pack_shape(member.config) for member in members}) > 1:
+            raise ValueError("members of more than one shape")
+        self.members, self.slots = list(members), slots
+        self.alive = set(range(len(members)))
+        for member in members:
+            member.begin()
+        networks = [member.network for member in members]
+        self._stacked = Stacked(networks, slots)
+        self._update = PackedUpdate(
+            self._stacked, networks, [member.optimizer for member in members]
+        )
+        self._draws = Draws(slots, first.device)
+        self._per_epoch = first.total_steps // first.config.training.epochs
+        self._batches: dict[int, Tensor] = {}  # of members within an epoch
+        self._told = Told()
+        self._phase = ""
+        self._clock = time.monotonic()
+
+    def reports(self) -> Iterator[Report]:
+        """An epoch of a member after the other; or why one has failed, which has then left.
+
+        Between two reports of it a member is as if it had trained alone, and may be paused or
+        finished after `leave`.
+        """
+        self._clock = time.monotonic()
+        while self.alive:
+            low = min(self.members[slot].steps for slot in self.alive)
+            turn = [slot for slot in sorted(self.alive) if self.members[slot].steps == low]
+            self._begin_epochs(turn)
+            self._step(turn)
+            at = (low + 1) % self._per_epoch
+            if at == 0:
+                yield from self._end_epochs(turn)
+            elif at % CHECK_EVERY == 0:
+                yield from self._look(turn)
+
+    def leave(self, slot: int) -> None:
+        """A member takes part no more."""
+        self.alive.discard(slot)
+        self._batches.pop(slot, None)
+
+    def _begin_epochs(self, turn: Sequence[int]) -> None:
+        phase = self._phase
+        for slot in turn:
+            if slot not in self._batches:
+                self._batches[slot], phase, _ = self.members[slot].begin_epoch()
+        member = self.members[turn[0]]
+        warm = member.epoch < member.config.schedule.warmup_epochs
+        phase = "warmup" if warm else "main"
+        if phase != self._phase:
+            self._phase = phase
+            member.enter(phase)
+            named = member.network.named_parameters()
+            self._stacked.enter({name for name, p in named if p.requires_grad})
+
+    def _step(self, turn: Sequence[int]) -> None:
+        """One step of these members."""
+        leader = self.members[turn[0]]
+        at = leader.steps % self._per_epoch
+        acting = [slot if slot in turn else turn[0] for slot in range(self.slots)]
+        self._draws.begin([(self.members[slot].seed, leader.steps) for slot in acting])
+        positions = torch.stack([self._batches[slot][at] for slot in acting])
+        inputs = leader.inputs.train(positions.flatten(), leader.generators["augment"])
+        labels = leader.labels.index_select(0, positions.flatten().to(leader.device))
+        progress = Progress(
+            self._phase, leader.epoch, leader.steps, leader.steps / leader.total_steps
+        )
+        floats: dict[str, float] = {}
+
+        def body(network: Network, inputs: Tensor, labels: Tensor) -> Any:
+            method, signs = network.method, self._draws.signs
+            batch = method.prepare(Batch(inputs, labels), signs["prepare"])
+            state = method(batch.inputs, batch.labels, progress, signs["method"])
+            terms = method.terms(state, batch.labels, progress, signs["loss"])
+            floats.update(
+                {n: t.weight for n, t in terms.items() if not isinstance(t.weight, Tensor)}
+            )
+            weights = {n: t.weight for n, t in terms.items() if isinstance(t.weight, Tensor)}
+            values = {name: term.value for name, term in terms.items()}
+            return total(terms), values, weights, dict(method.observed())
+
+        shaped = inputs.reshape(*positions.shape, -1), labels.reshape(*positions.shape, 1)
+        losses, values, weights, observed = self._stacked.train(body, self._draws, *shaped)
+        for parameter in self._stacked.parameters.values():
+            parameter.grad = None
+        losses.sum().backward()
+        training = leader.config.training
+        self._update.clip(value=training.clip_value, norm=training.clip_norm)
+        for slot in turn:
+            member = self.members[slot]
+            set_rates(member.optimizer, member.schedule.factor(member.steps))
+        self._update([slot for slot in self.alive if slot not in turn])
+        observed |= self._stacked.method.observed_gradients()
+        self._told.add(turn, at, values, weights | floats, observed)
+        for slot in turn:
+            self.members[slot].steps += 1
+            self.members[slot].steps_here += 1
+        still_working()
+
+    def _settle(self, turn: Sequence[int]) -> None:
+        """Members are as if they had trained alone; the time since the last look is shared out."""
+        now = time.monotonic()
+        share = (now - self._clock) / len(turn)
+        self._clock = now
+        for slot, traced in self._told.taken(turn):
+            trace = self.members[slot].trace
+            assert trace is not None
+            traced(trace)
+        self._update.settle()
+        for slot in turn:
+            self.members[slot].seconds += share
+            self.members[slot].clock = now
+
+    def _look(self, turn: Sequence[int]) -> Iterator[Report]:
+        """Within a long epoch: whether all is finite, and a checkpoint that is due."""
+        self._settle(turn)
+        for slot in turn:
+            member = self.members[slot]
+            assert member.trace is not None
+            try:
+                member.trace.check()
+            except TrialFailure as error:
+                self.leave(slot)
+                yield slot, error
+        self._save([slot for slot in turn if slot in self.alive], epoch_end=False)
+
+    def _end_epochs(self, turn: Sequence[int]) -> Iterator[Report]:
+        self._settle(turn)
+        leader = self.members[turn[0]]
+        answers = self._answers(leader) if leader.looks.due(leader.epoch + 1) else {}
+        for slot in turn:
+            member = self.members[slot]
+            del self._batches[slot]
+            member.clock = time.monotonic()
+            try:
+                report = member.end_epoch({split: rows[slot] for split, rows in answers.items()})
+            except TrialFailure as error:
+                self.leave(slot)
+                yield slot, error
+                continue
+            if member.epoch == member.config.training.epochs:
+                self.leave(slot)
+            yield slot, report
+        self._phase = ""  # the network was looked at, and trains again
+        self._save([slot for slot in turn if slot in self.alive], epoch_end=True)
+        self._clock = time.monotonic()
+
+    def _answers(self, leader: Trainer) -> dict[str, Tensor]:
+        """[S, N, A] by split."""
+        task, found = leader.looks.task, {}
+        for split in leader.looks.of_epoch:
+            blocks = leader.inputs.blocks(leader.splits[split])
+            parts = [self._stacked.answers(task.answer, block) for block in blocks]
+            found[split] = torch.cat(parts, dim=1)
+        return found
+
+    def _save(self, slots: Sequence[int], *, epoch_end: bool) -> None:
+        """All or none, so that they stay at one step."""
+        if any(self.members[slot].due(epoch_end=epoch_end) for slot in slots):
+            for slot in slots:
+                self.members[slot].clock = time.monotonic()
+                self.members[slot].save()
