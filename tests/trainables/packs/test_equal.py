@@ -19,25 +19,25 @@ from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.packs.shape import check_packs, pack_shape
 
-# Adam divides what rounding leaves of a gradient by its size: a step may differ by parts of the
-# rate, 1e-3, where a gradient is nearly nothing.
-WEIGHTS = 2e-4
-VALUES = 2e-4
+WEIGHTS, VALUES = 2e-5, 1e-4
+# Adam divides a gradient by its size: where that is nearly nothing, rounding makes steps of it.
+SGD = {"optimizer": {"name": "sgd", "momentum": 0.9}}
 ON_FEATURES = {"idml": {"mixing": "feature_mixup"}, "pel": {"mixing": "feature_mixup"}}
 
 
 def agree(one: Trainer, other: Trainer) -> None:
     pairs = zip(one.network.named_parameters(), other.network.named_parameters(), strict=True)
     for (name, a), (_, b) in pairs:
-        torch.testing.assert_close(
-            b, a, rtol=VALUES, atol=WEIGHTS, msg=lambda t, n=name: f"{n}: {t}"
+        assert torch.allclose(b, a, rtol=VALUES, atol=WEIGHTS), (
+            name,
+            float((a - b).detach().abs().max()),
         )
     for mine, its in zip(one.history, other.history, strict=True):
         found, expected = timeless(its.metrics), timeless(mine.metrics)
         assert found.keys() == expected.keys()
         for name, value in expected.items():
             if name.startswith(("term/", "train/", "lr/", "observed/")):
-                near = pytest.approx(value, rel=10 * VALUES, abs=VALUES, nan_ok=True)
+                near = pytest.approx(value, rel=VALUES, abs=WEIGHTS, nan_ok=True)
                 assert found[name] == near, name
 
 
@@ -53,10 +53,9 @@ def taken() -> list[Any]:
     found = []
     for number, (method, loss) in enumerate(PAIRS):
         options = {**(cell(method, loss).options or {}), **ON_FEATURES.get(method, {})}
-        marks = [pytest.mark.slow] if (number + number // len(LOSSES)) % 3 else []
-        found.append(
-            pytest.param({"name": method, **options}, loss, id=f"{method}-{loss}", marks=marks)
-        )
+        marks = [pytest.mark.slow] if (number + number // len(list(LOSSES))) % 3 else []
+        whole = {"name": method, **options}
+        found.append(pytest.param(whole, loss, id=f"{method}-{loss}", marks=marks))
     return found
 
 
@@ -64,16 +63,14 @@ def taken() -> list[Any]:
 def test_packed_equals_alone(
     method: dict[str, Any], loss: str, drawn: Path, shared_cache: Path
 ) -> None:
-    made = possible(drawn, method, loss)
+    made, name = possible(drawn, method, loss), method["name"]
     if isinstance(made, str):
         pytest.skip(f"refused: {made}")
     try:
         check_packs(packed(made[0]))
     except ConfigError as error:
-        assert LOSSES[loss].unpacked(made[0].loss) or METHODS[method["name"]].unpacked(
-            made[0].method
-        )
-        assert loss in str(error) or method["name"] in str(error)
+        reasons = LOSSES[loss].unpacked(made[0].loss), METHODS[name].unpacked(made[0].method)
+        assert any(reason is not None and reason in str(error) for reason in reasons)
         return
     equal(made, shared_cache)
 
@@ -81,7 +78,7 @@ def test_packed_equals_alone(
 def possible(drawn: Path, method: dict[str, Any], loss: str) -> list[Any] | str:
     for options in (method, {**method, "mixing": "none"}):
         try:
-            return configs(drawn, options, loss)
+            return configs(drawn, options, loss, **SGD)
         except ValueError as error:
             reason = str(error)
             if "mixing" not in method:
@@ -89,12 +86,10 @@ def possible(drawn: Path, method: dict[str, Any], loss: str) -> list[Any] | str:
     return reason
 
 
-@pytest.mark.parametrize(
-    "method", READINGS, ids=[f"{m['name']}{i}" for i, m in enumerate(READINGS)]
-)
+@pytest.mark.parametrize("method", READINGS)
 def test_other_readings(method: dict[str, Any], drawn: Path, shared_cache: Path) -> None:
     mixing = ON_FEATURES.get(method["name"], {})
-    equal(configs(drawn, {**method, **mixing}, "proxy_anchor"), shared_cache)
+    equal(configs(drawn, {**method, **mixing}, "proxy_anchor", **SGD), shared_cache)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +107,7 @@ def test_other_readings(method: dict[str, Any], drawn: Path, shared_cache: Path)
         {"embedding": {"init": "pca"}},
         {"task": "classification"},
     ],
-    ids=[
-        "adam",
-        "dampened",
-        "nesterov",
-        "bare",
-        "roles",
-        "norm",
-        "value",
-        "held",
-        "curve",
-        "pca",
-        "task",
-    ],
+    ids=str,
 )
 def test_optimisers_and_schedules(changes: dict[str, Any], drawn: Path, shared_cache: Path) -> None:
     if changes.get("task"):
@@ -150,6 +133,4 @@ def test_what_cannot_pack_is_refused_with_the_reason(drawn: Path) -> None:
     foreign = config(drawn, loss=loss_options("pml"), training={"packed": 4})
     with pytest.raises(ConfigError, match=r"training\.packed.*branch on data"):
         check_packs(foreign)
-    check_packs(
-        foreign.model_copy(update={"training": trains.training.model_copy(update={"packed": None})})
-    )
+    check_packs(config(drawn, loss=loss_options("pml")))
