@@ -1,12 +1,17 @@
-"""What training several heads as one batched program could save on a CPU: the limit, not a product.
+"""Packed heads beside heads one after the other, and the most that packing could save on a CPU.
 
-`Trainer.step` of a head trial (`bench_head.recipe`, plain loss) beside a step of HEADS such heads
-with stacked weights, written out by hand: each head's own batch, one batched product for all heads
-forward and one backward, one loss, one clipping, one call of the fused AdamW. It has no streams,
-schedule, trace or terms of its own for each head, which real members would need: what packing
-saves is at most this. In turns, in one process, one thread; CPU time a head and step, median of
-ROUNDS. The batched product of torch's has the same bits as the single one, which is checked; its
-derivative by the weights is written out, for torch's own comes transposed and is copied.
+Packs as they are (`trainables/packs`): whole trials of EPOCHS epochs, evaluation after each, in
+packs of 8 on a CPU and of 64 on a GPU, where there is one; milliseconds a trial, of the processor
+on a CPU and of the clock on a GPU.
+
+The limit on a CPU, not a product: `Trainer.step` of a head trial (`bench_head.recipe`, plain loss)
+beside a step of HEADS such heads with stacked weights, written out by hand: each head's own batch,
+one batched product for all heads forward and one backward, one loss, one clipping, one call of the
+fused AdamW. It has no streams, schedule, trace or terms of its own for each head, which real
+members need: what packing saves is at most this. In turns, in one process, one thread; CPU time a
+head and step, median of ROUNDS. The batched product of torch's has the same bits as the single one,
+which is checked; its derivative by the weights is written out, for torch's own comes transposed and
+is copied.
 
     python -m tests.benchmarks.bench_packed
 """
@@ -14,7 +19,9 @@ derivative by the weights is written out, for torch's own comes transposed and i
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -29,9 +36,18 @@ from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
 from trainables.losses.geometry import unit
 from trainables.machine.cache_folder import default_cache
+from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
 DIMS, HEADS, ROUNDS, STEPS = (64, 128, 256, 512), 8, 7, 48
+WHOLE = (
+    ("plain", "proxy_anchor", 64),
+    ("plain", "normsoftmax", 256),
+    ("ddml", "normsoftmax", 256),
+    ("nir", "proxy_anchor", 64),
+)
+EPOCHS, WHOLE_ROUNDS = 4, 3
+ASKED = 20  # times as many trials an hour on a large GPU
 
 
 class Linear(torch.autograd.Function):
@@ -115,9 +131,70 @@ def measure(dim: int) -> Result:
     return Result(name, mine, "a trial's step", single, None, "ms")
 
 
+def trials(method: str, loss: str, dim: int, slots: int, *, packed: bool) -> list[TrialConfig]:
+    """So many of one shape, each with a rate of its own."""
+    made = []
+    for number in range(slots):
+        told = {**recipe(method), "embedding": {"dim": dim, "init": "pca"}, "loss": {"name": loss}}
+        told["optimizer"] = {**told["optimizer"], "lr": 1e-3 * (1 + number / slots)}
+        told["training"] = {**told["training"], "epochs": EPOCHS}
+        if packed:
+            told["training"]["packed"] = slots
+        made.append(TrialConfig(**told))
+    return made
+
+
+def trained(configs: list[TrialConfig], device: str) -> None:
+    members = [
+        Trainer(config, seed, Runtime(device, 1, default_cache()))
+        for seed, config in enumerate(configs)
+    ]
+    if configs[0].training.packed is not None:
+        for _ in Pack(members).reports():
+            pass
+        return
+    for member in members:
+        for _ in member.epochs():
+            pass
+
+
+def whole(method: str, loss: str, dim: int, slots: int, device: str) -> Result:
+    """Trials alone take a part of as many, for they take so long on a GPU."""
+    few = max(2, slots // 16)
+    sides = {
+        "alone": (trials(method, loss, dim, few, packed=False), few),
+        "together": (trials(method, loss, dim, slots, packed=True), slots),
+    }
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(WHOLE_ROUNDS + 1):
+        for name, (configs, count) in sides.items():
+            taken = 1e3 * seconds_on(device, partial(trained, configs, device)) / count
+            if turn:
+                found[name].append(taken)
+    name = f"{method} on {loss}, {dim} dims, in packs of {slots}, {device}, each"
+    bound = None if device == "cpu" else median(found["alone"]) / ASKED
+    return Result(name, median(found["together"]), "alone", median(found["alone"]), bound, "ms")
+
+
+def seconds_on(device: str, work: Callable[[], None]) -> float:
+    """Of the processor, or of the clock for what a GPU does."""
+    if device == "cpu":
+        return cpu_seconds(work)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
 def measure_all() -> list[Result]:
     torch.set_num_threads(1)
-    return [measure(dim) for dim in DIMS]
+    found = [whole(method, loss, dim, 8, "cpu") for method, loss, dim in WHOLE]
+    if torch.cuda.is_available():
+        found += [whole(method, loss, dim, 64, "cuda") for method, loss, dim in WHOLE]
+    else:
+        print("  packs on a GPU: skipped, no CUDA device here", flush=True)
+    return found + [measure(dim) for dim in DIMS]
 
 
 if __name__ == "__main__":

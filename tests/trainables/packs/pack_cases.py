@@ -17,6 +17,8 @@ from trainables.trial import TrialConfig
 
 FACTORS = (1.0, 0.8, 1.25)  # of every number of a member, and of its rates
 SLOTS = 4
+# Adam divides a gradient by its size: where that is nearly nothing, rounding makes steps of it.
+SGD = {"optimizer": {"name": "sgd", "momentum": 0.9}}
 
 
 def configs(root: Path, method: dict[str, Any], loss: str, **changes: Any) -> list[TrialConfig]:

@@ -11,7 +11,7 @@ import torch
 from tests.trainables.components import loss_options
 from tests.trainables.core_trials import config, timeless
 from tests.trainables.losses.test_static import METHODS as READINGS
-from tests.trainables.packs.pack_cases import alone, configs, packed, together, trainer
+from tests.trainables.packs.pack_cases import SGD, alone, configs, packed, together, trainer
 from tests.trainables.test_support_matrix import PAIRS, cell
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
@@ -20,8 +20,6 @@ from trainables.methods.base import METHODS
 from trainables.packs.shape import check_packs, pack_shape
 
 WEIGHTS, VALUES = 2e-5, 1e-4
-# Adam divides a gradient by its size: where that is nearly nothing, rounding makes steps of it.
-SGD = {"optimizer": {"name": "sgd", "momentum": 0.9}}
 ON_FEATURES = {"idml": {"mixing": "feature_mixup"}, "pel": {"mixing": "feature_mixup"}}
 
 
