@@ -22,14 +22,14 @@ from tests.faults.killed import ROOT
 
 SPEC: dict[str, Any] = {
     "name": "packs",
-    "seeds": 2,
+    "seeds": 1,
     "trial": {
         "data": {"name": "typefaces", "image_size": 32},
         "backbone": {"mode": "frozen"},
         "embedding": {"dim": 16},
         "loss": {"name": "normsoftmax"},
         "method": {"name": "ddml"},
-        "training": {"epochs": 12, "packed": 4},
+        "training": {"epochs": 8, "packed": 4},
     },
     "studies": {
         "rates": {
@@ -79,7 +79,7 @@ def test_killed_workers_and_drivers_change_nothing(tmp_path: Path, alone: dict[s
     code += "from pathlib import Path; from tests.faults.test_real_packs import SPEC, options; "
     code += "plan, settings = api.prepare(SPEC, options(Path(sys.argv[1]))); "
     code += "sys.exit(run_plan(plan, settings).code)"
-    for end in ("worker", "driver", None):
+    for end in ("driver", "worker"):
         driver = subprocess.Popen(
             [sys.executable, "-c", code, str(out)],
             cwd=ROOT,
@@ -88,22 +88,20 @@ def test_killed_workers_and_drivers_change_nothing(tmp_path: Path, alone: dict[s
             stderr=subprocess.STDOUT,
         )
         before = len(lines(out, " epoch "))
-        while end and driver.poll() is None and len(lines(out, " epoch ")) < before + 4:
+        while driver.poll() is None and len(lines(out, " epoch ")) < before + 4:
             time.sleep(0.02)
         if end == "driver":
             driver.kill()
-        elif end == "worker":
+        else:
             os.kill(int(lines(out, " begins ")[-1].split("process ")[1].split(",")[0]), 9)
         text, _ = driver.communicate(timeout=200)
-        assert driver.returncode in (0, -signal.SIGKILL), text
+        assert driver.returncode == (-signal.SIGKILL if end == "driver" else 0), text
     found = facts(out)
-    assert len(found) == 12 and {status for status, *_ in found.values()} == {"done"}
+    assert len(found) == 6 and {status for status, *_ in found.values()} == {"done"}
     assert found == alone
     begun = lines(out, " begins ")
-    assert any("beside 3" in line for line in begun), begun
-    # A trial that ended was begun no more, and each goes on from its last checkpoint.
-    epochs = lines(out, "epoch 12/12")
-    assert len(epochs) <= len(found) + 8
+    assert any("beside 2" in line for line in begun), begun
+    assert len(begun) > len(found), "none was under way when its process was killed"
 
 
 def lines(out: Path, word: str) -> list[str]:
