@@ -14,7 +14,7 @@ from ablate.engine.provenance import provenance
 from ablate.engine.ray.caller import joined
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request, elsewhere, request
-from ablate.engine.settings import RUNNER, Outcome, Settings
+from ablate.engine.settings import PACKER, RUNNER, Outcome, Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
 from ablate.plan.overrides import Overrides
@@ -47,6 +47,8 @@ class Options:
     stuck_after: seconds without a step, after which a trial's process ends itself, its stack in the
         trial's log, and the trial is retried as one of a killed worker; None: never.
     runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
+    packer: likewise, what runs jobs that share a slot; None: that of the usual runner, while
+        another one gets them one by one.
     """
 
     out: str | Path = "runs"
@@ -67,6 +69,7 @@ class Options:
     track: bool = True
     report: bool = True
     runner: str = RUNNER
+    packer: str | None = None
     fingerprint: str = "trainables.data.dataset:fingerprint"
     evaluator: str | None = None
     checkpoint_seconds: float = 10.0
@@ -175,6 +178,7 @@ def prepare(
         cache=cache,
         request=asked,
         runner=options.runner,
+        packer=options.packer or (PACKER if options.runner == RUNNER else None),
         evaluator=options.evaluator or _evaluator(options.runner),
         address=options.address,
         storage=options.storage,

@@ -93,7 +93,7 @@ def rows(
 
 def at_work(dispatch: Dispatch, parallel: float) -> list[str]:
     """In the order of handing out; those beyond wait for a worker (the engine claims ahead)."""
-    return list(dispatch.running)[: max(1, int(parallel))]
+    return dispatch.packs.first(dispatch.running, max(1, int(parallel)))
 
 
 def first_failure(dispatch: Dispatch) -> str:

@@ -15,6 +15,7 @@ from ablate.plan.plan import Plan
 from ablate.sweep.jobs.settings import JobSettings
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
+PACKER = "trainables.packs.jobs:run_pack"  # likewise with several that share a slot
 
 
 class Tracking(Protocol):
@@ -30,6 +31,7 @@ class Tracking(Protocol):
 class Settings:
     """How a plan is run. None of it is part of a trial's identity.
 
+    runner, packer: as `JobSettings` has them.
     budget: seconds after which no new trial starts. evaluator: name of the evaluation code
     whose results count; None: any. tracking_uri None: no MLflow. replay: the command that writes
     to it what a run could not. storage: where the ledger is copied to. reads_data: whether the
@@ -42,6 +44,7 @@ class Settings:
     cache: Path
     request: Request
     runner: str = RUNNER
+    packer: str | None = PACKER
     evaluator: str | None = None
     address: str | None = None
     storage: str | None = field(default=None, repr=False)
@@ -78,6 +81,7 @@ class Settings:
             threads=self.request.threads,
             processes=self.request.processes,
             runner=self.runner,
+            packer=self.packer,
             clean=plan.spec.checkpoints == "clean",
             checkpoint_seconds=self.checkpoint_seconds,
             stuck_after=self.stuck_after,

@@ -14,6 +14,9 @@ from ablate.plan.plan import Plan
 from ablate.values import wording
 from ablate.values.paths import expand, leaves
 
+PACKED = "training.packed"
+SMALL = 64  # dimensions, up to which packing gains on a CPU (tests/benchmarks/RESULTS.md)
+
 
 def notes(plan: Plan, name: str) -> list[str]:
     """What a plan should say of a study besides its number of cells."""
@@ -167,3 +170,60 @@ def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
 
 def _text(values: Mapping[str, Any], path: str) -> str:
     return wording.shown(values[path]) if path in values else "default"
+
+
+def shared(plan: Plan) -> list[str]:
+    """How many trials share a slot, by study."""
+    counts: dict[int, list[str]] = {}
+    for name, given in _centres(plan).items():
+        if given.get(PACKED):
+            counts.setdefault(int(given[PACKED]), []).append(name)
+    return [
+        f"packed: up to {count} trials of one shape share a slot in {', '.join(names)}"
+        for count, names in counts.items()
+    ]
+
+
+def packing(plan: Plan, *, on_gpus: bool) -> list[str]:
+    """That packing is there where it may help and is not asked for, or asked for in vain; and where
+    a search gives out fewer trials at a time than a slot holds."""
+    centres = _centres(plan)
+    frozen = {n: given for n, given in centres.items() if given.get("backbone.mode") == "frozen"}
+    open_ = [name for name, given in frozen.items() if not given.get(PACKED)]
+    large = [
+        name
+        for name, given in frozen.items()
+        if given.get(PACKED) and int(given.get("embedding.dim", 0)) > SMALL
+    ]
+    lines = []
+    if on_gpus and open_:
+        lines.append(
+            f"{', '.join(open_)}: heads on cached features leave most of a GPU idle; with "
+            "`training.packed: 32` in `trial`, 32 of one shape train as one program"
+        )
+    if not on_gpus and large:
+        lines.append(
+            f"{', '.join(large)}: {PACKED} on CPUs gains nothing above {SMALL} dimensions; leave "
+            "it out, or run on a GPU"
+        )
+    return lines + [text for name in frozen for text in _few(plan, name, frozen[name])]
+
+
+def _few(plan: Plan, name: str, given: dict[str, Any]) -> list[str]:
+    count, at_once = int(given.get(PACKED) or 1), getattr(plan.spec.studies[name], "round", None)
+    if not isinstance(at_once, int) or at_once >= count:
+        return []
+    return [
+        f"{name} proposes {at_once} trials at a time, and a slot holds {count}: it stays empty but "
+        f"for those; give `round: {count}` or more, or `asynchronous`"
+    ]
+
+
+def _centres(plan: Plan) -> dict[str, dict[str, Any]]:
+    found = {}
+    for name in plan.order:
+        study = plan.spec.studies[name]
+        point = study.representatives()[0]
+        config = plan.resolved(name, point, plan.example(name)).model_dump(mode="json")
+        found[name] = leaves(config)
+    return found

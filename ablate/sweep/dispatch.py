@@ -19,8 +19,10 @@ from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.jobs.claims import Claims
 from ablate.sweep.jobs.equal_errors import EqualErrors
+from ablate.sweep.jobs.packs import Packs
 from ablate.sweep.jobs.queue import JobQueue
 from ablate.sweep.jobs.settings import JobSettings
+from ablate.sweep.jobs.untold import untold
 from ablate.sweep.progression import Progression
 from trainables.errors import ConfigError
 from trainables.jobs.request import Job
@@ -64,6 +66,10 @@ class Dispatch:
         )
         self._errors = EqualErrors(self.progression)
         self._began: dict[str, float] = {}
+        facts, packer = self.progression.facts, self.settings.packer is not None
+        self.packs = Packs(
+            self._queue, self._cells, facts, self._claim, self._demand, packer=packer
+        )
         self.unfold()
 
     def agree(self, *, same_code: bool) -> list[str]:
@@ -98,11 +104,19 @@ class Dispatch:
                 job = self._claim(trial_id)
                 if job is not None:
                     return job
-            fresh = self.progression.demand()
-            if not fresh:
+            if not self._demand():
                 return None
-            self._learn(fresh)
-            self.unfold()
+
+    def next_jobs(self) -> list[Job]:
+        """`next_job` and those that share its slot (`Packs`), all claimed; none as it says."""
+        job = self.next_job()
+        return [] if job is None else [job, *self.packs.beside(job)]
+
+    def _demand(self) -> list[Cell]:
+        fresh = self.progression.demand()
+        self._learn(fresh)
+        self.unfold()
+        return fresh
 
     def _claim(self, trial_id: str) -> Job | None:
         taken = self._claims.take(self._cells[trial_id], self.settings)
@@ -177,7 +191,9 @@ class Dispatch:
             for study in self._studies(trial_id):
                 # A leg counts as a trial does: only a first look at the time that is left.
                 self.walls.setdefault(study, []).append(wall)
-            self._lose_what_was_not_told(trial_id, job, last)
+            self.progression.facts.refresh(trial_id)
+            if why := untold(self.progression.facts[trial_id], job, last):
+                self.lost[trial_id] = why
             if self._errors.count(self._studies(trial_id), last):
                 self._queue.keep(lambda each: any(map(self._open, self._cells[each])))
             self.reread(trial_id)
@@ -188,17 +204,6 @@ class Dispatch:
     def _open(self, cell: Cell) -> bool:
         """Whether a cell's trial is to be handed out for it."""
         return cell.study not in self._errors.halted and not self.progression.settled(cell)
-
-    def _lose_what_was_not_told(self, trial_id: str, job: Job, last: Mapping[str, Any]) -> None:
-        """A trial that is done and was not evaluated as asked is not asked again in this run."""
-        self.progression.facts.refresh(trial_id)
-        fact = self.progression.facts[trial_id]
-        missing = fact.lacking(job.evaluate, job.metrics)
-        if missing and last["event"] == "final":
-            words = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
-            self.lost[trial_id] = f"its evaluation lacks {'; '.join(words)}"
-        elif last["event"] == "failed" and trained_before(self.progression, trial_id):
-            self.lost[trial_id] = str(last["reason"])
 
     def again(self, trial_id: str, reason: str) -> None:
         """A job ended by the machine: it is the next one, from its last checkpoint."""
@@ -293,8 +298,3 @@ class Dispatch:
             self.ledger.release(cell.trial_id, "failed", cell.error)
             self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)
-
-
-def trained_before(progression: Progression, trial_id: str) -> bool:
-    """Whether a failure hit only the evaluation of a trial that is done."""
-    return progression.facts[trial_id].status == "done"

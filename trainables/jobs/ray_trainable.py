@@ -28,6 +28,7 @@ from ray.experimental import internal_kv
 from trainables.jobs.attempt import Attempt, Event, limit_threads
 from trainables.jobs.nodes.carried import Carried
 from trainables.jobs.nodes.envelope import Envelope, Leader
+from trainables.jobs.nodes.packed import Batch, PackedAttempt
 from trainables.jobs.nodes.room import full_folder
 from trainables.jobs.nodes.store import here
 from trainables.machine.cache_folder import default_cache
@@ -63,8 +64,8 @@ def node_id() -> str:
 
 
 def word_of(marker: str, path: str) -> str:
-    """Under which a trial's envelope is posted: of this run alone, as its marker is."""
-    return f"{Path(marker).name}/{Path(path).parent.name}"
+    """Under which an envelope is posted: of this run alone, as its marker is."""
+    return f"{Path(marker).name}/{Path(path).parent.name}/{Path(path).name}"
 
 
 def post(word: str, text: str | None) -> None:
@@ -75,16 +76,16 @@ def post(word: str, text: str | None) -> None:
         internal_kv._internal_kv_put(word, text, namespace=TABLE)
 
 
-def _taken(config: dict[str, Any]) -> Carried:
-    """Raises OSError: this node cannot have the job."""
+def _taken(config: dict[str, Any]) -> tuple[Envelope, bool]:
+    """The envelope, and whether this node is apart. Raises OSError: it cannot have the job."""
     path, marker = config["envelope"], config.get("marker")
     if marker is not None and not os.access(marker, os.F_OK):  # or it may not be seen
         text = internal_kv._internal_kv_get(word_of(marker, path), namespace=TABLE)
         if text is None:
             raise OSError(f"node {here()}: the trial was taken back before it began here")
-        return Carried(Envelope.parse(text.decode()), apart=True)
+        return Envelope.parse(text.decode()), True
     try:
-        return Carried(Envelope.read(Path(path)), apart=False)
+        return Envelope.read(Path(path)), False
     except FileNotFoundError as error:
         raise OSError(
             f"node {here()}: found no {path}; expected the driver's --out, which all nodes see. "
@@ -96,6 +97,7 @@ class JobTrainable(tune.Trainable):
     """One job at a time; `reset_config` takes the next one in the same process."""
 
     _attempt: Attempt | None = None
+    _pack: PackedAttempt | None = None
     _said = False  # that this node is apart
     _refused: OSError | None = None  # by a full disk
 
@@ -110,8 +112,9 @@ class JobTrainable(tune.Trainable):
         return True
 
     def _take(self, config: dict[str, Any]) -> None:
-        self._carried = _taken(config)
-        self._envelope = self._carried.envelope
+        self._envelope, apart = _taken(config)
+        self._members = [Carried(each, apart=apart) for each in self._envelope.each()]
+        self._carried = self._members[0]
 
     def step(self) -> dict[str, Any]:
         if self._refused is not None:
@@ -131,18 +134,30 @@ class JobTrainable(tune.Trainable):
         if self._carried.apart and not self._said:
             self._said = True  # at once: what others do depends on it
             return self._told([], done=False)
+        envelope = self._envelope
+        if envelope.beside:
+            return self._packed(envelope)
         if self._attempt is None:
-            envelope = self._envelope
             self._attempt = Attempt(self._carried.job, envelope.runner, clean=envelope.clean)
             self._carried.begin()
-        events = self._attempt.events(self._envelope.gather)
+        events = self._attempt.events(envelope.gather)
         done = events[-1]["event"] != "epoch"
         if done:
             self._carried.end()  # before the driver hears of it
             self.cleanup()
         return self._told(events, done=done)
 
-    def _told(self, events: list[Event], *, done: bool) -> dict[str, Any]:
+    def _packed(self, envelope: Envelope) -> dict[str, Any]:
+        if self._pack is None:
+            self._pack = PackedAttempt(self._members, envelope.runner, clean=envelope.clean)
+            self._pack.begin()
+        batches = self._pack.events(envelope.gather)
+        done = self._pack.over
+        if done:
+            self.cleanup()
+        return self._told(batches, done=done)
+
+    def _told(self, events: list[Event] | list[Batch], *, done: bool) -> dict[str, Any]:
         return {
             "events": json.dumps(events),
             "done": done,
@@ -157,6 +172,9 @@ class JobTrainable(tune.Trainable):
         """Nothing: see `save_checkpoint`."""
 
     def cleanup(self) -> None:
+        pack, self._pack = self._pack, None
+        if pack is not None:
+            pack.close()
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             try:  # before others may enter the folder

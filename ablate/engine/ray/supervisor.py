@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +25,15 @@ import psutil
 
 from ablate.engine.board import Board
 from ablate.engine.ray.apart import Apart
-from ablate.engine.ray.attempts import Attempts
+from ablate.engine.ray.attempts import Hands
 from ablate.engine.ray.caller import joined, script
-from ablate.engine.ray.pipe import gathers
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import OPEN
-from ablate.ledger.full_disk import full, tells_of_it
+from ablate.ledger.full_disk import full
 from ablate.sweep.dispatch import Dispatch
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
-from trainables.jobs.nodes.envelope import Envelope, Leader
-from trainables.machine.processes import end_session, host_name, runs
+from trainables.machine.processes import end_session, runs
 
 RESTARTS = 1
 TICK_SECONDS = 0.5
@@ -43,7 +41,6 @@ START_SECONDS = 300.0  # for Ray's start; it gives up earlier by itself
 SILENT_SECONDS = 120.0  # without a word that Ray answers
 STOP_SECONDS = 60.0  # for the trials to end after a signal
 END_SECONDS = 30.0  # for Ray to end when all is done
-ENVELOPE = "job.json"
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.process")
 
 Message = dict[str, Any]
@@ -170,7 +167,9 @@ class Supervisor:
     apart: Apart | None = None
     board: Board | None = None
     lives: int = 0
-    attempts: Attempts = field(default_factory=Attempts)
+
+    def __post_init__(self) -> None:
+        self.hands = Hands(self.dispatch, self.storage, self.apart)
 
     def run(self) -> str:
         """Until nothing is left; returns why Ray ended before that, if it did.
@@ -186,6 +185,7 @@ class Supervisor:
                 return ""
             except RayLostError as error:
                 why = str(error)
+            self.dispatch.packs.broken()
             for trial_id in reversed(list(self.dispatch.running)):
                 self.dispatch.again(trial_id, f"the machine: Ray is gone ({why})")
             if self.dispatch.exhausted:  # by a signal or the budget
@@ -236,13 +236,13 @@ class Supervisor:
         if do == "tick":
             process.answer({"stop": self.dispatch.stopping, "late": self.dispatch.out_of_time})
         elif do == "next":
-            process.answer({**self._next(process), "stop": self.dispatch.stopping})
+            process.answer(
+                {**self.hands.next(process.pid, process.start), "stop": self.dispatch.stopping}
+            )
         elif do == "record":
-            if self.board is not None and message["node"]:
-                self.board.machines.places[message["trial_id"]] = message["node"]
-            self._heard(message, json.loads(message["events"]))
+            self.hands.heard(message, json.loads(message["events"]), self.board)
         elif do == "ended":
-            self._ended(message["trial_id"], f"the machine: {message['reason']}")
+            self.hands.ended(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
             self.board = self.begun(message["parallel"])
             self.board.machines.hear(message["machines"])
@@ -261,40 +261,6 @@ class Supervisor:
         if message["do"] == "alive":
             board.machines.hear(message["machines"])
         elif message["do"] == "full":
-            self.attempts.full(message, board)
+            self.hands.full(message, board)
         elif message["do"] == "say":
             board.say(message["text"])
-
-    def _next(self, process: RayProcess) -> Message:
-        dispatch, settings = self.dispatch, self.dispatch.settings
-        job = dispatch.next_job()
-        if job is None:
-            how = {"over": dispatch.exhausted, "waits": dispatch.waits}
-            return {"trial_id": None, "envelope": None, "idle": not dispatch.running, **how}
-        leader = Leader(host_name(), process.pid, process.start)
-        storage = None if self.apart is None else self.apart.storage_for(job)
-        # By way of a file: a job may be long.
-        path = settings.trials / job.trial_id / ENVELOPE
-        gather = gathers(len(dispatch.running))
-        Envelope(job, settings.runner, settings.clean, leader, storage, gather).write(path)
-        return {"trial_id": job.trial_id, "envelope": str(path)}
-
-    def _heard(self, message: Message, events: list[Message]) -> None:
-        trial_id, running = message["trial_id"], self.dispatch.running
-        if self.apart is not None and trial_id in running:
-            apart, last = bool(message.get("apart")), events[-1]["event"] if events else "epoch"
-            self.apart.hear(trial_id, list(running.values()), apart=apart, last=last)
-        if events:  # none: a node says that it is apart, before it begins
-            self.dispatch.record(trial_id, events)
-        if trial_id not in running:
-            self.attempts.over(trial_id)
-
-    def _ended(self, trial_id: str, reason: str) -> None:
-        tries = self.attempts.ended(trial_id)
-        if tries <= RETRIES:
-            self.dispatch.again(trial_id, reason)
-        elif tells_of_it(reason):
-            raise full(self.dispatch.settings.trials / trial_id)
-        else:
-            self.attempts.over(trial_id)
-            self.dispatch.lose(trial_id, f"{reason} (given up after {tries} attempts)")

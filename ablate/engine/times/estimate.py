@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.engine.times.waits import Wait, mean, start_up, waits
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
+from ablate.sweep.jobs.packs import slots
 from trainables.core.runtime import Runtime
 from trainables.jobs.request import Job
 
@@ -42,6 +43,7 @@ KIND = (
     "training.batch_size",
     "training.micro_batch",
     "training.checkpointing",
+    "training.packed",
     "embedding.dim",
     "loss.name",
 )
@@ -202,10 +204,11 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
     if "error" in report:
         return str(report["error"])
     steps, per_epoch = report["steps"], report["steps_per_epoch"]
+    beside = slots(config)  # a pilot is alone in a program of so many
     return Rate(
-        epoch=per_epoch * statistics.fmean(steps) + report["evaluate"],
+        epoch=(per_epoch * statistics.fmean(steps) + report["evaluate"]) / beside,
         # Of an epoch's sum of steps, as if they varied by themselves.
-        spread=math.sqrt(per_epoch) * _spread(steps),
+        spread=math.sqrt(per_epoch) * _spread(steps) / beside,
         n=max(1, len(steps) // per_epoch),
         setup=report["setup"],
         # The first step pays for first uses, as a worker's first does.

@@ -50,6 +50,11 @@ class JobQueue:
             del self._waiting[trial_id]
             self.append(trial_id)
 
+    @property
+    def ready(self) -> list[str]:
+        """All that can be handed out now, in their order."""
+        return list(self._next)
+
     def pop(self) -> str | None:
         """The first, which then is in it no more; None: there is none but those that wait."""
         return self._next.popitem(last=False)[0] if self._next else None
