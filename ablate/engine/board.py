@@ -207,13 +207,15 @@ class Board:
     def head(self) -> str:
         """Machines, slots, what is left of all studies: `3 of 4 slots at work on 2 nodes, left
         about 12:30`."""
-        busy, all_slots = len(at_work(self.dispatch, self.parallel)), max(1, int(self.parallel))
+        working, all_slots = at_work(self.dispatch, self.parallel), max(1, int(self.parallel))
+        busy = self.dispatch.packs.taken(working)
+        packed = f", {len(working)} trials," if len(working) > busy else ""
         count = max(1, len(self.machines.known))
         nodes = f"{count} node{'' if count == 1 else 's'}"
         etas = [row.eta for row in self._rows]
         left = None if None in etas else sum(eta for eta in etas if eta is not None)
         about = "not known yet" if left is None else f"about {duration(left)}"
-        return f"{busy} of {all_slots} slots at work on {nodes}, left {about}"
+        return f"{busy} of {all_slots} slots at work{packed} on {nodes}, left {about}"
 
     def close(self) -> None:
         self._look()

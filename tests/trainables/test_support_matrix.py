@@ -9,12 +9,13 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 
 from tests.trainables.components import REQUIRED, trial
+from tests.trainables.support import CLASSES, EACH, FEATURES, PAIRS, Cell, cell, settings
 from trainables import streams
 from trainables.core.network import Network, build_method
 from trainables.core.optimizer import build_optimizer
@@ -29,41 +30,7 @@ README = Path(__file__).parents[2] / "search_spaces" / "README.md"
 BEGIN, END = "<!-- support matrix -->", "<!-- end support matrix -->"
 COMMAND = "python -m tests.trainables.test_support_matrix search_spaces/README.md"
 
-# Options with which a method takes losses that it refuses by default.
-ALTERNATIVES: dict[str, tuple[dict[str, Any], ...]] = {
-    "idml": ({"mixing": "none"}, {"uncertainty": "relu"}),
-    "pel": ({"mixing": "none"},),
-}
-FEATURES, D, CLASSES, EACH = 9, 8, 6, 6
 STEPS = 4
-
-
-class Cell(NamedTuple):
-    """options: those that it takes, beside the method's name; None: none that are known.
-    reason: why the defaults are refused, if they are; of no options, why the last are."""
-
-    options: dict[str, Any] | None
-    reason: str | None
-
-
-def settings() -> dict[str, Any]:
-    return {"embedding": {"dim": D}, "training": {"batch_size": 12, "per_class": 2, "epochs": 2}}
-
-
-def cell(method: str, loss: str) -> Cell:
-    default = trial({"name": method}, loss, **settings())
-    if isinstance(default, TrialConfig):
-        return Cell({}, None)
-    other = default
-    for options in ALTERNATIVES.get(method, ()):
-        found = trial({"name": method, **options}, loss, **settings())
-        if isinstance(found, TrialConfig):
-            return Cell(options, default)
-        other = found if other == default else other
-    return Cell(None, other)
-
-
-PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
 
 
 @pytest.mark.parametrize(("method", "loss"), PAIRS)

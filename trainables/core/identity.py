@@ -27,6 +27,8 @@ from trainables.trial import TrialConfig
 
 # Of the loop with optimiser and schedule, splits, sampling and augmentation.
 CORE_REVISION = 1
+# Of trials that are packed besides: of `trainables/packs`.
+PACKS_REVISION = 1
 
 
 def identity_dump(config: BaseModel) -> dict[str, Any]:
@@ -67,6 +69,8 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
         revisions["folding"] = frozen_norms.REVISION
     if config.data.antialiased:
         revisions["resizing"] = antialiased.REVISION
+    if config.training.packed is not None:
+        revisions["packs"] = PACKS_REVISION
     return revisions
 
 

@@ -9,53 +9,16 @@ import torch
 from torch import Tensor
 
 from tests.trainables.components import FOREIGN, labels_for, trial
+from tests.trainables.losses.readings import METHODS
 from trainables import streams
 from trainables.core.network import build_method
 from trainables.losses.base import LOSSES
 from trainables.methods.base import Method, Progress, Term
 
 FEATURES, D, C, B = 6, 4, 3, 6
-OTHER_READINGS = {
-    "agnostic": "printed",
-    "split": "sampled",
-    "metric_input": "sample",
-    "specific_input": "mean",
-    "logit_scale": "tied",
-    "std_start": "exact",
-}
 # Losses that sample pairs. Dynamo cannot trace a draw from a torch.Generator: their graph is
 # in two parts, before and after the draw.
 DRAWING = {"margin", "triplet_l2"}
-DVML_READINGS = {
-    "generated": "pooled",
-    "same_image": "excluded",
-    "kl": "printed",
-    "reconstruction": "norm",
-    "target": "attached",
-    "spread": "detached",
-    "kl_over": "mean",
-}
-NIR_READINGS = {
-    "reading": "code",
-    "f": "softplus",
-    "scale": "t",
-    "negative_pairs": "separate",
-    "synthetic": "match",
-}
-METHODS = [
-    {"name": "plain"},
-    {"name": "ddml"},
-    {"name": "ddml", **OTHER_READINGS},
-    {"name": "dvml", "samples": 3},
-    {"name": "dvml", "samples": 3, **DVML_READINGS},
-    {"name": "nir"},
-    {"name": "nir", **NIR_READINGS},
-    {"name": "nir", "negative_pairs": "difference", "synthetic": "generate"},
-    {"name": "idml", "uncertainty_dim": 3},
-    {"name": "idml", "uncertainty_dim": 3, "uncertainty": "unit", "squared": "plain"},
-    {"name": "pel", "samples": 2},
-    {"name": "pel", "samples": 2, "monte_carlo": "losses"},
-]
 
 
 def built(method: dict[str, Any], loss: str) -> tuple[Method, Any]:

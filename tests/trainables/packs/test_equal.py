@@ -10,9 +10,9 @@ import torch
 
 from tests.trainables.components import loss_options
 from tests.trainables.core_trials import config, timeless
-from tests.trainables.losses.test_static import METHODS as READINGS
+from tests.trainables.losses.readings import METHODS as READINGS
 from tests.trainables.packs.pack_cases import SGD, alone, configs, packed, together, trainer
-from tests.trainables.test_support_matrix import PAIRS, cell
+from tests.trainables.support import PAIRS, cell
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES

@@ -53,6 +53,7 @@ ROOTS: dict[str, tuple[str, ...]] = {
     ),
     "folding": ("trainables.backbones.frozen_norms:fold_frozen_norms",),
     "features": ("trainables.data.features:cached_features",),
+    "packs": ("trainables.packs.pack:Pack",),
     EVALUATOR: (
         "trainables.evaluation.metrics:evaluate",
         "trainables.jobs.ensemble:evaluate_ensemble",
@@ -163,6 +164,7 @@ def components_of(config: Mapping[str, Any]) -> list[str]:
     parts = ["core", "optimizer", "sampler", "splits", "augmentation", "backbones"]
     parts += ["features"] if frozen else ["folding"] if backbone["freeze_bn"] else []
     parts += ["resizing"] if _antialiased(config["data"]) else []
+    parts += ["packs"] if config["training"].get("packed") else []
     named = [f"{kind}.{config[kind]['name']}" for kind in ("loss", "method", "data")]
     return [*named, *parts]
 
@@ -198,6 +200,7 @@ def revision(component: str) -> str:
         EVALUATOR: NAME,
         "features": features.REVISION,
         "resizing": antialiased.REVISION,
+        "packs": identity.PACKS_REVISION,
     }
     return str(own.get(component, identity.CORE_REVISION))
 
@@ -205,7 +208,8 @@ def revision(component: str) -> str:
 def revision_name(component: str) -> str:
     """What it is called in the source."""
     own = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
-    return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else "CORE_REVISION"
+    shared = "PACKS_REVISION" if component == "packs" else "CORE_REVISION"
+    return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else shared
 
 
 @cache
