@@ -3,7 +3,7 @@
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
     {"address", "cpus", "gpus", "accelerator", "priority", "storage", "name", "keep", "script",
-     "marker"}
+     "module", "marker"}
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 

@@ -33,6 +33,7 @@ from ablate.engine.ray.session import (
 )
 from ablate.ledger.full_disk import is_full, tells_of_it
 from trainables.errors import ConfigError
+from trainables.jobs.attempt import limit_threads
 
 ALIVE_SECONDS = 5.0
 
@@ -73,7 +74,9 @@ def main() -> int:
         sys.path.append(str(Path(asked["script"]).parent))
     try:
         request = Request.shared(asked)
-        with ray_session(asked["address"], request) as parallel, pulse(driver, request):
+        limit_threads(request.threads)  # of libraries that workers load before they have a trial
+        session = ray_session(asked["address"], request, ahead=asked["module"])
+        with session as parallel, pulse(driver, request):
             from ablate.engine.ray.tune import tune
 
             driver.tell(

@@ -55,11 +55,14 @@ def is_local(address: str | None) -> bool:
 
 
 @contextmanager
-def ray_session(address: str | None, asked: Request, *, check: bool = True) -> Iterator[float]:
+def ray_session(
+    address: str | None, asked: Request, *, check: bool = True, ahead: str = ""
+) -> Iterator[float]:
     """Ray started or joined; yields how many trials fit at once. For a process that has not yet
     imported Ray, which reads some of its settings when it is loaded.
 
-    check: that one fits; else 0 is yielded.
+    check: that one fits; else 0 is yielded. ahead: a module that workers of a Ray of our own load
+    as they start, while nothing is asked of them yet.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
@@ -89,6 +92,7 @@ def ray_session(address: str | None, asked: Request, *, check: bool = True) -> I
             logging_level=logging.ERROR,
             object_store_memory=100 * 2**20,
             _temp_dir=str(private_folder()),
+            _system_config={"preload_python_modules": [ahead]} if ahead else None,
         )
     else:
         _join(address)

@@ -212,6 +212,7 @@ class Supervisor:
                     "name": str(self.lives),
                     "keep": RETRIES,
                     "script": script(),
+                    "module": self.dispatch.settings.runner.partition(":")[0],
                     "marker": "" if self.apart is None else str(self.apart.marker),
                 }
             )
