@@ -35,7 +35,7 @@ from trainables.errors import TrialFailure
 from trainables.machine.processes import still_working
 from trainables.methods.base import Batch, Progress
 from trainables.packs.draws import Draws
-from trainables.packs.shape import pack_shape
+from trainables.packs.shape import check_packs, pack_shape
 from trainables.packs.stacked import Stacked
 from trainables.packs.told import Told
 from trainables.packs.update import PackedUpdate
@@ -50,7 +50,8 @@ class Pack:
         members: of one `pack_shape`, at most as many as `training.packed` says, on one device.
 
     Raises:
-        ValueError: they are not.
+        ConfigError: what cannot pack (`check_packs`).
+        ValueError: they are not of one shape, or too many.
     """
 
     def __init__(self, members: Sequence[Trainer]) -> None:
@@ -60,6 +61,7 @@ class Pack:
             raise ValueError(f"{len(members)} members of a pack of {slots or 0}")
         if len({pack_shape(member.config) for member in members}) > 1:
             raise ValueError("members of more than one shape")
+        check_packs(first.config)
         self.members, self.slots = list(members), slots
         self.alive = set(range(len(members)))
         for member in members:
