@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -13,6 +11,8 @@ from trainables.data.splits import Splits
 from trainables.evaluation.tasks import task_of
 from trainables.machine.group import Group
 from trainables.trial import TrialConfig
+
+Scores = dict[str, dict[str, float]]  # metrics by split
 
 
 def looked_at(config: TrialConfig, splits: Splits) -> tuple[str, ...]:
@@ -46,17 +46,13 @@ class Looks:
         """Whether the network is looked at after an epoch, from 1."""
         return epoch % self.config.selection.every == 0 or epoch == self.config.training.epochs
 
-    def after_epoch(self, answers: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
+    def after_epoch(self) -> Scores:
         """The task's metrics of an epoch, by split.
 
-        Args:
-            answers: [N, A] by split, where they are known.
-
         Raises:
-            TrialFailure: one is not finite.
+            TrialFailure: an answer is not finite.
         """
-        names = self.task.per_epoch
-        return {split: self.metrics(split, names, answers.get(split)) for split in self.of_epoch}
+        return {split: self.metrics(split, self.task.per_epoch) for split in self.of_epoch}
 
     def evaluate(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
         """Metrics of one split, and what the method measures there.
@@ -71,7 +67,11 @@ class Looks:
     def metrics(
         self, split: str, metrics: tuple[str, ...], answers: Tensor | None = None
     ) -> dict[str, float]:
-        """Metrics of one split alone; arguments and errors as above."""
+        """Metrics of one split alone; errors as above.
+
+        Args:
+            answers: [N, A], where they are known.
+        """
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
         if answers is None:

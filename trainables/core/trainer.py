@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from trainables.core.checkpoints import Checkpoints, own
 from trainables.core.export import EXPORT, write_export
 from trainables.core.identity import config_hash
 from trainables.core.inputs import Inputs
-from trainables.core.looks import Looks, looked_at
+from trainables.core.looks import Looks, Scores, looked_at
 from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
@@ -146,11 +146,11 @@ class Trainer:
         self.inputs.expect(batches[self.trace.length :])
         return batches, phase, self.trace
 
-    def end_epoch(self, answers: Mapping[str, Tensor] | None = None) -> EpochReport:
+    def end_epoch(self, look: Callable[[], Scores] | None = None) -> EpochReport:
         """All steps of the epoch are done: what it was, and what the network is worth.
 
         Args:
-            answers: the task's, [N, A] by split of those that are looked at, where they are known.
+            look: that, if not by `Looks.after_epoch`.
         """
         assert self.trace is not None
         self.trace.check()
@@ -160,7 +160,7 @@ class Trainer:
             metrics[f"lr/{group['role']}"] = float(group["lr"])
         self.epoch += 1
         if self.looks.due(self.epoch):
-            metrics |= self._select(answers or {})
+            metrics |= self._select((look or self.looks.after_epoch)())
         if self.best is not None:
             metrics[self.looks.best] = self.best["value"]
         self._tick()
@@ -205,8 +205,8 @@ class Trainer:
         labels, size = self.splits.train.labels, training.batch_size
         return epoch_batches(labels, size, training.per_class, self.seed, epoch, needs.layout)
 
-    def _select(self, answers: Mapping[str, Tensor]) -> dict[str, float]:
-        selection, scores = self.config.selection, self.looks.after_epoch(answers)
+    def _select(self, scores: Scores) -> dict[str, float]:
+        selection = self.config.selection
         value = scores[self.splits.selection][selection.metric]
         if self.best is None or selection.keep == "last" or value > self.best["value"]:
             weights = {name: w.detach().clone() for name, w in self.network.state_dict().items()}

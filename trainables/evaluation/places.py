@@ -27,11 +27,16 @@ class Places:
     positives: Tensor
 
 
-def places_of(relevant: Tensor, positives: Tensor) -> Places:
-    """From [B, K] bool, whether the k-th nearest is of the query's class."""
+def places_of(relevant: Tensor, positives: Tensor, most: int | None = None) -> Places:
+    """From [B, K] bool, whether the k-th nearest is of the query's class.
+
+    Args:
+        most: P, not less than the most of a row; None: that.
+    """
     order = relevant.cumsum(1) - 1
     query, place = torch.nonzero(relevant, as_tuple=True)
-    most = int(order[:, -1].max()) + 1 if relevant.numel() else 0
+    if most is None:
+        most = int(order[:, -1].max()) + 1 if relevant.numel() else 0
     places = torch.full((len(relevant), most), FAR, device=relevant.device)
     places[query, order[query, place]] = place + 1
     return Places(places, positives)

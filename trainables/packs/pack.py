@@ -20,18 +20,21 @@ Shape legend: S slots · B batch · F features · A answer of the task.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trainables.core.looks import Scores
 from trainables.core.network import Network
 from trainables.core.optimizer import set_rates
 from trainables.core.runtime import EpochReport
 from trainables.core.trace import total
 from trainables.core.trainer import CHECK_EVERY, Trainer
 from trainables.errors import TrialFailure
+from trainables.evaluation.many import rank_many, ranked_at_once
 from trainables.machine.processes import still_working
 from trainables.methods.base import Batch, Progress
 from trainables.packs.draws import Draws
@@ -39,6 +42,8 @@ from trainables.packs.shape import check_packs, pack_shape
 from trainables.packs.stacked import Stacked
 from trainables.packs.told import Told
 from trainables.packs.update import PackedUpdate
+
+RANKS_AT_ONCE = ("cuda",)  # devices; a processor ranks one after the other in less time
 
 Report = tuple[int, EpochReport | TrialFailure]
 
@@ -189,13 +194,13 @@ class Pack:
     def _end_epochs(self, turn: Sequence[int]) -> Iterator[Report]:
         self._settle(turn)
         leader = self.members[turn[0]]
-        answers = self._answers(leader) if leader.looks.due(leader.epoch + 1) else {}
+        looks = self._looks(turn) if leader.looks.due(leader.epoch + 1) else {}
         for slot in turn:
             member = self.members[slot]
             del self._batches[slot]
             member.clock = time.monotonic()
             try:
-                report = member.end_epoch({split: rows[slot] for split, rows in answers.items()})
+                report = member.end_epoch(looks.get(slot))
             except TrialFailure as error:
                 self.leave(slot)
                 yield slot, error
@@ -207,14 +212,33 @@ class Pack:
         self._save([slot for slot in turn if slot in self.alive], epoch_end=True)
         self._clock = time.monotonic()
 
-    def _answers(self, leader: Trainer) -> dict[str, Tensor]:
-        """[S, N, A] by split."""
-        task, found = leader.looks.task, {}
-        for split in leader.looks.of_epoch:
-            blocks = leader.inputs.blocks(leader.splits[split])
-            parts = [self._stacked.answers(task.answer, block) for block in blocks]
-            found[split] = torch.cat(parts, dim=1)
-        return found
+    def _looks(self, turn: Sequence[int]) -> dict[int, Callable[[], Scores]]:
+        """What gives each member's metrics: on a GPU ranked together, where that can be."""
+        leader = self.members[turn[0]]
+        looks, names = leader.looks, leader.looks.task.per_epoch
+        found: dict[int, Scores] = {slot: {} for slot in turn}
+        answers: dict[str, Tensor] = {}
+        for split in looks.of_epoch:
+            subset = leader.splits[split]
+            blocks = leader.inputs.blocks(subset)
+            parts = [self._stacked.answers(looks.task.answer, block) for block in blocks]
+            answers[split] = torch.cat(parts, dim=1)
+            score = leader.network.retrieval_score()
+            if leader.device.type in RANKS_AT_ONCE and ranked_at_once(score, looks.task, subset):
+                rows = answers[split][list(turn)]
+                together = rank_many(rows, subset.labels.to(rows.device), score, names)
+                for slot, scores in zip(turn, together, strict=True):
+                    if scores is not None:
+                        found[slot][split] = scores
+
+        def look(slot: int) -> Scores:
+            own = self.members[slot].looks
+            return {
+                split: found[slot].get(split) or own.metrics(split, names, rows[slot])
+                for split, rows in answers.items()
+            }
+
+        return {slot: partial(look, slot) for slot in turn}
 
     def _save(self, slots: Sequence[int], *, epoch_end: bool) -> None:
         """All or none, so that they stay at one step."""

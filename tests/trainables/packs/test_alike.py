@@ -12,6 +12,7 @@ from tests.trainables.core_trials import merged, timeless
 from tests.trainables.packs.pack_cases import SLOTS, configs, packed, together, trainer
 from trainables.core.trainer import Trainer
 from trainables.errors import TrialFailure
+from trainables.evaluation import many
 from trainables.packs import pack as packs
 from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
@@ -52,6 +53,31 @@ def test_neighbours_and_slots_do_not_matter(made: list[TrialConfig], shared_cach
     same(turned[0], whole[0])
     same(turned[2], whole[2])
     same(single[1], whole[1])
+
+
+def test_ranked_at_once_as_on_a_gpu(
+    drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metrics of every epoch, also of one beside a member without a finite embedding."""
+
+    def members() -> list[Trainer]:
+        made = configs(drawn, {"name": "ddml"}, "proxy_anchor")
+        return [trainer(packed(each), seed, shared_cache) for seed, each in enumerate(made)]
+
+    whole = together(members())
+    monkeypatch.setattr(packs, "RANKS_AT_ONCE", ("cpu",))
+    for one, other in zip(whole, together(members()), strict=True):
+        for mine, its in zip(one.history, other.history, strict=True):
+            assert timeless(its.metrics) == pytest.approx(timeless(mine.metrics), abs=1e-9)
+    monkeypatch.setattr(many, "BLOCK_BYTES", 1)
+    for one, other in zip(whole, together(members()), strict=True):
+        for mine, its in zip(one.history, other.history, strict=True):
+            assert timeless(its.metrics) == pytest.approx(timeless(mine.metrics), abs=1e-9)
+    broken = members()
+    with torch.no_grad():
+        broken[1].network.method.head.bias[:] = torch.inf  # type: ignore[union-attr, index]
+    told = list(Pack(broken).reports())
+    assert [slot for slot, found in told if isinstance(found, TrialFailure)] == [1]
 
 
 class Cut(Exception):
