@@ -93,7 +93,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         actor: Any = JobTrainable.__new__(JobTrainable)
         runtime = SimpleNamespace(cache_dir=tmp_path / "cache")
         actor._carried = SimpleNamespace(apart=False, job=SimpleNamespace(runtime=runtime))
-        actor._envelope = SimpleNamespace(gather=1.0)
+        actor._envelope = SimpleNamespace(gather=1.0, beside=())
         actor._attempt = SimpleNamespace(events=events)
         return actor  # type: ignore[no-any-return]
 
