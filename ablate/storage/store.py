@@ -26,6 +26,7 @@ OPTION = "--storage"
 ENV = "env:"
 SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
 PIECE = 1 << 20  # bytes
+LISTINGS = 5  # of a folder that comes and goes meanwhile
 CLOCK = "clock."  # begins the names of files that are written for the time they get
 
 
@@ -124,7 +125,7 @@ class Storage:
             chosen = pyarrow.fs.FileSelector(place, allow_not_found=True, recursive=True)
             return {
                 info.path.removeprefix(f"{place}/"): Listed(info.size, (info.mtime_ns or 0) / 1e9)
-                for info in self._files.get_file_info(chosen)
+                for info in self._info(chosen)
                 if info.type == pyarrow.fs.FileType.File
             }
 
@@ -139,7 +140,7 @@ class Storage:
         place = f"{self._root}/{folder}".rstrip("/")
         with self._told(f"list {folder}"):
             chosen = pyarrow.fs.FileSelector(place, allow_not_found=True)
-            return [info.base_name for info in self._files.get_file_info(chosen)]
+            return [info.base_name for info in self._info(chosen)]
 
     def written(self, name: str) -> float:
         """When a file was written, in seconds since 1970; now, if it is there no more.
@@ -213,6 +214,14 @@ class Storage:
                 OPTION, f"{self.shown} ({said})", "an address that pyarrow takes", "Correct it"
             ) from None
         return files, root.rstrip("/")
+
+    def _info(self, chosen: Any) -> list[Any]:
+        """What a selector finds. A folder that comes between a listing and the question whether it
+        is missing is called missing although it was allowed to be: asked again, it is there."""
+        for _ in range(LISTINGS - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return list(self._files.get_file_info(chosen))
+        return list(self._files.get_file_info(chosen))
 
     def _told(self, what: str) -> _Told:
         return _Told(self, what)

@@ -139,3 +139,29 @@ def test_what_nodes_are_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert Storage(str(tmp_path / "x" / "..")).told == str(tmp_path.resolve())
     assert Storage("s3://bucket/a?region=eu-west-1").told == "s3://bucket/a?region=eu-west-1"
     assert Storage("s3://me:and-my-word@bucket/a?region=eu-west-1").told is None
+
+
+class Late:
+    """Files of which the first listings fall between a folder's absence and its making."""
+
+    def __init__(self, files: object, times: int) -> None:
+        self.files, self.times = files, times
+
+    def get_file_info(self, chosen: object) -> object:
+        self.times -= 1
+        if self.times >= 0:
+            raise FileNotFoundError(2, "Cannot list directory", "there/a")
+        return self.files.get_file_info(chosen)  # type: ignore[attr-defined]
+
+
+def test_a_folder_that_comes_while_it_is_listed_is_no_fault(tmp_path: Path) -> None:
+    storage, source = Storage(str(tmp_path / "there")), tmp_path / "source"
+    source.write_bytes(b"here")
+    storage.put("a/b", source)
+    files = storage._files
+    for asked in (lambda: [*storage.listed("a")], lambda: storage.folders("a")):
+        storage._files = Late(files, 2)
+        assert asked() == ["b"]
+        storage._files = Late(files, 1_000)
+        with pytest.raises(StorageError, match="cannot list a "):
+            asked()
