@@ -19,6 +19,7 @@ from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.jobs.claims import Claims
 from ablate.sweep.jobs.equal_errors import EqualErrors
+from ablate.sweep.jobs.order import Order
 from ablate.sweep.jobs.packs import Packs
 from ablate.sweep.jobs.queue import JobQueue
 from ablate.sweep.jobs.settings import JobSettings
@@ -66,10 +67,9 @@ class Dispatch:
         )
         self._errors = EqualErrors(self.progression)
         self._began: dict[str, float] = {}
-        facts, packer = self.progression.facts, self.settings.packer is not None
-        self.packs = Packs(
-            self._queue, self._cells, facts, self._claim, self._demand, packer=packer
-        )
+        parts = self._queue, self._cells, self.progression.facts, self._claim, self._demand
+        self.packs = Packs(*parts, packer=self.settings.packer is not None)
+        self._order = Order(self.progression.plan)
         self.unfold()
 
     def agree(self, *, same_code: bool) -> list[str]:
@@ -127,7 +127,7 @@ class Dispatch:
             self._began[trial_id] = time.monotonic()
             return taken
         if taken == "busy":
-            self._queue.wait(trial_id)
+            self._queue.wait(trial_id, self._order.rank(self._cells[trial_id]))
         elif taken == "known":
             self.reread(trial_id)
         elif taken is not None:
@@ -257,6 +257,7 @@ class Dispatch:
         self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
         for cell in fresh:
             self._cells.setdefault(cell.trial_id, []).append(cell)
+            self._queue.rise(cell.trial_id, self._order.rank([cell]))
             if cell.error is not None:
                 self._fail(cell)
         self._enqueue(fresh)
@@ -280,7 +281,7 @@ class Dispatch:
             if first:
                 ahead.append(trial_id)
             else:
-                self._queue.append(trial_id)
+                self._queue.append(trial_id, self._order.rank(self._cells[trial_id]))
         self._queue.put_first(ahead)
 
     def _refuse(self, trial_id: str) -> None:
@@ -291,10 +292,8 @@ class Dispatch:
 
     def _fail(self, cell: Cell) -> None:
         """A configuration that cannot be is a fact too."""
-        claim = self.ledger.claim(
-            cell.trial_id, cell.config_hash, cell.seed, cell.config, self.owner
-        )
-        if claim == "mine":
+        trial = cell.trial_id, cell.config_hash, cell.seed, cell.config
+        if self.ledger.claim(*trial, self.owner) == "mine":
             self.ledger.release(cell.trial_id, "failed", cell.error)
             self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)

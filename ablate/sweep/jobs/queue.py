@@ -8,19 +8,27 @@ from collections.abc import Callable, Sequence
 
 WAIT_SECONDS = 1.0  # until a trial that another driver had is looked at again
 
+Rank = tuple[int, ...]
+LAST: Rank = ()
+
 
 class JobQueue:
-    """A trial is in it once at most; it is asked of far more than read."""
+    """A trial is in it once at most; it is asked of far more than read.
+
+    Of two trials the one of the higher rank comes first, of equals the one that came first.
+    """
 
     def __init__(self) -> None:
-        self._next: OrderedDict[str, None] = OrderedDict()
+        self._first: OrderedDict[str, None] = OrderedDict()  # whatever their rank
+        self._next: dict[Rank, OrderedDict[str, None]] = {}
+        self._ranks: dict[str, Rank] = {}  # of all that are in it
         self._waiting: dict[str, float] = {}  # since when, by the monotonic clock
 
     def __contains__(self, trial_id: str) -> bool:
-        return trial_id in self._next or trial_id in self._waiting
+        return trial_id in self._ranks
 
     def __bool__(self) -> bool:
-        return bool(self._next or self._waiting)
+        return bool(self._ranks)
 
     @property
     def waits(self) -> bool:
@@ -30,17 +38,32 @@ class JobQueue:
     def is_waiting(self, trial_id: str) -> bool:
         return trial_id in self._waiting
 
-    def append(self, trial_id: str) -> None:
-        self._next[trial_id] = None
+    def append(self, trial_id: str, rank: Rank = LAST) -> None:
+        """One that is not in it, behind all of its rank."""
+        self._ranks[trial_id] = rank
+        self._next.setdefault(rank, OrderedDict())[trial_id] = None
+
+    def rise(self, trial_id: str, rank: Rank) -> None:
+        """One that may be in it, behind all of this rank if it was below."""
+        if self._ranks.get(trial_id, rank) >= rank:
+            return
+        if trial_id in self._waiting:
+            self._ranks[trial_id] = rank
+        elif trial_id not in self._first:
+            self._drop(trial_id)
+            self.append(trial_id, rank)
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
         """These at its head, in this order."""
         for trial_id in reversed(trial_ids):
-            self._next[trial_id] = None
-            self._next.move_to_end(trial_id, last=False)
+            self._drop(trial_id)
+            self._ranks[trial_id] = LAST
+            self._first[trial_id] = None
+            self._first.move_to_end(trial_id, last=False)
 
-    def wait(self, trial_id: str) -> None:
-        """Another driver has it: it comes back to the end of the queue after a while."""
+    def wait(self, trial_id: str, rank: Rank = LAST) -> None:
+        """Another driver has it: it comes back to the end of its rank after a while."""
+        self._ranks[trial_id] = rank
         self._waiting[trial_id] = time.monotonic()
 
     def look_again(self) -> None:
@@ -48,26 +71,40 @@ class JobQueue:
         now = time.monotonic()
         for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
             del self._waiting[trial_id]
-            self.append(trial_id)
+            self.append(trial_id, self._ranks[trial_id])
 
     @property
     def ready(self) -> list[str]:
         """All that can be handed out now, in their order."""
-        return list(self._next)
+        return [trial_id for each in self._in_order() for trial_id in each]
 
     def pop(self) -> str | None:
         """The first, which then is in it no more; None: there is none but those that wait."""
-        return self._next.popitem(last=False)[0] if self._next else None
+        for each in self._in_order():
+            if each:
+                trial_id = each.popitem(last=False)[0]
+                del self._ranks[trial_id]
+                return trial_id
+        return None
 
     def take(self, trial_id: str) -> bool:
         """This one out of turn; False: it is not there, or waits."""
-        if trial_id not in self._next:
+        if trial_id not in self._ranks or trial_id in self._waiting:
             return False
-        del self._next[trial_id]
+        self._drop(trial_id)
         return True
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
         """Drop all others."""
-        for trial_id in [t for t in (*self._next, *self._waiting) if not wanted(t)]:
-            self._next.pop(trial_id, None)
-            self._waiting.pop(trial_id, None)
+        for trial_id in [each for each in self._ranks if not wanted(each)]:
+            self._drop(trial_id)
+
+    def _in_order(self) -> list[OrderedDict[str, None]]:
+        return [self._first, *(self._next[rank] for rank in sorted(self._next, reverse=True))]
+
+    def _drop(self, trial_id: str) -> None:
+        rank = self._ranks.pop(trial_id, LAST)
+        self._waiting.pop(trial_id, None)
+        for each in (self._first, self._next.get(rank)):
+            if each is not None:
+                each.pop(trial_id, None)

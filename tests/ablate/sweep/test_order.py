@@ -1,0 +1,110 @@
+"""Which trials go first: those that others wait for, then the long ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from ablate.plan.cell import Cell
+from ablate.sweep.jobs.order import Order, behind
+from ablate.sweep.jobs.queue import LAST, JobQueue, Rank
+from tests.ablate import specs
+from tests.ablate.driven import dispatch, drain
+
+
+def studies_of(order: list[str], cells: dict[str, list[Cell]]) -> list[str]:
+    """Of the trials that trained."""
+    return [cells[line.split()[0]][0].study for line in order if line.endswith(" train")]
+
+
+def test_the_longest_chain_behind_a_study_counts() -> None:
+    found = behind({"a": [], "b": ["a"], "alone": [], "c": ["b", "a"], "d": ["a"]})
+    assert found == {"a": 2, "b": 1, "alone": 0, "c": 0, "d": 0}
+
+
+def test_a_search_is_never_behind_a_grid_that_nothing_waits_for(tmp_path: Path) -> None:
+    plan = specs.plan()
+    assert plan.order.index("grid") < plan.order.index("rows")
+    made = dispatch(plan, tmp_path)
+    order = drain(made, at_once=2, choose=lambda _: next(iter(made.running)))
+    order = studies_of(order, made._cells)
+    searched = [place for place, study in enumerate(order) if study == "tune"]
+    ahead = [study for study in order[: searched[-1]] if study != "tune"]
+    assert len(searched) == 6 and searched[:3] == [0, 1, 2]
+    assert ahead == ["grid"], "the slot that its round left idle, and no more than that"
+    assert {"parts", "rows"} <= {*order[searched[-1] :]}
+
+
+def test_with_slots_for_all_nothing_waits(tmp_path: Path) -> None:
+    made = dispatch(specs.plan(), tmp_path)
+    drain(made, at_once=100)
+    assert made.exhausted and not made.lost
+
+
+def test_of_equals_those_whose_backbone_trains_go_first(tmp_path: Path) -> None:
+    trial = {"backbone.mode": "finetune", "data.image_size": 32}
+    studies = {
+        "heads": {"design": "grid", "grid": {"method.beta": [0.1, 0.2, 0.3]}},
+        "network": {"design": "grid", "grid": {"method.beta": [0.1, 0.2]}, "trial": trial},
+    }
+    given = specs.spec(studies=studies, trial__backbone={"mode": "frozen"}, seeds=1)
+    made = dispatch(specs.plan(given), tmp_path)
+    assert studies_of(drain(made), made._cells) == ["network"] * 2 + ["heads"] * 3
+
+
+def test_a_trial_of_two_studies_has_the_higher_rank(tmp_path: Path) -> None:
+    plan = specs.plan()
+    order, made = Order(plan), dispatch(plan, tmp_path)
+    cells = {cell.study: cell for [cell] in made._cells.values()}
+    low, high = cells["grid"], cells["tune"]
+    assert (
+        order.rank([low, high]) == order.rank([high]) > order.rank([low]) > order.rank([]) == LAST
+    )
+
+
+def test_the_queue_is_a_stable_sort_by_rank() -> None:
+    draw = random.Random(0)
+    queue, first, rest = JobQueue(), list[str](), dict[str, tuple[Rank, int]]()
+
+    def expected() -> list[str]:
+        return first + sorted(rest, key=lambda t: (tuple(-part for part in rest[t][0]), rest[t][1]))
+
+    for count in range(2000):
+        trial, rank = str(draw.randrange(30)), (draw.randrange(3), draw.randrange(2))
+        known = trial in first or trial in rest
+        assert (trial in queue) == known and bool(queue) == bool(first or rest)
+        match draw.randrange(5):
+            case 0 | 1 if not known:
+                queue.append(trial, rank)
+                rest[trial] = rank, count
+            case 2 if not known:
+                queue.put_first([trial])
+                first.insert(0, trial)
+            case 3:
+                queue.rise(trial, rank)
+                if trial in rest and rest[trial][0] < rank:
+                    rest[trial] = rank, count
+            case 4 if known and draw.random() < 0.5:
+                assert queue.take(trial)
+                first = [each for each in first if each != trial]
+                rest.pop(trial, None)
+            case 4:
+                wanted = expected()
+                assert queue.pop() == (wanted[0] if wanted else None)
+                if wanted:
+                    first = [each for each in first if each != wanted[0]]
+                    rest.pop(wanted[0], None)
+        assert queue.ready == expected()
+    left = {*rest} - {"3"}
+    queue.keep(left.__contains__)
+    assert {*queue.ready} == left
+
+
+def test_one_that_waits_comes_back_to_its_rank() -> None:
+    queue = JobQueue()
+    queue.append("low", (0,))
+    queue.wait("high", (1,))
+    assert queue.waits and not queue.take("high") and queue.ready == ["low"]
+    queue._waiting["high"] -= 100
+    queue.look_again()
+    assert not queue.waits and queue.ready == ["high", "low"]
