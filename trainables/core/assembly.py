@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainables import streams
 from trainables.backbones.memory import check_parts, synchronise
 from trainables.backbones.passes import Passes
+from trainables.backbones.second_token import TwoTokens
 from trainables.core.inputs import Features, Inputs, Pictures
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.optimizer import build_optimizer
+from trainables.data.features import starting_features
 from trainables.data.splits import Splits
 from trainables.errors import ConfigError
 from trainables.machine.group import ALONE, Group
@@ -149,15 +151,26 @@ def check_shared(config: TrialConfig, processes: int, *, on_gpus: bool = False) 
 
 
 @torch.no_grad()
-def start_from_data(network: Network, inputs: Inputs, splits: Splits, cache: Path) -> None:
+def start_from_data(
+    config: TrialConfig, network: Network, inputs: Inputs, splits: Splits, cache: Path
+) -> None:
     """Let the method start from the training features.
 
-    Of cached features the principal directions are kept in the cache: trials have them in common.
-    Those of a backbone that trains may be its seed's alone.
+    Where trials have them in common they are kept in the cache, and so are their principal
+    directions. Those of a backbone without weights, or with a second token, are its seed's alone.
     """
     network.eval()
-    blocks = inputs.blocks(splits.train)
-    features = torch.cat([network.features(block) for block in blocks])
-    if network.backbone is None:
+    backbone, device = network.backbone, next(network.parameters()).device
+
+    def compute() -> Tensor:
+        return torch.cat([network.features(block) for block in inputs.blocks(splits.train)])
+
+    drawn = config.backbone.weights == "none" or isinstance(backbone, TwoTokens)
+    if backbone is None or drawn:
+        features = compute()
+    else:
+        rows = splits.train.index
+        features = starting_features(config, cache, device, rows, compute).to(device)
+    if backbone is None or not drawn:
         network.method.principal = kept_start(cache)
     network.method.fit(features)

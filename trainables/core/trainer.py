@@ -123,7 +123,8 @@ class Trainer:
     def begin(self) -> None:
         """Before the first step: what starts from data."""
         if self.steps == 0 and self.config.embedding.init == "pca":
-            start_from_data(self.network, self.inputs, self.splits, self.runtime.cache_dir)
+            where = self.runtime.cache_dir
+            start_from_data(self.config, self.network, self.inputs, self.splits, where)
             self.group.like_first_(self.parameters)
 
     def _one_epoch(self) -> EpochReport:

@@ -37,6 +37,7 @@ from trainables.machine.processes import host_name
 LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT)  # where keeping nothing may be good enough
 JOURNAL = "begun.jsonl"  # in a folder that goes on: how far it is; never in a complete one
 RUNS = 32  # at most that a folder's note of checks names
 # A second write within a file system's tick of the first shows in no time stamp: what is younger

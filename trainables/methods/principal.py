@@ -5,7 +5,6 @@ Shape legend: N training images · F features · D embedding dimensions.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import logging
@@ -16,12 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.cache import published
+from trainables.data.cache import UNWRITABLE, published
 from trainables.machine.kernels import kernels
 
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when `principal_start` gives other numbers
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 Start = tuple[Tensor, Tensor]
 Principal = Callable[[Tensor, int], Start]
