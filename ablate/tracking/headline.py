@@ -19,6 +19,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.tracking import payload
 from trainables.evaluation.metric_name import MetricName
 
+ENDED = {*payload.STATUS} - {"interrupted"}  # that one goes on, and has ended later
+
 Point = tuple[str, float, int, int]  # key, value, time in ms, step: `MlflowClient.log_batch`'s
 
 
@@ -33,7 +35,7 @@ def headlines(ledger: Ledger, sweep: payload.Row) -> Iterator[Point]:
         best, at = -math.inf, 0
         for number, repeats in itertools.groupby(cells, key=lambda cell: cell["idx"]):
             trials = [ledger.trial(cell["trial_id"]) for cell in repeats]
-            if any(trial is None or trial["status"] not in payload.STATUS for trial in trials):
+            if any(trial is None or trial["status"] not in ENDED for trial in trials):
                 break
             ended = [trial["ended"] or trial["created"] for trial in trials if trial is not None]
             at = max(at, *map(payload.milliseconds, ended))

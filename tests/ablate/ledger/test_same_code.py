@@ -280,11 +280,11 @@ def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
     edit(EVALUATOR, "d")
     with pytest.MonkeyPatch.context() as patch:
         read: list[str] = []
-        from trainables.core.trainer import Trainer
+        from trainables.core.looks import Looks
 
-        real = Trainer.evaluate
+        real = Looks.evaluate
         patch.setattr(
-            Trainer,
+            Looks,
             "evaluate",
             lambda self, split, names: (read.append(split), real(self, split, names))[1],
         )

@@ -125,6 +125,20 @@ def test_a_cell_counts_once_all_before_it_have_ended(sweep: Any) -> None:
     assert headline(sweep, "tune", fresh) == told
 
 
+def test_a_cell_whose_trial_will_go_on_has_not_ended(sweep: Any) -> None:
+    """Of an interrupted one a point would be told again, at another time, once it is done."""
+    trials = sweep.plan(seeds=1)
+    sweep.finish([trials[0], trials[2]])
+    sweep.finish([trials[1]], epochs=2, final=False)
+    with Ledger(sweep.ledger_path) as ledger:
+        ledger.release(trials[1], "interrupted", "its driver was killed")
+    sweep.track()
+    assert [step for step, _ in headline(sweep, "tune")] == [0]
+    sweep.finish([trials[1]])
+    sweep.track()
+    assert [step for step, _ in headline(sweep, "tune")] == [0, 1, 2]
+
+
 def test_headlines_follow_the_study_s_own_objective(sweep: Any) -> None:
     trials = sweep.plan(seeds=1)
     sweep.finish(trials)
