@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from reports.pages.footnotes import footnotes
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import source_sheet
 from reports.pages.verdict import Judged
+from reports.recipe import Recipe
 from reports.stores.client import open_client
 from reports.tables.build import build_all
 from reports.tables.labels import slug
@@ -35,6 +37,10 @@ CONTENT_TAG = "ablate.report_sha256"
 NOTE = "mlflow.note.content"  # what MLflow shows as a run's description
 FILES = {"log": "trial.log", "configuration": "config.json", "weights": "best.safetensors"}
 LONGEST = 150  # characters of a file's name without its ending; a file system allows 255 bytes
+
+# While it is entered it brings what is missing; what it gives waits for that.
+Supply = Callable[[Frame], AbstractContextManager[Callable[[], None]]]
+Saved = tuple[Drawn, dict[str, Path]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def compile_report(
     out_dir: str | Path,
     *,
     log_to_parent: bool = True,
-    supply: Callable[[Frame], None] | None = None,
+    supply: Supply | None = None,
 ) -> Report:
     """Compile the report of a sweep from its MLflow runs alone.
 
@@ -69,8 +75,8 @@ def compile_report(
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep's id, or the id of one parent run.
         out_dir: `<name>-<sweep_id>` is made in it.
-        supply: given the sweep's runs, logs with them what their figures of trained models show
-            and they lack.
+        supply: given the sweep's runs, brings what their figures of trained models show and they
+            lack, while all else is made.
         log_to_parent: also log the files as artifacts `report/…` of the parent run; the same
             content is logged once.
 
@@ -86,9 +92,8 @@ def compile_report(
 
     try:
         frame = load(tracking_uri, sweep_id)
-        if supply is not None:
-            supply(frame)
-        return _compile(tracking_uri, frame, Path(out_dir), log_to_parent=log_to_parent)
+        with supply(frame) if supply is not None else nullcontext(lambda: None) as ready:
+            return _compile(tracking_uri, frame, Path(out_dir), ready, log_to_parent=log_to_parent)
     except MlflowException as error:
         reason = scrubbed((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreAway(
@@ -97,7 +102,14 @@ def compile_report(
         ) from error
 
 
-def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: bool) -> Report:
+def _compile(
+    tracking_uri: str,
+    frame: Frame,
+    out_dir: Path,
+    ready: Callable[[], None],
+    *,
+    log_to_parent: bool,
+) -> Report:
     recipe = frame.recipe.begun({*frame.cells["study"]})
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,20 +134,12 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
         if (text := best_yaml(frame, study)) is not None
     }
     texts |= best
-    paths: dict[str, Path] = {}
-    drawn = [plot] if plot else []
-    colours = heatmap.families(frame, recipe.heatmaps)
-    drawn += [heatmap.heatmap(frame, part, colours[part.metric]) for part in recipe.heatmaps]
-    drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
-    drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
-    drawn += [curves.curves(frame, part) for part in recipe.curves]
-    drawn += [drawer(part.kind)(frame, part) for part in recipe.figures]
-    drawn = _distinct(drawn, taken=("report",))
-    with_files = []
-    for figure in drawn:
-        saved = figure.save(folder)
-        paths |= {path.name: path for path in saved.values()}
-        with_files.append((figure, saved["svg"]))
+    drawn = _early(frame, recipe, folder, [plot] if plot else [])
+    ready()
+    last = [drawer(part.kind)(frame, part) for part in recipe.figures]
+    drawn += _saved(last, folder, [figure.key for figure, _ in drawn])
+    paths = {path.name: path for _, saved in drawn for path in saved.values()}
+    with_files = [(figure, saved["svg"]) for figure, saved in drawn]
     judged = Judged(told, found, with_files.pop(0) if plot else None)
     texts |= {
         figures.file_name(figure): figures.page(frame, figure, svg)
@@ -168,6 +172,21 @@ def _compile(tracking_uri: str, frame: Frame, out_dir: Path, *, log_to_parent: b
     if idle := frame.idle:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
+
+
+def _early(frame: Frame, recipe: Recipe, folder: Path, drawn: list[Drawn]) -> list[Saved]:
+    """After `drawn`, the figures that are of no trained model."""
+    colours = heatmap.families(frame, recipe.heatmaps)
+    drawn += [heatmap.heatmap(frame, part, colours[part.metric]) for part in recipe.heatmaps]
+    drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
+    drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
+    drawn += [curves.curves(frame, part) for part in recipe.curves]
+    return _saved(drawn, folder)
+
+
+def _saved(drawn: list[Drawn], folder: Path, taken: Sequence[str] = ()) -> list[Saved]:
+    """Figures, their keys made distinct, and the files of each by ending."""
+    return [(each, each.save(folder)) for each in _distinct(drawn, taken=("report", *taken))]
 
 
 Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")

@@ -13,9 +13,12 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 from ablate.storage.trials import weights_here
 from ablate.tracking.check_store import Store
@@ -53,8 +56,12 @@ def compile_report(
     return {"page": report.html, **report.paths}, report.text
 
 
-def supply(frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str) -> None:
-    """Read what a sweep's figures show of trained models, and log it; what is there stays.
+@contextmanager
+def supply(
+    frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
+) -> Iterator[Callable[[], None]]:
+    """Read what a sweep's figures show of trained models, while their report is begun; what is
+    there stays. What is given waits until all is read, and logs it.
 
     What cannot be read is told, one line each, and is missing in its figure.
 
@@ -66,22 +73,26 @@ def supply(frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: s
         for each in asked(frame, frame.recipe.begun({*frame.cells["study"]}))
         if frame.view(each.run_id, each.name) is None
     ]
-    if not missing:
-        return
-    _read([each for each in missing if not _path(trials, each).is_file()], trials, cache, device)
-    client = open_client(tracking_uri)
-    for each in missing:
-        path = _path(trials, each)
-        if path.is_file():
-            client.log_artifact(each.run_id, str(path), FOLDER)
+    wanted = _wanted([each for each in missing if not _path(trials, each).is_file()], trials)
+    with _Reading(wanted, cache, device) as reading:
+
+        def ready() -> None:
+            reading.finish()
+            client = open_client(tracking_uri)
+            for each in missing:
+                path = _path(trials, each)
+                if path.is_file():
+                    client.log_artifact(each.run_id, str(path), FOLDER)
+
+        yield ready
 
 
 def _path(trials: Path, each: Asked) -> Path:
     return View(each.name, each.kind, each.options).path(trials / each.trial_id)
 
 
-def _read(missing: Sequence[Asked], trials: Path, cache: Path, device: str) -> None:
-    """Let a process read these, of the trials whose folders are here."""
+def _wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
+    """These as they are asked for, of the trials whose folders are here."""
     wanted: dict[str, list[View]] = {}
     for trial in dict.fromkeys(each.trial_id for each in missing):
         try:
@@ -94,28 +105,51 @@ def _read(missing: Sequence[Asked], trials: Path, cache: Path, device: str) -> N
             wanted.setdefault(each.trial_id, []).append(view)
         else:
             _lacks(each.trial_id, each.name, f"no folder {trials / each.trial_id}")
-    if not wanted:
-        return
-    request = Request(
-        tuple(Wanted((trials / name).resolve(), tuple(views)) for name, views in wanted.items()),
-        device,
-        max(1, (os.cpu_count() or 2) // 2),
-        cache.resolve(),
-    )
-    done = subprocess.run(
-        [sys.executable, "-m", "trainables.jobs.views"],
-        input=json.dumps(request.to_dict()),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    told = list(_told(done.stderr))
-    for folder, name, reason in told:
-        _lacks(Path(folder).name, name, reason)
-    if done.returncode and not told:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        LOG.warning("figures of models: the process that reads them ended by itself: %s", last)
+    return [Wanted((trials / name).resolve(), tuple(views)) for name, views in wanted.items()]
+
+
+class _Reading:
+    """A process that reads these; none where nothing is wanted."""
+
+    def __init__(self, wanted: Sequence[Wanted], cache: Path, device: str) -> None:
+        threads = max(1, (os.cpu_count() or 2) // 2)
+        self.request = Request(tuple(wanted), device, threads, cache.resolve())
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if self.request.trials:
+            # Files, not pipes: nobody writes or reads them while the report is made.
+            with tempfile.TemporaryFile() as asked:
+                asked.write(json.dumps(self.request.to_dict()).encode())
+                asked.seek(0)
+                self.said = tempfile.TemporaryFile()
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "trainables.jobs.views"],
+                    stdin=asked,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self.said,
+                )
+        return self
+
+    def finish(self) -> None:
+        """Wait for its end, and tell what it could not read."""
+        if self.process is None:
+            return
+        code = self.process.wait()
+        self.said.seek(0)
+        said = self.said.read().decode(errors="replace")
+        told = list(_told(said))
+        for folder, name, reason in told:
+            _lacks(Path(folder).name, name, reason)
+        if code and not told:
+            last = (said.strip().splitlines() or [f"exit code {code}"])[-1]
+            LOG.warning("figures of models: the process that reads them ended by itself: %s", last)
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.process.kill()  # it has ended, unless the report could not be made
+            self.process.wait()
+            self.said.close()
 
 
 def _told(text: str) -> Iterable[tuple[str, str, str]]:

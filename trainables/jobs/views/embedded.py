@@ -61,8 +61,12 @@ class Embedded:
         return F.normalize(self.rows, dim=1)
 
     @property
+    def device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    @property
     def labels(self) -> Tensor:
-        return self.subset.labels.to(self.rows.device)
+        return self.subset.labels.to(self.device)
 
     def pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
         """[B, 3, S, S] of the images at these places, and the backbone that takes them, which of
@@ -74,7 +78,7 @@ class Embedded:
         backbone = self.network.backbone
         if backbone is None:
             size = self.config.data.image_size
-            backbone = frozen_backbone(self.config.backbone, size).to(self.rows.device)
+            backbone = frozen_backbone(self.config.backbone, size).to(self.device)
         if not isinstance(backbone, Backbone):
             raise ConfigError(
                 "figures", "a transformer with a second token", "a backbone of one output"
@@ -85,7 +89,7 @@ class Embedded:
             size=self.config.data.image_size,
             mean=backbone.mean,
             std=backbone.std,
-            device=self.rows.device,
+            device=self.device,
         )
         return made, backbone
 

@@ -48,7 +48,7 @@ def embedding_map(
     places = of_these[order]
     if len(places) < LEAST:
         raise ConfigError("figures, embedding_map", f"{len(places)} images", f"at least {LEAST}")
-    rows = split.unit[places.to(split.rows.device)].double().cpu()
+    rows = split.unit[places.to(split.device)].double().cpu()
     if centred:
         _, classes_of = torch.unique(split.subset.labels[places], return_inverse=True)
         rows = rows - centres(rows, classes_of)[classes_of]

@@ -102,5 +102,5 @@ def _basis(a: Tensor, b: Tensor) -> Tensor:
 def _points(split: Embedded, label: int, count: int, basis: Tensor) -> list[list[float]]:
     places = (split.subset.labels == label).nonzero().squeeze(1)
     order = torch.randperm(len(places), generator=streams.generator(0, "views.plane"))[:count]
-    made = split.unit[places[order].to(split.rows.device)].double().cpu() @ basis.T
+    made = split.unit[places[order].to(split.device)].double().cpu() @ basis.T
     return [[round(float(x), 4), round(float(y), 4)] for x, y in made.tolist()]

@@ -38,7 +38,7 @@ def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     )
     sizes = torch.bincount(split.subset.labels, minlength=len(order))[order]
     taken = order[: max(2, int((sizes.cumsum(0) <= images).sum()))]
-    places = torch.isin(split.subset.labels, taken).nonzero().squeeze(1).to(split.rows.device)
+    places = torch.isin(split.subset.labels, taken).nonzero().squeeze(1).to(split.device)
     rows, labels = split.unit[places], split.labels[places]
     edges = torch.linspace(0, FARTHEST, BINS + 1, dtype=torch.float64)
     counts = torch.zeros(2, BINS, dtype=torch.float64)
