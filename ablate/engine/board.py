@@ -38,8 +38,9 @@ def rows(
 ) -> list[StudyRow]:
     """One row per study.
 
-    eta = trials left · pace, times how long the study's trials take beside all others'; pace:
-    `ablate.engine.times.pace`, unknown until a trial has ended.
+    eta = trials left · pace, times how long the study's trials take beside all others' (of a study
+    that has not begun those of its kind); pace: `ablate.engine.times.pace`, unknown until a trial
+    has ended.
 
     Args:
         elapsed: seconds since trials could run.
@@ -72,7 +73,8 @@ def rows(
         left = state.size - done - failed
         eta = None
         if seconds is not None:
-            beside = fmean(walls.get(name) or everywhere) / max(fmean(everywhere), TINY)
+            own = walls.get(name) or _of_equals(dispatch, name) or everywhere
+            beside = fmean(own) / max(fmean(everywhere), TINY)
             eta = max(0.0, left - running / 2) * seconds * beside
         note = state.blocked or ("waits for its centre" if not state.cells else "")
         seen.append(
@@ -89,6 +91,13 @@ def rows(
             )
         )
     return seen
+
+
+def _of_equals(dispatch: Dispatch, name: str) -> list[float]:
+    """How long trials took of the studies that train a backbone, or do not, as this one."""
+    long = dispatch.order.long
+    found = [seen for other, seen in dispatch.walls.items() if (other in long) == (name in long)]
+    return [wall for seen in found for wall in seen]
 
 
 def at_work(dispatch: Dispatch, parallel: float) -> list[str]:

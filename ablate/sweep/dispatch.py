@@ -69,7 +69,7 @@ class Dispatch:
         self._began: dict[str, float] = {}
         parts = self._queue, self._cells, self.progression.facts, self._claim, self._demand
         self.packs = Packs(*parts, packer=self.settings.packer is not None)
-        self._order = Order(self.progression.plan)
+        self.order = Order(self.progression.plan)
         self.unfold()
 
     def agree(self, *, same_code: bool) -> list[str]:
@@ -127,7 +127,7 @@ class Dispatch:
             self._began[trial_id] = time.monotonic()
             return taken
         if taken == "busy":
-            self._queue.wait(trial_id, self._order.rank(self._cells[trial_id]))
+            self._queue.wait(trial_id, self.order.rank(self._cells[trial_id]))
         elif taken == "known":
             self.reread(trial_id)
         elif taken is not None:
@@ -257,7 +257,7 @@ class Dispatch:
         self.ledger.put_cells(self.sweep_id, [vars(cell) for cell in fresh])
         for cell in fresh:
             self._cells.setdefault(cell.trial_id, []).append(cell)
-            self._queue.rise(cell.trial_id, self._order.rank([cell]))
+            self._queue.rise(cell.trial_id, self.order.rank([cell]))
             if cell.error is not None:
                 self._fail(cell)
         self._enqueue(fresh)
@@ -281,7 +281,7 @@ class Dispatch:
             if first:
                 ahead.append(trial_id)
             else:
-                self._queue.append(trial_id, self._order.rank(self._cells[trial_id]))
+                self._queue.append(trial_id, self.order.rank(self._cells[trial_id]))
         self._queue.put_first(ahead)
 
     def _refuse(self, trial_id: str) -> None:
