@@ -21,6 +21,7 @@ from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pa
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_kaiming
+from trainables.methods.linear import Linear
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -145,10 +146,10 @@ class DDML(Plain):
         self.logit_scale: float | Tensor | Literal["tied"] = config.logit_scale
         self.options = config
         with streams.part("ddml.std"):
-            self.raw_std = nn.Linear(features, embedding.dim)
+            self.raw_std = Linear(features, embedding.dim)
             start_kaiming(self.raw_std)
         with streams.part("ddml.specific"):
-            self.specific = nn.Linear(embedding.dim, 2 * embedding.dim)
+            self.specific = Linear(embedding.dim, 2 * embedding.dim)
             start_kaiming(self.specific)
         if config.std_start == "exact":
             nn.init.zeros_(self.raw_std.weight)

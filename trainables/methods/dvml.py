@@ -18,6 +18,7 @@ from trainables.losses.base import Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_lecun
+from trainables.methods.linear import Linear
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -171,13 +172,13 @@ class DVML(Plain):
         self.lambda4_phase2: float | Tensor = config.lambda4_phase2
         dim = embedding.dim
         with streams.part("dvml.mean"):
-            self.mean = nn.Linear(features, dim)
+            self.mean = Linear(features, dim)
             start_lecun(self.mean)
         with streams.part("dvml.log_variance"):
-            self.log_variance = nn.Linear(features, dim)
+            self.log_variance = Linear(features, dim)
             start_lecun(self.log_variance)
         with streams.part("dvml.decoder"):
-            inner, outer = nn.Linear(dim, config.hidden), nn.Linear(config.hidden, features)
+            inner, outer = Linear(dim, config.hidden), Linear(config.hidden, features)
             start_lecun(inner)
             start_lecun(outer)
             self.decoder = nn.Sequential(inner, nn.Tanh(), outer)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.errors import ConfigError
+from trainables.methods.linear import Linear
 from trainables.methods.principal import Principal, principal_start
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def linear_head(features: int, embedding: EmbeddingConfig) -> nn.Linear:
             f"at most the backbone's {features} features",
             "Lower the dimension or take init orthogonal",
         )
-    head = nn.Linear(features, embedding.dim, bias=embedding.bias)
+    head = Linear(features, embedding.dim, bias=embedding.bias)
     if embedding.init == "kaiming":
         start_kaiming(head)
     else:

@@ -29,6 +29,7 @@ from trainables.methods.introspective import (
     pair_uncertainty_squared,
     semantic_distance,
 )
+from trainables.methods.linear import Linear
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
 from trainables.methods.second_token import WITHOUT, SecondToken, check_second_token
 
@@ -128,7 +129,7 @@ class IDML(Mixing):
         self.options = config
         self.dim = embedding.dim
         with streams.part("idml.uncertainty"):
-            self.uncertainty = nn.Linear(width, config.uncertainty_dim)
+            self.uncertainty = Linear(width, config.uncertainty_dim)
             start_kaiming(self.uncertainty)
         with torch.no_grad():
             self.uncertainty.weight.mul_(config.uncertainty_gain)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig
@@ -20,6 +20,7 @@ from trainables.losses.base import Geometry, Loss, ParamGroup
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
 from trainables.methods.head import start_kaiming
+from trainables.methods.linear import Linear
 from trainables.methods.mixing import Mixing, MixingConfig
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class PEL(Mixing):
         self.kl: float | Tensor = config.kl
         self.samples, self.monte_carlo = config.samples, config.monte_carlo
         with streams.part("pel.std"):
-            self.raw_std = nn.Linear(features, embedding.dim)
+            self.raw_std = Linear(features, embedding.dim)
             start_kaiming(self.raw_std)
 
     @classmethod

@@ -1,0 +1,196 @@
+"""A linear layer by either library: values, gradients and theirs, and when it is which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.trainables.core_trials import config
+from trainables import streams
+from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
+from trainables.methods import linear
+from trainables.methods.linear import Linear, onednn_is_quicker
+
+SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
+there = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"),
+    reason="torch has no oneDNN here",
+)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor on which oneDNN is the quicker."""
+    monkeypatch.setattr(linear, "onednn_is_quicker", lambda: True)
+
+
+def numbers(*shape: int, name: str) -> Tensor:
+    return torch.randn(*shape, generator=streams.generator(0, "linear", name))
+
+
+def layer(
+    features: int, out: int, kind: type[nn.Linear] = Linear, *, bias: bool = True
+) -> nn.Linear:
+    made = kind(features, out, bias=bias)
+    with torch.no_grad():
+        made.weight.copy_(numbers(out, features, name="weight"))
+        if bias:
+            made.bias.copy_(numbers(out, name="bias"))
+    return made
+
+
+def kernel(y: Tensor) -> str:
+    return type(y.grad_fn).__name__
+
+
+@there
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("batch", "features", "out"), SIZES)
+def test_values_and_gradients_are_those_of_the_formula(
+    batch: int, features: int, out: int, bias: bool
+) -> None:
+    made = layer(features, out, bias=bias)
+    x = numbers(batch, features, name="x").requires_grad_()
+    g = numbers(batch, out, name="g")
+    y = made(x)
+    assert kernel(y) == "_ProductBackward"
+    inputs = [x, *made.parameters()]
+    found = [y, *torch.autograd.grad(y, inputs, g)]
+    x64, g64, w64 = x.detach().double(), g.double(), made.weight.detach().double()
+    wanted = [x64 @ w64.T, g64 @ w64, g64.T @ x64]
+    if bias:
+        wanted[0] = wanted[0] + made.bias.detach().double()
+        wanted.append(g64.sum(0))
+    for one, other in zip(found, wanted, strict=True):
+        size = float(other.abs().max())
+        torch.testing.assert_close(one.detach().double(), other, rtol=0, atol=3e-6 * size)
+
+
+@there
+@pytest.mark.usefixtures("quick")
+def test_inputs_and_gradients_in_any_memory_layout() -> None:
+    made, plain = layer(256, 64), layer(256, 64, nn.Linear)
+    whole = numbers(256, 24, name="x")
+    for x in (whole.t(), whole.t()[::2], numbers(1, 256, name="one").expand(5, 256)):
+        assert not x.is_contiguous()
+        found, wanted = made(x), plain(x)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        ours = torch.autograd.grad(found.sum(), made.weight)  # its gradient is one number, expanded
+        torch.testing.assert_close(ours, torch.autograd.grad(wanted.sum(), plain.weight))
+    assert made(x[:0]).shape == (0, 64)
+    with torch.inference_mode():
+        torch.testing.assert_close(made(whole.t()), plain(whole.t()), rtol=1e-4, atol=1e-4)
+
+
+@there
+@pytest.mark.usefixtures("quick")
+def test_gradients_of_gradients() -> None:
+    made, plain = layer(256, 64), layer(256, 64, nn.Linear)
+    seen = []
+    for each in (made, plain):
+        x = numbers(9, 256, name="x").requires_grad_()
+        (slope,) = torch.autograd.grad((each(x) * 0.1).tanh().sum(), x, create_graph=True)
+        seen.append(torch.autograd.grad((slope * slope).sum(), [x, *each.parameters()]))
+    for one, other in zip(*seen, strict=True):
+        size = float(other.abs().max())
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-5 * size)
+
+
+@there
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("bias", [True, False])
+def test_many_configurations_at_once(bias: bool) -> None:
+    made = layer(256, 64, bias=bias)
+    stacked = {name: torch.stack([p, 2 * p, -p]) for name, p in made.named_parameters()}
+    x, each = numbers(5, 256, name="x"), numbers(3, 5, 256, name="each")
+
+    def one(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        found: Tensor = torch.func.functional_call(made, parameters, (x,))
+        return found
+
+    for given, dim in ((x, None), (each, 0)):
+        weights = {name: p.detach().clone().requires_grad_() for name, p in stacked.items()}
+        found = torch.vmap(one, in_dims=(0, dim))(weights, given)
+        wanted = torch.stack(
+            [
+                F.linear(
+                    x if dim is None else each[i],
+                    weights["weight"][i],
+                    *(b[i] for b in [*weights.values()][1:]),
+                )
+                for i in range(3)
+            ]
+        )
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+        ours = torch.autograd.grad(found.square().sum(), [*weights.values()])
+        theirs = torch.autograd.grad(wanted.square().sum(), [*weights.values()])
+        for mine, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+def test_elsewhere_it_is_torch_s_own_layer_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "onednn_is_quicker", lambda: False)
+    made, plain, x = layer(256, 64), layer(256, 64, nn.Linear), numbers(9, 256, name="x")
+    assert made(x).equal(plain(x)) and kernel(made(x)) == "AddmmBackward0"
+
+
+@pytest.mark.usefixtures("quick")
+def test_small_layers_other_numbers_and_other_shapes_are_torch_s() -> None:
+    small, made = layer(128, 127), layer(256, 64)
+    assert kernel(small(numbers(9, 128, name="x"))) == "AddmmBackward0"
+    assert made.double()(numbers(9, 256, name="x").double()).dtype == torch.float64
+    assert kernel(layer(256, 64)(numbers(2, 9, 256, name="x"))) != "_ProductBackward"
+
+
+@pytest.mark.parametrize(
+    ("capability", "maker", "expected"),
+    [
+        ("AVX512", "AuthenticAMD", True),
+        ("AVX512", "GenuineIntel", False),
+        ("AVX2", "AuthenticAMD", False),
+        ("DEFAULT", "AuthenticAMD", False),
+    ],
+)
+def test_it_is_onednn_where_mkl_has_no_avx512(
+    capability: str, maker: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(linear, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
+    found = onednn_is_quicker.__wrapped__()
+    assert found is (expected and hasattr(torch.ops.mkldnn, "_linear_pointwise"))
+
+
+@there
+@pytest.mark.parametrize(
+    "method",
+    [{"name": name} for name in ("plain", "ddml", "dvml", "pel")]
+    + [{"name": "idml", "mixing": "feature_mixup"}],
+    ids=lambda method: method["name"],
+)
+def test_a_step_is_the_same_by_both(
+    method: dict[str, str], drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its terms and its weights, within rounding."""
+    ends = []
+    for quicker in (False, True):
+        monkeypatch.setattr(linear, "onednn_is_quicker", lambda quicker=quicker: quicker)
+        trial = config(drawn, method=method, embedding={"dim": 64}, optimizer={"name": "sgd"})
+        trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
+        trainer.begin()
+        batches, phase, _ = trainer.begin_epoch()
+        trainer.step(batches[0], phase)
+        assert trainer.trace is not None
+        ends.append(
+            (trainer.trace.means(), torch.cat([p.detach().flatten() for p in trainer.parameters]))
+        )
+    (terms, weights), (others, same) = ends
+    assert others == pytest.approx(terms, rel=1e-4, abs=1e-6)
+    torch.testing.assert_close(weights, same, rtol=1e-4, atol=1e-5)
