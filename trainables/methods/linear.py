@@ -14,7 +14,6 @@ from functools import cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.machine.kernels import processor
@@ -24,7 +23,13 @@ SMALLEST = 1 << 14  # of a weight's numbers; below, asking costs what the produc
 
 class Linear(nn.Linear):
     """y = x Wᵀ + b, as `nn.Linear` in all but its last bits, differentiable as often. Of a layer
-    either all products of matrices are oneDNN's or none, whatever its batches."""
+    either all products of matrices are oneDNN's or none, whatever its batches.
+
+    Attributes:
+        many: it is called for many configurations at once (`torch.func.vmap`): by MKL, one product.
+    """
+
+    many: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         """x[..., F] → [..., D]."""
@@ -35,7 +40,7 @@ class Linear(nn.Linear):
 
     def _quick(self, x: Tensor) -> bool:
         floats = x.dtype == self.weight.dtype == torch.float32
-        large = self.weight.numel() >= SMALLEST and x.device.type == "cpu"
+        large = self.weight.numel() >= SMALLEST and x.device.type == "cpu" and not self.many
         return large and floats and onednn_is_quicker() and not torch.compiler.is_compiling()
 
 
@@ -63,14 +68,11 @@ def _dense(x: Tensor) -> Tensor:
 class _Product(torch.autograd.Function):
     """∂L/∂x = g W, ∂L/∂W = gᵀ x, ∂L/∂b = Σ_B g, by products of the same kind."""
 
+    # `setup_context` would serve `torch.func` too, and takes a quarter as long as a head's product.
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return _product(x, weight, bias)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], _: Tensor) -> None:
-        x, weight, _bias = inputs
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
+        return _product(x, weight, bias)
 
     @staticmethod
     def backward(
@@ -83,12 +85,3 @@ class _Product(torch.autograd.Function):
             _Product.apply(g.t(), x.t(), None) if to_weight else None,
             g.sum(0) if to_bias else None,
         )
-
-    @staticmethod
-    def vmap(
-        _: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, bias: Tensor | None
-    ) -> tuple[Tensor, int]:
-        """Of many configurations at once it is one product, and that is MKL's."""
-        if bias is None:
-            return torch.vmap(F.linear, in_dims=in_dims[:2])(x, weight), 0
-        return torch.vmap(F.linear, in_dims=in_dims)(x, weight, bias), 0

@@ -20,6 +20,7 @@ from torch.func import functional_call, vmap
 
 from trainables.core.network import Network
 from trainables.methods.base import Method
+from trainables.methods.linear import Linear
 from trainables.packs.draws import Draws
 from trainables.packs.shape import numbers
 
@@ -39,6 +40,9 @@ class Stacked:
         self.slots = slots
         filled = [*networks, *[networks[0]] * (slots - len(networks))]
         self._network = copy.deepcopy(networks[0])
+        for layer in self._network.modules():
+            if isinstance(layer, Linear):
+                layer.many = True
         self._calling = _Calling(self._network)
         self.parameters = {
             name: torch.stack([dict(each.named_parameters())[name].detach() for each in filled])

@@ -107,6 +107,7 @@ def test_gradients_of_gradients() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_many_configurations_at_once(bias: bool) -> None:
     made = layer(256, 64, bias=bias)
+    made.many = True
     stacked = {name: torch.stack([p, 2 * p, -p]) for name, p in made.named_parameters()}
     x, each = numbers(5, 256, name="x"), numbers(3, 5, 256, name="each")
 
