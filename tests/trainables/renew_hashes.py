@@ -9,8 +9,9 @@ metrics: `ten_steps.py`) is bit-equal before and after, both computed now on thi
 COMMIT (default HEAD), unpacked into a temporary folder. Where it is not, nothing is written, and
 the REVISION of what changed is to be raised.
 
-Which of torch's libraries multiplies is the processor's matter, as its kernels are: a change of that
-rule (`trainables/methods/linear.py`) is proven with ATEN_CPU_CAPABILITY=avx2, where it chooses none.
+Which of torch's libraries multiplies is the processor's matter, as its kernels are: a change of
+that rule (`trainables/methods/linear.py`) is proven with ATEN_CPU_CAPABILITY=avx2, where it chooses
+none.
 
 A new component, or one whose REVISION was raised, starts a list of its own; so does every one whose
 REVISION is part of all trials (`EVERYWHERE`) and all others with it, for then no result of before
