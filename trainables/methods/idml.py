@@ -146,8 +146,7 @@ class IDML(Mixing):
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
         loss, geometry = LOSSES[name], configured_geometry(trial.loss, trial.embedding.dim)
-        kind = geometry.kind
-        products = loss.classifies and not geometry.normalize
+        kind, products = geometry.kind, loss.classifies and not geometry.normalize
         if config.uncertainty == "relu" and not products:
             raise ValueError(
                 "method.uncertainty relu with a loss of products with class weights (softmax), not "
