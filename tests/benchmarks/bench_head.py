@@ -4,7 +4,8 @@ A trial as `search_spaces/ddml.yaml` tunes them (`typefaces`, cached features of
 at 128 px, `init: pca`, 12 epochs of 17 steps), through `run_job` with log, export and all, on one
 thread; beside it a bare loop of torch: the same head, loss, optimiser, batch size and clipping, as
 many steps, and after each epoch the nearest validation images, but no start from data, sampler,
-schedule, metrics or files. In turns, in one process, with warm caches; CPU time of the process
+schedule, metrics or files. Where heads multiply by oneDNN (`trainables/methods/linear.py`), beside
+the same trial by MKL, too. In turns, in one process, with warm caches; CPU time of the process
 (`getrusage`), so that other work on the machine meets neither; the median over the rounds.
 
     python -m tests.benchmarks.bench_head [--rounds 5]
@@ -22,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +35,7 @@ from trainables.core.trainer import Trainer
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.machine.cache_folder import default_cache
+from trainables.methods import linear
 from trainables.trial import TrialConfig
 
 ROUNDS, NEAREST = 5, 31
@@ -69,6 +72,12 @@ def ours(method: str, cache: Path) -> None:
         last = list(run_job(Job("bench", trial(method), 0, runtime)))[-1]
     if last["event"] != "final":
         raise RuntimeError(f"the trial ended with {last['event']!r}")
+
+
+def by_mkl(method: str, cache: Path) -> None:
+    """`ours`, with torch's own product."""
+    with mock.patch.object(linear, "onednn_is_quicker", lambda: False):
+        ours(method, cache)
 
 
 class Bare:
@@ -120,6 +129,10 @@ def measure(rounds: int, cache: Path) -> list[Result]:
     torch.set_num_threads(1)
     bare = Bare(cache)
     sides: dict[str, Callable[[], object]] = {m: partial(ours, m, cache) for m in METHODS}
+    if linear.onednn_is_quicker():
+        sides |= {f"{m} by MKL": partial(by_mkl, m, cache) for m in METHODS}
+    else:
+        print("  skipped: MKL is as quick as oneDNN on this processor, or there is but one of them")
     sides["bare loop"] = bare
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(rounds + 1):
@@ -136,6 +149,9 @@ def measure(rounds: int, cache: Path) -> list[Result]:
         found.append(
             Result(f"head trial of {method}, CPU", mine, "bare plain loop", base, None, "s")
         )
+        if other := seconds.get(f"{method} by MKL"):
+            name = f"head trial of {method}, CPU, by oneDNN"
+            found.append(Result(name, mine, "by MKL", median(other), None, "s"))
     return found
 
 

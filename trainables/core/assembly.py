@@ -24,6 +24,7 @@ from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
 
 PROCESSES = "resources.processes"
+KEPT_BYTES = 1 << 30  # of the features that a data set's trials start from
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ def start_from_data(
     """Let the method start from the training features.
 
     Where trials have them in common they are kept in the cache, and so are their principal
-    directions. Those of a backbone without weights, or with a second token, are its seed's alone.
+    directions. Those of a backbone without weights, or with a second token, are its seed's alone;
+    more than `KEPT_BYTES` are not kept.
     """
     network.eval()
     backbone, device = network.backbone, next(network.parameters()).device
@@ -165,11 +167,11 @@ def start_from_data(
     def compute() -> Tensor:
         return torch.cat([network.features(block) for block in inputs.blocks(splits.train)])
 
+    rows = splits.train.index
     drawn = config.backbone.weights == "none" or isinstance(backbone, TwoTokens)
-    if backbone is None or drawn:
+    if backbone is None or drawn or 4 * network.width * len(rows) > KEPT_BYTES:
         features = compute()
     else:
-        rows = splits.train.index
         features = starting_features(config, cache, device, rows, compute).to(device)
     if backbone is None or not drawn:
         network.method.principal = kept_start(cache)

@@ -64,6 +64,14 @@ def test_a_trial_that_finds_them_ends_in_the_same_bits(
     assert len(kept(tmp_path / "cache")) == 1
 
 
+def test_more_than_the_cache_is_for_is_not_kept(
+    drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainables.core.assembly.KEPT_BYTES", 1000)
+    Trainer(trial(drawn), 0, Runtime("cpu", 1, tmp_path)).begin()
+    assert kept(tmp_path) == []
+
+
 def test_backbones_that_are_drawn_share_nothing(drawn: Path, tmp_path: Path) -> None:
     backbone = {"name": "test_resnet", "weights": "none", "mode": "finetune"}
     trainer = Trainer(trial(drawn, backbone=backbone), 0, Runtime("cpu", 1, tmp_path))
