@@ -21,7 +21,7 @@ from ablate.sweep.jobs.claims import Claims
 from ablate.sweep.jobs.equal_errors import EqualErrors
 from ablate.sweep.jobs.order import Order
 from ablate.sweep.jobs.packs import Packs
-from ablate.sweep.jobs.queue import JobQueue
+from ablate.sweep.jobs.queue import LAST, JobQueue, Rank
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.jobs.untold import untold
 from ablate.sweep.progression import Progression
@@ -92,7 +92,7 @@ class Dispatch:
         """Nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
-        return not (self._queue or self.running or self.progression.wanting())
+        return not (self._queue or self.running or self.progression.searching())
 
     def next_job(self) -> Job | None:
         """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
@@ -100,20 +100,22 @@ class Dispatch:
             return None
         self._queue.look_again()
         while True:
-            while (trial_id := self._queue.pop()) is not None:
-                job = self._claim(trial_id)
-                if job is not None:
-                    return job
-            if not self._demand():
-                return None
+            while self._demand(self._queue.highest):
+                pass
+            trial_id = self._queue.pop()
+            job = None if trial_id is None else self._claim(trial_id)
+            if trial_id is None or job is not None:
+                return job
 
     def next_jobs(self) -> list[Job]:
         """`next_job` and those that share its slot (`Packs`), all claimed; none as it says."""
         job = self.next_job()
         return [] if job is None else [job, *self.packs.beside(job)]
 
-    def _demand(self) -> list[Cell]:
-        fresh = self.progression.demand()
+    def _demand(self, above: Rank = LAST) -> list[Cell]:
+        """One more proposal, of the search that goes first of those that rank above this."""
+        names = [name for name in self.progression.searching() if self.order.of(name) > above]
+        fresh = self.progression.demand(max(names, key=self.order.of)) if names else []
         self._learn(fresh)
         self.unfold()
         return fresh
@@ -144,12 +146,8 @@ class Dispatch:
             return None
         job = self._claim(trial_id)
         if job is None and self._queue.is_waiting(trial_id):
-            raise ConfigError(
-                trial_id,
-                "a trial that another process is running",
-                "a free one",
-                "Wait for it, or end that process",
-            )
+            found, remedy = "a trial that another process is running", "Wait for it, or end it"
+            raise ConfigError(trial_id, found, "a free one", remedy)
         return job
 
     # ---------------------------------------------------------------- recording

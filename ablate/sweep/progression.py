@@ -126,13 +126,10 @@ class Progression:
         ]
         return sorted(cells, key=lambda cell: not self.legs[cell.study].paused(cell))
 
-    def wanting(self) -> bool:
-        """Whether an asynchronous search may still propose."""
-        return any(proposer.wanting() for proposer in self.proposers.values())
+    def searching(self) -> list[str]:
+        """The asynchronous searches that may still propose."""
+        return [name for name, proposer in self.proposers.items() if proposer.wanting()]
 
-    def demand(self) -> list[Cell]:
-        """One more proposal for a worker that has nothing else to do, from what is known now."""
-        for proposer in self.proposers.values():
-            if proposer.wanting():
-                return proposer.demand()
-        return []
+    def demand(self, name: str) -> list[Cell]:
+        """One more proposal of one of them, for a free worker, from what is known now."""
+        return self.proposers[name].demand()

@@ -40,6 +40,10 @@ class Order:
         """Of a trial, by the cells that it stands in; the highest goes first."""
         return max((self._rank(cell) for cell in cells), default=LAST)
 
+    def of(self, study: str) -> Rank:
+        """Of a trial that a search is to propose."""
+        return self._behind[study], int(study in self.long)
+
     def _rank(self, cell: Cell) -> Rank:
         return self._behind.get(cell.study, 0), int(_trains(cell.config))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ WAIT_SECONDS = 1.0  # until a trial that another driver had is looked at again
 
 Rank = tuple[int, ...]
 LAST: Rank = ()
+TOP: Rank = (sys.maxsize,)
 
 
 class JobQueue:
@@ -77,6 +79,13 @@ class JobQueue:
     def ready(self) -> list[str]:
         """All that can be handed out now, in their order."""
         return [trial_id for each in self._in_order() for trial_id in each]
+
+    @property
+    def highest(self) -> Rank:
+        """The rank of what is next, of what was put first above all others."""
+        return (
+            TOP if self._first else max((r for r, each in self._next.items() if each), default=LAST)
+        )
 
     def pop(self) -> str | None:
         """The first, which then is in it no more; None: there is none but those that wait."""

@@ -109,7 +109,7 @@ def test_two_drivers_share_one_budget(tmp_path: Path) -> None:
         assert jobs[0] is not None and jobs[1] is not None
         assert jobs[0].trial_id == jobs[1].trial_id
         assert len(proposals(drivers[0])) == number
-    assert not any(made.progression.wanting() for made in drivers)
+    assert not any(made.progression.searching() for made in drivers)
 
 
 def test_a_larger_budget_goes_on(tmp_path: Path) -> None:

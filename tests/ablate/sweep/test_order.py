@@ -108,3 +108,19 @@ def test_one_that_waits_comes_back_to_its_rank() -> None:
     queue._waiting["high"] -= 100
     queue.look_again()
     assert not queue.waits and queue.ready == ["high", "low"]
+
+
+def test_a_search_that_waits_for_no_results_is_asked_before_a_grid_is_begun(
+    tmp_path: Path,
+) -> None:
+    """One that others wait for; one that none waits for is asked once all else is handed out."""
+    space = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
+    search = {"design": "search", "trials": 6, "round": "asynchronous", "seeds": 1, "space": space}
+    grid = {"design": "grid", "grid": {"method.beta": [0.1, 0.2, 0.3]}, "seeds": 1}
+    other = search | {"space": {"method.beta": {"low": 0.5, "high": 1.0}}}
+    studies = {"grid": grid, "tune": search, "alone": other, "rows": specs.SPEC["studies"]["rows"]}
+    made = dispatch(specs.plan(specs.spec(studies=studies)), tmp_path)
+    order = drain(made, at_once=2, choose=lambda _: next(iter(made.running)))
+    found = studies_of(order, made._cells)
+    assert found[:6] == ["tune"] * 6 and found[6:9] == ["grid"] * 3
+    assert found.count("alone") == 6 and found.index("alone") > 8
