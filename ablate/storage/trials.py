@@ -14,7 +14,7 @@ from ablate.storage.copies import NOTE
 from ablate.storage.store import OPTION, Storage, StorageError
 from ablate.storage.word import Note
 from reports.uri import HIDDEN
-from trainables.core.export import EXPORT
+from trainables.core.runtime import EXPORT
 from trainables.errors import ConfigError
 from trainables.jobs.nodes.carried import TRIALS
 from trainables.jobs.nodes.trial_files import FINAL, RUN_LOG

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config, job, merged
-from trainables.core.export import EXPORT, load
-from trainables.core.runtime import Runtime
+from trainables.core.export import load
+from trainables.core.runtime import EXPORT, Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.features import cached_features
 from trainables.jobs.job import run_job

@@ -39,7 +39,6 @@ from trainables.machine.files import write_atomically
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig, recorded
 
-EXPORT = "best.safetensors"  # in a trial's folder
 FORMAT = "ablate-2"
 UNDIGESTED = "ablate-1"  # before there were digests
 KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order

@@ -23,12 +23,12 @@ from torch import Tensor
 
 from trainables.core.assembly import assemble, check_shared, seed_step, start_from_data
 from trainables.core.checkpoints import Checkpoints, own
-from trainables.core.export import EXPORT, write_export
+from trainables.core.export import write_export
 from trainables.core.identity import config_hash
 from trainables.core.inputs import Inputs
 from trainables.core.looks import Looks, Scores, looked_at
 from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
-from trainables.core.runtime import EpochReport, FinalReport, Runtime
+from trainables.core.runtime import EXPORT, EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits

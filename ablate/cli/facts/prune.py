@@ -25,7 +25,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.values.terminal import say
-from trainables.core.export import EXPORT
+from trainables.core.runtime import EXPORT
 
 CHECKPOINTS = "checkpoints"
 LINKED = re.compile(r"trials/([0-9a-f]{16}-s\d+)/" + re.escape(EXPORT))

@@ -13,7 +13,7 @@ from torch import Tensor
 from ablate.storage.trials import weights_here
 from ablate.values.terminal import say
 from trainables import load
-from trainables.core.export import EXPORT
+from trainables.core.runtime import EXPORT
 from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.data.sets.folder import SUFFIXES, images_below
 from trainables.errors import ConfigError

@@ -20,7 +20,7 @@ from ablate.storage.copies import WORD
 from ablate.storage.store import Storage
 from ablate.storage.trials import WHOLE, offer
 from tests.ablate import specs
-from trainables.core.export import EXPORT
+from trainables.core.runtime import EXPORT
 from trainables.errors import ConfigError
 
 OTHER = Owner("another-host", 7, 1.0)
