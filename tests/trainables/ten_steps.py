@@ -25,8 +25,7 @@ from pydantic import ValidationError
 from tests.trainables import core_trials, golden_values
 from tests.trainables.components import loss_options
 from tests.trainables.data import trees
-from trainables.core import export
-from trainables.core.runtime import Runtime
+from trainables.core.runtime import EXPORT, Runtime
 from trainables.core.source import components
 from trainables.core.trainer import Trainer
 from trainables.data.dataset import DATASETS, data_config, load_dataset
@@ -122,7 +121,7 @@ def evaluation(folder: Path) -> Proof:
         trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "cache", own))
         list(trainer.epochs())
         trainer.finish(("val",))
-        members.append(Member(config, 0, own / export.EXPORT))
+        members.append(Member(config, 0, own / EXPORT))
     runtime = Runtime("cpu", 1, folder / "cache")
     return {**found, "ensemble": evaluate_ensemble(members, runtime)}
 

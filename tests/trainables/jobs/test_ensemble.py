@@ -15,7 +15,7 @@ from tests.oracles import retrieval
 from tests.trainables import core_trials
 from trainables.config.sections import EvaluationConfig
 from trainables.core import export
-from trainables.core.runtime import Runtime
+from trainables.core.runtime import EXPORT, Runtime
 from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.errors import TrialFailure
@@ -37,7 +37,7 @@ def trained(folder: Path, images: Path, cache: Path, **changes: Any) -> list[Mem
         trainer = Trainer(config, 0, Runtime("cpu", 1, cache, own))
         list(trainer.epochs())
         trainer.finish(("val",))
-        found.append(Member(config, 0, own / export.EXPORT))
+        found.append(Member(config, 0, own / EXPORT))
     return found
 
 
