@@ -16,6 +16,8 @@ import math
 import torch
 from torch import Tensor
 
+from trainables.machine.kernels import by_onednn, product
+
 ITERATIONS = 20
 DISTANCE_BYTES = 16 * 2**20  # a block of distances: best near the size of a CPU's cache
 DISTANCE_BYTES_GPU = 512 * 2**20
@@ -81,8 +83,12 @@ def nearest(rows: Tensor, centres: Tensor, among: Tensor) -> tuple[Tensor, Tenso
     squares = (chosen**2).sum(1)
     places = []
     out = torch.empty(block, len(among), device=rows.device)
+    twice = chosen * -2 if by_onednn(rows, chosen) else None
     for piece in torch.split(rows, block):
-        far = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
+        if twice is None:
+            far = torch.addmm(squares, piece, chosen.T, alpha=-2, out=out[: len(piece)])
+        else:
+            far = product(piece, twice, squares)
         places.append(far.min(1))
     if not places:
         return among[:0], rows.new_empty(0)

@@ -1,24 +1,18 @@
-"""A linear layer that multiplies by the quicker of torch's two libraries.
+"""A linear layer that multiplies by the quicker of torch's two libraries (`machine.kernels`).
 
-Of float32 matrices torch takes MKL for products and oneDNN for convolutions. MKL uses AVX-512 on
-Intel's processors alone, oneDNN wherever there is any: on another maker's its product takes half
-the time, and a head's products are half of its training. Which library it was decides the last
-bits, as the processor does; a trial's identity knows neither.
+A head's products are half of its training.
 
 Shape legend: B batch · F features in · D features out.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from trainables.machine.kernels import processor
-
-SMALLEST = 1 << 14  # of a weight's numbers; below, asking costs what the product saves
+from trainables.machine.kernels import SMALLEST, onednn_is_quicker, product
 
 
 class Linear(nn.Linear):
@@ -44,27 +38,6 @@ class Linear(nn.Linear):
         return large and floats and onednn_is_quicker() and not torch.compiler.is_compiling()
 
 
-@cache
-def onednn_is_quicker() -> bool:
-    """Whether this processor has AVX-512, is none of Intel's, and torch has both libraries."""
-    known = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    # torch gives it no name of its own; where it has another one day, MKL's is taken.
-    there = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return known and avx512 and there and "GenuineIntel" not in processor()
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x Wᵀ + b by oneDNN, without a gradient; either may be a transposed view."""
-    x, weight = _dense(x), _dense(weight)
-    y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return y
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() or x.t().is_contiguous() else x.contiguous()
-
-
 class _Product(torch.autograd.Function):
     """∂L/∂x = g W, ∂L/∂W = gᵀ x, ∂L/∂b = Σ_B g, by products of the same kind."""
 
@@ -72,7 +45,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _product(x, weight, bias)
+        return product(x, weight, bias)
 
     @staticmethod
     def backward(

@@ -20,6 +20,7 @@ from trainables.evaluation.places import FAR, Places
 from trainables.evaluation.rowwise import counted_places
 from trainables.evaluation.scores import PLAIN, Score
 from trainables.evaluation.symmetric import symmetric_places
+from trainables.machine import kernels
 
 DOT = PLAIN["dot"]
 NAMES = {
@@ -173,6 +174,31 @@ def test_scores_that_are_not_numbers_are_an_error(way: str) -> None:
             evaluate(x * 1e30, y, score="dot", metrics=("recall_at_1",))
 
 
+@pytest.fixture(params=["by MKL", "by oneDNN"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products by one or the other, whichever is the quicker here."""
+    quicker = request.param == "by oneDNN"
+    if quicker and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        pytest.skip("torch has no oneDNN here")
+    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: quicker)
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("way", ["sorting", "counting rows", "counting half"], indirect=True)
+@pytest.mark.parametrize("kind", ["dot", "euclidean"])
+def test_large_products_by_either_library(
+    way: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(symmetric, "WIDTH", 300)
+    g = torch.Generator().manual_seed(5)
+    x, y = quarters(700, 64, g), torch.randint(60, (700,), generator=g)
+    found = evaluate(x, y, score=kind, metrics=tuple(NAMES))
+    told = similarity(x, kind)
+    expected = {name: oracle(told, y.numpy()) for name, oracle in NAMES.items()}
+    assert found == pytest.approx(expected, abs=1e-12), way
+
+
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("dims", [64, 512])
 def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
     # Not exact products: copies must still score alike wherever they stand in a tile.

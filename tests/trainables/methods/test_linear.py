@@ -10,17 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.trainables.core_trials import config
+from tests.trainables.machine.test_kernels import there
 from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.methods import linear
-from trainables.methods.linear import Linear, onednn_is_quicker
+from trainables.methods.linear import Linear
 
 SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
-there = pytest.mark.skipif(
-    not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"),
-    reason="torch has no oneDNN here",
-)
 
 
 @pytest.fixture
@@ -147,26 +144,6 @@ def test_small_layers_other_numbers_and_other_shapes_are_torch_s() -> None:
     assert kernel(small(numbers(9, 128, name="x"))) == "AddmmBackward0"
     assert made.double()(numbers(9, 256, name="x").double()).dtype == torch.float64
     assert kernel(layer(256, 64)(numbers(2, 9, 256, name="x"))) != "_ProductBackward"
-
-
-@pytest.mark.parametrize(
-    ("capability", "maker", "expected"),
-    [
-        ("AVX512", "AuthenticAMD", True),
-        ("AVX512", "GenuineIntel", False),
-        ("AVX2", "AuthenticAMD", False),
-        ("DEFAULT", "AuthenticAMD", False),
-    ],
-)
-def test_it_is_onednn_where_mkl_has_no_avx512(
-    capability: str, maker: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(linear, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
-    found = onednn_is_quicker.__wrapped__()
-    assert found is (expected and hasattr(torch.ops.mkldnn, "_linear_pointwise"))
 
 
 @there
