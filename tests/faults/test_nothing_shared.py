@@ -14,7 +14,10 @@ TRIALS = 20
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_nodes_that_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("packed", [None, 3])
+def test_nodes_that_share_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: int | None
+) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    drive(tmp_path, TRIALS)
+    drive(tmp_path, TRIALS, packed)

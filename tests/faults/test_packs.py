@@ -112,6 +112,21 @@ def test_a_search_fills_its_slots_and_halts_members_alone(packed: Sweep) -> None
 
 
 @pytest.mark.slow
+def test_a_budget_lets_packs_end_and_begins_none(
+    packed: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    code, text = packed.finish({**asked(), "budget": 8.0}, SYN_SLEEP="2")
+    assert code == 1 and "budget is used up" in text, text
+    handed_out = [trial_id for _, trials in packs(packed) for trial_id in trials]
+    assert 0 < len(handed_out) < len(whole)
+    done = {each for each, row in packed.trials().items() if row["status"] == "done"}
+    assert done == set(handed_out), "members of one that had begun trained to their end"
+    assert packed.finish(asked())[0] == 0
+    assert_whole(packed, whole)
+    assert packed.trained_epochs() == sum(map(len, packed.epochs().values()))
+
+
+@pytest.mark.slow
 def test_one_that_fails_leaves_the_others(packed: Sweep) -> None:
     given = asked(seeds=1)
     rates = {"optimizer.lr": [1e-4, 1e-3, 2e-3, 1.0]}

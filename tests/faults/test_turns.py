@@ -10,6 +10,7 @@ import pytest
 
 from tests.faults.conftest import sweep
 from tests.faults.sweeps import Sweep
+from tests.faults.test_packs import trial
 
 __all__ = ["sweep"]  # a fixture
 AHEAD = 4  # trials that Ray Tune claims before a worker is free
@@ -17,17 +18,20 @@ LOW = 48
 LATE = 2  # slots, which may be given away before a driver has heard of the other
 
 
-def options(cluster: Any, name: str, priority: int, trials: int) -> dict[str, Any]:
+def options(
+    cluster: Any, name: str, priority: int, trials: int, packed: int | None = None
+) -> dict[str, Any]:
     """A grid of trials that no other name has."""
     rates = [round(1e-4 * (1 + priority) + 1e-7 * i, 9) for i in range(trials)]
     spec = {
         "name": name,
         "seeds": 1,
-        "trial": {"training.epochs": 2},
+        "trial": trial(packed) | {"training.epochs": 2},
         "resources": {"cpus": 0.5, "gpus": 0, "priority": priority},
         "studies": {"grid": {"design": "grid", "grid": {"optimizer.lr": rates}}},
     }
-    return {"address": cluster.address, "spec": spec}
+    packer = "tests.faults.packing:run_pack"
+    return {"address": cluster.address, "spec": spec, "packer": packer}
 
 
 def another(folder: Path, first: Sweep) -> Sweep:
@@ -50,10 +54,11 @@ def wait_for_start(first: Sweep, of: Sweep, count: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("packed", [None, 3])
 def test_a_sweep_of_higher_priority_gets_slots_first(
-    cluster: Any, sweep: Sweep, tmp_path: Path
+    cluster: Any, sweep: Sweep, tmp_path: Path, packed: int | None
 ) -> None:
-    low = sweep.start(options(cluster, "low", 0, LOW))
+    low = sweep.start(options(cluster, "low", 0, LOW, packed))
     wait_for_start(sweep, sweep, 2)
     high = another(tmp_path / "high", sweep)
     code, text = high.finish(options(cluster, "high", 1, 10))
@@ -62,7 +67,7 @@ def test_a_sweep_of_higher_priority_gets_slots_first(
     ours, theirs = set(sweep.trials()), set(high.trials())
     begun = [number for number, trial in enumerate(before) if trial in theirs]
     between = [trial for trial in before[begun[0] : begun[-1]] if trial in ours]
-    assert len(begun) == 10 and len(between) <= AHEAD + LATE, before
+    assert len(begun) == 10 and len(between) <= (AHEAD + LATE) * (packed or 1), before
     killed = another(tmp_path / "killed", sweep)
     driver = killed.start(options(cluster, "killed", 2, 10))
     wait_for_start(sweep, killed, 1)
