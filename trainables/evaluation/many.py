@@ -30,8 +30,10 @@ from trainables.evaluation.tasks import Retrieval, Task
 
 
 def ranked_at_once(score: Score, task: Task, subset: Subset) -> TypeGuard[PlainScore]:
-    """Whether `rank_many` can be asked: plain scores of a split that queries itself."""
-    return isinstance(task, Retrieval) and subset.queries is None and isinstance(score, PlainScore)
+    """Whether `rank_many` can be asked: plain scores of a split that queries itself, and all pairs
+    of it fit in a block."""
+    plain = isinstance(task, Retrieval) and isinstance(score, PlainScore)
+    return plain and subset.queries is None and BYTES_PER_PAIR * len(subset) ** 2 <= BLOCK_BYTES
 
 
 @torch.no_grad()

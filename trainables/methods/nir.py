@@ -197,13 +197,13 @@ class NIR(Plain):
     ) -> dict[str, Term]:
         assert isinstance(state, NIRState)
         found = {
-            name: Term(value, weight * self.omega)
+            name: Term(value, _times(weight, self.omega))
             for name, (value, weight) in super().terms(state, labels, progress, generator).items()
         }
         found["nir"] = Term(self._regulariser(state), self.weight)
         if state.synthetic is not None:
             value = self._of_synthetic(state.synthetic, labels, generator)
-            found["synthetic"] = Term(value, self.omega * self.synthetic_weight)
+            found["synthetic"] = Term(value, _times(self.omega, self.synthetic_weight))
         return found
 
     def observed(self) -> dict[str, Tensor]:
@@ -290,3 +290,9 @@ class NIR(Plain):
             scaled = scaled / self.flow.dim
         grown = exp_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)
         return grown.mean()
+
+
+def _times(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
+    """Their product; the number 0 if either is, so that its term stays out of the sum."""
+    numbers = [each for each in (weight, factor) if not isinstance(each, Tensor)]
+    return 0.0 if 0 in numbers else weight * factor

@@ -54,7 +54,14 @@ class Draws:
             self._begun.add(name)
             for own, (seed, step) in zip(self._own, self._at, strict=True):
                 own[name].manual_seed(streams.derive(seed, name, step))
-        return torch.stack([draw(own[name]) for own in self._own])
+        drawn = [draw(own[name]) for own in self._own]
+        if drawn[0].numel() and len({each.data_ptr() for each in drawn}) < len(drawn):
+            raise RuntimeError(
+                "a draw into a tensor that is there (`x.normal_(generator=g)`, `out=`), in which "
+                "members of a pack would overwrite each other's; draw a new one, as "
+                "`torch.randn(…, generator=g)` does"
+            )
+        return torch.stack(drawn)
 
 
 class _Catching(TorchFunctionMode):

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from trainables.core.network import Network
+from trainables.losses.base import Loss
 from trainables.methods.base import Method
-from trainables.methods.linear import Linear
 from trainables.packs.draws import Draws
 from trainables.packs.shape import numbers
 
@@ -40,9 +40,6 @@ class Stacked:
         self.slots = slots
         filled = [*networks, *[networks[0]] * (slots - len(networks))]
         self._network = copy.deepcopy(networks[0])
-        for layer in self._network.modules():
-            if isinstance(layer, Linear):
-                layer.many = True
         self._calling = _Calling(self._network)
         self.parameters = {
             name: torch.stack([dict(each.named_parameters())[name].detach() for each in filled])
@@ -57,7 +54,7 @@ class Stacked:
         self._buffers = {name: rows for name, rows in found.items() if name not in alike}
         self._places = [
             (owner, name)
-            for owner in (self._network.method, self._network.method.loss)
+            for owner in _owners(self._network)
             for name in numbers(type(owner))
             if getattr(owner, name) != 0
         ]
@@ -153,7 +150,11 @@ class _Calling(nn.Module):
         return body(*given)
 
 
+def _owners(network: Network) -> list[Method | Loss]:
+    """All that have numbers: a method may hold other losses than the one it is attached to."""
+    return [part for part in network.method.modules() if isinstance(part, Method | Loss)]
+
+
 def _values(network: Network) -> list[float]:
-    owners = (network.method, network.method.loss)
-    own = [(owner, name) for owner in owners for name in numbers(type(owner))]
+    own = [(owner, name) for owner in _owners(network) for name in numbers(type(owner))]
     return [getattr(owner, name) for owner, name in own if getattr(owner, name) != 0]

@@ -94,7 +94,8 @@ class PackedUpdate:
             for grad in grads:
                 grad.clamp_(-value, value)
         if norm is not None and grads:
-            norms = torch.stack([grad.flatten(1).norm(dim=1) for grad in grads]).norm(dim=0)
+            rows = [grad.reshape(len(grad), -1) for grad in grads]
+            norms = torch.stack([each.norm(dim=1) for each in rows]).norm(dim=0)
             factor = (norm / (norms + NORM_EPSILON)).clamp_max(1.0)
             for grad in grads:
                 grad.mul_(_along(factor, grad))

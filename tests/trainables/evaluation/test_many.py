@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -69,10 +68,24 @@ def test_what_is_not_defined_or_does_not_rank_is_left() -> None:
         rank_many(drawn(2), LABELS, PLAIN["dot"], ("nmi",))
 
 
+class Split:
+    """As much of a subset as is asked for."""
+
+    def __init__(self, size: int, queries: int | None) -> None:
+        self.size, self.queries = size, queries
+
+    def __len__(self) -> int:
+        return self.size
+
+
+SPLITS = [(4000, None), (4000, 4), (5000, None)]
+
+
 def test_what_it_can_be_asked_of() -> None:
-    whole, gallery = (cast(Subset, SimpleNamespace(queries=cut)) for cut in (None, 4))
+    whole, gallery, large = (cast(Subset, Split(n, cut)) for n, cut in SPLITS)
     plain = PlainScore("dot")
     assert ranked_at_once(plain, TASKS["retrieval"], whole)
     assert not ranked_at_once(plain, TASKS["retrieval"], gallery)
+    assert not ranked_at_once(plain, TASKS["retrieval"], large), "more than a block of pairs"
     assert not ranked_at_once(plain, TASKS["classification"], whole)
     assert not ranked_at_once(lambda q, r: q @ r.T, TASKS["retrieval"], whole)

@@ -37,6 +37,7 @@ METHODS = [
     {"name": "nir", "negative_pairs": "difference", "synthetic": "generate"},
     {"name": "idml", "uncertainty_dim": 3},
     {"name": "idml", "uncertainty_dim": 3, "uncertainty": "unit", "squared": "plain"},
+    {"name": "detreg", "proxies": "own"},
     {"name": "pel", "samples": 2},
     {"name": "pel", "samples": 2, "monte_carlo": "losses"},
 ]

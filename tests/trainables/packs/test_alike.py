@@ -10,10 +10,12 @@ import torch
 
 from tests.trainables.core_trials import merged, timeless
 from tests.trainables.packs.pack_cases import SLOTS, configs, packed, together, trainer
+from trainables import streams
 from trainables.core.trainer import Trainer
 from trainables.errors import TrialFailure
 from trainables.evaluation import many
 from trainables.packs import pack as packs
+from trainables.packs.draws import Draws
 from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
@@ -21,6 +23,7 @@ METHODS: list[dict[str, Any]] = [
     {"name": "plain"},
     {"name": "ddml"},
     {"name": "detreg"},
+    {"name": "detreg", "proxies": "own"},
     {"name": "dvml"},
     {"name": "idml", "mixing": "feature_mixup"},
     {"name": "nir"},
@@ -55,6 +58,29 @@ def test_neighbours_and_slots_do_not_matter(made: list[TrialConfig], shared_cach
     same(single[1], whole[1])
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda g: torch.empty(3).uniform_(generator=g),
+        lambda g: torch.nn.init.normal_(torch.empty(3), generator=g),
+        lambda g: torch.randn(3, generator=g, out=torch.empty(3)),
+    ],
+    ids=["uniform_", "init", "out"],
+)
+def test_a_draw_in_place_is_an_error(draw: Any) -> None:
+    """One tensor would have the last slot's numbers for all."""
+    made = Draws(SLOTS, torch.device("cpu"))
+    made.begin([(seed, 0) for seed in range(SLOTS)])
+    with made.caught(torch.tensor(0)), pytest.raises(RuntimeError, match="draw a new one"):
+        draw(made.signs["method"])
+    made.begin([(seed, 0) for seed in range(SLOTS)])
+    with made.caught(torch.tensor(1)):
+        of_second = torch.randn(3, generator=made.signs["method"])
+        assert torch.randn(0, generator=made.signs["method"]).shape == (0,)
+    alone = streams.generator(1, "method", 0)
+    assert of_second.equal(torch.randn(3, generator=alone))
+
+
 def test_ranked_at_once_as_on_a_gpu(
     drawn: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +95,8 @@ def test_ranked_at_once_as_on_a_gpu(
     for one, other in zip(whole, together(members()), strict=True):
         for mine, its in zip(one.history, other.history, strict=True):
             assert timeless(its.metrics) == pytest.approx(timeless(mine.metrics), abs=1e-9)
-    monkeypatch.setattr(many, "BLOCK_BYTES", 1)
+    size = len(whole[0].splits["val"])
+    monkeypatch.setattr(many, "BLOCK_BYTES", many.BYTES_PER_PAIR * size**2)  # one after the other
     for one, other in zip(whole, together(members()), strict=True):
         for mine, its in zip(one.history, other.history, strict=True):
             assert timeless(its.metrics) == pytest.approx(timeless(mine.metrics), abs=1e-9)

@@ -90,6 +90,17 @@ def test_other_readings(method: dict[str, Any], drawn: Path, shared_cache: Path)
     equal(configs(drawn, {**method, **mixing}, "proxy_anchor", **SGD), shared_cache)
 
 
+def test_a_product_of_weights_that_is_0_leaves_its_term_out(
+    drawn: Path, shared_cache: Path
+) -> None:
+    """So that what that term alone reaches has no gradient, and no decay."""
+    nir = {"name": "nir", "synthetic": "generate", "proxy_backprop": False}
+    decays = {"optimizer": {"name": "sgd", "momentum": 0.0, "multipliers": {"proxies": 300}}}
+    for other in ({"omega": 0.0}, {"synthetic_weight": 0.0}):
+        made = configs(drawn, {**nir, **other}, "proxy_anchor", **decays)
+        equal(made, shared_cache)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
