@@ -27,6 +27,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from trainables.errors import ConfigError
@@ -253,3 +254,11 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """A `.npy` file of numbers. Of a full disk the OSError has an errno, as `np.save`'s has not."""
+    whole = np.ascontiguousarray(array)
+    with path.open("wb") as out:
+        np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(whole))
+        out.write(whole.reshape(-1).view(np.uint8).data)

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ import torch
 from torch import Tensor
 
 from trainables.backbones import backbone as backbones
+from trainables.backbones import frozen_norms
 from trainables.backbones.weights import weights_identity
 from trainables.data.augment import eval_images
-from trainables.data.cache import UNWRITABLE, published
+from trainables.data.cache import UNWRITABLE, published, write_array
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.files.store.reader import Reader
 from trainables.data.resizing import antialiased
@@ -67,13 +69,14 @@ def starting_features(
         hashlib.sha256(rows.numpy().tobytes()).hexdigest(),
         config.backbone.model_dump(),
         [config.training.precision, config.training.channels_last, config.training.checkpointing],
+        [frozen_norms.REVISION, version("timm")],
         torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         kernels(),
     ]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def build(fresh: Path) -> None:
-        np.save(fresh / "features.npy", compute().cpu().numpy(), allow_pickle=False)
+        write_array(fresh / "features.npy", compute().cpu().numpy())
 
     try:
         folder = published(Path(cache) / "starts" / f"features-{digest[:32]}", build)

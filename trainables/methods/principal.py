@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.data.cache import UNWRITABLE, published
+from trainables.data.cache import UNWRITABLE, published, write_array
 from trainables.machine.kernels import kernels
 
 LOG = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def kept_start(cache: Path) -> Principal:
     def find(features: Tensor, dim: int) -> Start:
         def build(fresh: Path) -> None:
             for name, part in zip(("weight", "bias"), principal_start(features, dim), strict=True):
-                np.save(fresh / f"{name}.npy", part.numpy(), allow_pickle=False)
+                write_array(fresh / f"{name}.npy", part.numpy())
 
         try:
             folder = published(cache / "starts" / start_key(features, dim), build)

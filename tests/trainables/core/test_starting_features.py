@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config
+from trainables.backbones import frozen_norms
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data import features
 from trainables.data.features import starting_features
+from trainables.methods import principal
 from trainables.packs.train import train
 from trainables.trial import TrialConfig
 
@@ -107,9 +110,16 @@ def test_the_key_has_all_that_changes_them(
     count += 1
     assert found(plain, rows.flip(0)) == count
     count += 1
-    with monkeypatch.context() as patched:
-        patched.setattr(features, "kernels", lambda: "another")
-        assert found(plain) == count
+    others = [
+        (features, "kernels", lambda: "another"),
+        (frozen_norms, "REVISION", 99),
+        (features, "version", lambda name: f"{name} of tomorrow"),
+    ]
+    for where, name, value in others:
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, value)
+            assert found(plain) == count
+        count += 1
     assert found(plain) == 0 and found(kinds[0]) == 1
     same = plain.model_copy(update={"loss": kinds[0].loss.model_copy(update={"temperature": 0.5})})
     assert found(same) == 0
@@ -131,6 +141,30 @@ def test_a_cache_that_cannot_be_written_stops_nobody(
     code = errno.EIO
     with pytest.raises(OSError, match="no"):
         starting_features(given, tmp_path, CPU, rows, lambda: torch.ones(2, 3))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is full")
+def test_a_disk_that_is_full_stops_nobody(
+    drawn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(folder: Path, build: Callable[[Path], None]) -> Path:
+        for name in ("features", "weight"):
+            (tmp_path / f"{name}.npy").symlink_to("/dev/full")
+        build(tmp_path)
+        return tmp_path
+
+    rows, given = torch.arange(2000), trial(drawn)
+    monkeypatch.setattr(features, "published", full)
+    with caplog.at_level(logging.WARNING, "trainables"):
+        found = starting_features(given, tmp_path, CPU, rows, lambda: torch.ones(2000, 30))
+    assert found.equal(torch.ones(2000, 30)) and "are not kept" in caplog.text
+    (tmp_path / "features.npy").unlink()
+    (tmp_path / "weight.npy").unlink()
+    caplog.clear()
+    monkeypatch.setattr(principal, "published", full)
+    with caplog.at_level(logging.WARNING, "trainables"):
+        start = principal.kept_start(tmp_path)(torch.eye(40), 30)
+    assert start[0].shape == (30, 40) and "are not kept" in caplog.text
 
 
 def test_objects_are_not_unpickled(drawn: Path, tmp_path: Path) -> None:
