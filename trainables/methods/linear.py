@@ -18,12 +18,7 @@ from trainables.machine.kernels import SMALLEST, onednn_is_quicker, product
 class Linear(nn.Linear):
     """y = x Wᵀ + b, as `nn.Linear` in all but its last bits, differentiable as often. Of a layer
     either all products of matrices are oneDNN's or none, whatever its batches.
-
-    Attributes:
-        many: it is called for many configurations at once (`torch.func.vmap`): by MKL, one product.
     """
-
-    many: bool = False
 
     def forward(self, x: Tensor) -> Tensor:
         """x[..., F] → [..., D]."""
@@ -34,8 +29,14 @@ class Linear(nn.Linear):
 
     def _quick(self, x: Tensor) -> bool:
         floats = x.dtype == self.weight.dtype == torch.float32
-        large = self.weight.numel() >= SMALLEST and x.device.type == "cpu" and not self.many
-        return large and floats and onednn_is_quicker() and not torch.compiler.is_compiling()
+        large = self.weight.numel() >= SMALLEST and x.device.type == "cpu"
+        return large and floats and onednn_is_quicker() and not _transformed() and len(x) > 0
+
+
+def _transformed() -> bool:
+    """Whether something else than autograd goes through: a compiler, or `torch.func`, by which many
+    configurations at once are one product of MKL's."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 class _Product(torch.autograd.Function):

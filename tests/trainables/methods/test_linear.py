@@ -104,7 +104,6 @@ def test_gradients_of_gradients() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_many_configurations_at_once(bias: bool) -> None:
     made = layer(256, 64, bias=bias)
-    made.many = True
     stacked = {name: torch.stack([p, 2 * p, -p]) for name, p in made.named_parameters()}
     x, each = numbers(5, 256, name="x"), numbers(3, 5, 256, name="each")
 
@@ -130,6 +129,15 @@ def test_many_configurations_at_once(bias: bool) -> None:
         theirs = torch.autograd.grad(wanted.square().sum(), [*weights.values()])
         for mine, other in zip(ours, theirs, strict=True):
             torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+@there
+@pytest.mark.usefixtures("quick")
+def test_an_empty_batch() -> None:
+    made = layer(256, 64)
+    x = numbers(0, 256, name="x").requires_grad_()
+    made(x).sum().backward()
+    assert made.weight.grad is not None and not made.weight.grad.any()
 
 
 def test_elsewhere_it_is_torch_s_own_layer_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
