@@ -141,7 +141,7 @@ class _Reading:
         told = list(_told(said))
         for folder, name, reason in told:
             _lacks(Path(folder).name, name, reason)
-        if code and not told:
+        if code not in (0, 1) or (code and not told):  # 1: it has told what it could not read
             last = (said.strip().splitlines() or [f"exit code {code}"])[-1]
             LOG.warning("figures of models: the process that reads them ended by itself: %s", last)
 
@@ -156,7 +156,10 @@ def _told(text: str) -> Iterable[tuple[str, str, str]]:
     """The lines of the reader's; others are warnings of libraries."""
     for line in text.splitlines():
         if line.startswith('{"folder"'):
-            told = json.loads(line)
+            try:
+                told = json.loads(line)
+            except json.JSONDecodeError:  # it was killed within its last line
+                continue
             yield told["folder"], told["name"], told["reason"]
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from ablate.storage.copies import NOTE
 from ablate.storage.word import Note
+from ablate.tracking import views
 from tests.ablate.command import ablate_run
+from trainables.jobs.views.request import View, Wanted
 
 SPEC = """
 name: looks
@@ -82,3 +88,24 @@ def test_what_no_figure_can_show_is_told_before_a_trial_starts(
     done = ablate_run(tmp_path, "looks.yaml")
     assert done.returncode == 2 and words in done.stderr, done.stderr
     assert not (tmp_path / "runs" / "ledger.sqlite").exists()
+
+
+def test_a_reader_that_dies_after_a_word_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = {"folder": str(tmp_path / "abc"), "name": "loss_slice-1", "reason": "no plane"}
+    said = f"a warning\n{json.dumps(line)}\n{json.dumps(line)[:30]}"
+    code = (
+        f"import os, sys; sys.stderr.write({said!r}); sys.stderr.flush(); os.kill(os.getpid(), 9)"
+    )
+    begin = subprocess.Popen
+
+    def dying(command: list[str], **given: Any) -> subprocess.Popen[bytes]:
+        return begin([sys.executable, "-c", code], **given)
+
+    monkeypatch.setattr(subprocess, "Popen", dying)
+    wanted = Wanted(tmp_path / "abc", (View("loss_slice-1", "loss_slice", {}),))
+    with caplog.at_level("WARNING"), views._Reading([wanted], tmp_path, "cpu") as reading:
+        reading.finish()
+    assert "figure loss_slice of trial abc is left empty: no plane" in caplog.text
+    assert "ended by itself" in caplog.text

@@ -31,7 +31,7 @@ def _fails(wanted: Wanted, request: Request) -> bool:
     """Read one trial's; whether any of it failed."""
     try:
         model = Reader(wanted.folder, request.device, request.cache)
-    except (ConfigError, TrialFailure, OSError) as error:
+    except Exception as error:  # of this trial: the others are read all the same
         for view in wanted.views:
             _tell(wanted, view, error)
         return True
@@ -41,14 +41,16 @@ def _fails(wanted: Wanted, request: Request) -> bool:
         try:
             path.parent.mkdir(exist_ok=True)
             write_json(path, read(model, view))
-        except (ConfigError, TrialFailure, OSError) as error:
+        except Exception as error:
             _tell(wanted, view, error)
             failed = True
     return failed
 
 
 def _tell(wanted: Wanted, view: View, error: Exception) -> None:
-    line = {"folder": str(wanted.folder), "name": view.name, "reason": " ".join(str(error).split())}
+    usual = isinstance(error, ConfigError | TrialFailure | OSError)
+    reason = str(error) if usual else f"{type(error).__name__}: {error}"
+    line = {"folder": str(wanted.folder), "name": view.name, "reason": " ".join(reason.split())}
     print(json.dumps(line), file=sys.stderr, flush=True)
 
 
