@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.flows.config import FlowConfig
+from trainables.machine.products import Linear
 
 # 2/π to the three digits that public code has, so that |s| stays below 0.9990 c.
 ATAN_SHARE = 0.636
@@ -34,9 +35,9 @@ class Coupling(nn.Module):
         layers: list[nn.Module] = []
         width = passive + condition
         for _ in range(config.hidden):
-            layers += [nn.Linear(width, config.width), nn.ReLU()]
+            layers += [Linear(width, config.width), nn.ReLU()]
             width = config.width
-        last = nn.Linear(width, 2 * active if self.affine else active)
+        last = Linear(width, 2 * active if self.affine else active)
         with torch.no_grad():
             for start in (last.weight, last.bias):
                 start.mul_(0 if config.identity else config.gain)

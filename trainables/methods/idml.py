@@ -19,6 +19,7 @@ from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, configured_geometry
+from trainables.machine.products import Linear
 from trainables.methods.base import METHODS, Progress, State
 from trainables.methods.head import start_kaiming
 from trainables.methods.introspective import (
@@ -29,7 +30,6 @@ from trainables.methods.introspective import (
     pair_uncertainty_squared,
     semantic_distance,
 )
-from trainables.methods.linear import Linear
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
 from trainables.methods.second_token import WITHOUT, SecondToken, check_second_token
 

@@ -17,10 +17,10 @@ from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup
+from trainables.machine.products import Linear
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
 from trainables.methods.head import start_kaiming
-from trainables.methods.linear import Linear
 from trainables.methods.mixing import Mixing, MixingConfig
 
 if TYPE_CHECKING:

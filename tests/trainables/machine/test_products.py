@@ -7,8 +7,8 @@ import torch
 
 from trainables import streams
 from trainables.evaluation.scores import dots
-from trainables.machine import kernels
-from trainables.machine.kernels import by_onednn, onednn_is_quicker, product
+from trainables.machine import products
+from trainables.machine.products import by_onednn, onednn_is_quicker, product
 
 there = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"),
@@ -19,7 +19,7 @@ there = pytest.mark.skipif(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor on which oneDNN is the quicker."""
-    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: True)
+    monkeypatch.setattr(products, "onednn_is_quicker", lambda: True)
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -39,7 +39,7 @@ def test_it_is_onednn_where_mkl_has_no_avx512(
     capability: str, maker: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(kernels, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
+    monkeypatch.setattr(products, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     found = onednn_is_quicker.__wrapped__()

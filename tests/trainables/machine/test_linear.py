@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.trainables.core_trials import config
-from tests.trainables.machine.test_kernels import there
+from tests.trainables.machine.test_products import there
 from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.methods import linear
-from trainables.methods.linear import Linear
+from trainables.machine import products
+from trainables.machine.products import Linear
 
 SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
 
@@ -23,7 +23,7 @@ SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor on which oneDNN is the quicker."""
-    monkeypatch.setattr(linear, "onednn_is_quicker", lambda: True)
+    monkeypatch.setattr(products, "onednn_is_quicker", lambda: True)
 
 
 def numbers(*shape: int, name: str) -> Tensor:
@@ -141,23 +141,40 @@ def test_an_empty_batch() -> None:
 
 
 def test_elsewhere_it_is_torch_s_own_layer_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear, "onednn_is_quicker", lambda: False)
+    monkeypatch.setattr(products, "onednn_is_quicker", lambda: False)
     made, plain, x = layer(256, 64), layer(256, 64, nn.Linear), numbers(9, 256, name="x")
     assert made(x).equal(plain(x)) and kernel(made(x)) == "AddmmBackward0"
 
 
 @pytest.mark.usefixtures("quick")
-def test_small_layers_other_numbers_and_other_shapes_are_torch_s() -> None:
+def test_small_layers_other_numbers_and_single_rows_are_torch_s() -> None:
     small, made = layer(128, 127), layer(256, 64)
     assert kernel(small(numbers(9, 128, name="x"))) == "AddmmBackward0"
     assert made.double()(numbers(9, 256, name="x").double()).dtype == torch.float64
-    assert kernel(layer(256, 64)(numbers(2, 9, 256, name="x"))) != "_ProductBackward"
+    assert kernel(layer(256, 64)(numbers(256, name="x"))) != "_ProductBackward"
+
+
+@there
+@pytest.mark.usefixtures("quick")
+def test_leading_dimensions() -> None:
+    made, plain = layer(256, 64), layer(256, 64, nn.Linear)
+    x = numbers(7, 3, 256, name="x")
+    for given in (x, x.transpose(0, 1), x[:, None, ::2]):
+        seen = []
+        for each in (made, plain):
+            z = given.detach().requires_grad_()
+            y = each(z)
+            seen.append((y, *torch.autograd.grad(y.tanh().sum(), [z, *each.parameters()])))
+        for one, other in zip(*seen, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    assert made(x[:0]).shape == (0, 3, 64)
 
 
 @there
 @pytest.mark.parametrize(
     "method",
     [{"name": name} for name in ("plain", "ddml", "dvml", "pel")]
+    + [{"name": name, "flow": {"width": 512}} for name in ("detreg", "nir")]
     + [{"name": "idml", "mixing": "feature_mixup"}],
     ids=lambda method: method["name"],
 )
@@ -167,7 +184,7 @@ def test_a_step_is_the_same_by_both(
     """Its terms and its weights, within rounding."""
     ends = []
     for quicker in (False, True):
-        monkeypatch.setattr(linear, "onednn_is_quicker", lambda quicker=quicker: quicker)
+        monkeypatch.setattr(products, "onednn_is_quicker", lambda quicker=quicker: quicker)
         trial = config(drawn, method=method, embedding={"dim": 64}, optimizer={"name": "sgd"})
         trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
         trainer.begin()
