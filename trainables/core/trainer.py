@@ -90,12 +90,11 @@ class Trainer:
         self.total_steps = config.training.epochs * per_epoch
 
         self.epoch = 0  # whole epochs done
-        self.steps = 0  # optimiser steps done
+        self.steps = self.steps_here = 0  # optimiser steps done, in all and by this process
         self.seconds = self._begun = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
         self.trace: Trace | None = None
-        self.steps_here = 0
         self.resumed_from: int | None = None
         self.clock = self._saved = time.monotonic()
         place = None if runtime.trial_dir is None else runtime.trial_dir / "checkpoints"
@@ -295,6 +294,7 @@ class Trainer:
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
         self.history = [EpochReport(**report) for report in state["history"]]
         if state["trace"] is not None:
-            self.trace = Trace.from_state(state["trace"], self.device)
+            where = "cpu" if self.config.training.packed else self.device  # as `Told` tells it
+            self.trace = Trace.from_state(state["trace"], torch.device(where))
         self.best, self.resumed_from = best, self.epoch
         LOG.info("resumed after epoch %d, step %d", self.epoch, self.steps)

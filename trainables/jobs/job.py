@@ -67,8 +67,7 @@ def run_job(job: Job) -> Iterator[dict[str, Any]]:
 
 
 def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
-    seed, wanted, more, runtime = job.seed, job.evaluate, job.metrics, job.runtime
-    folder = runtime.trial_dir
+    runtime, folder = job.runtime, job.runtime.trial_dir
     key = identity_of(job, config)
     final = known_result(job, folder, key)
     if final is None and job.mode != "train":
@@ -78,31 +77,38 @@ def _events(job: Job, config: TrialConfig) -> Iterator[dict[str, Any]]:
         )
     if final is None:
         if folder is not None:
-            write_config(folder, config, seed)
+            write_config(folder, config, job.seed)
         final = yield from _trained(job, config)
         if final is None:
             return
     elif job.mode == "ensemble":
         known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
-        results = evaluate_ensemble([_member(fold) for fold in job.members], runtime, more)
+        results = evaluate_ensemble([_member(fold) for fold in job.members], runtime, job.metrics)
         results = known.get("ensemble", {}) | results
         final |= {"evaluations": known | {"ensemble": results}, "evaluator": EVALUATOR}
     else:
-        known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
-        asked = dict.fromkeys((*task_of(config).metrics, *more))
-        missing = {
-            split: tuple(m for m in asked if m not in known.get(split, ())) for split in wanted
-        }
-        if any(missing.values()) and folder is not None:
-            trainer = Trainer(config, seed, runtime, resume=False)
-            trainer.network.load_state_dict(read_weights(inside(folder, final["export"])))
-            fresh = {
-                split: known.get(split, {}) | trainer.looks.evaluate(split, names)
-                for split, names in missing.items()
-                if names
-            }
-            final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
+        final = evaluated(job, config, final)
     yield keep_result(folder, final, key)
+
+
+def evaluated(job: Job, config: TrialConfig, final: dict[str, Any]) -> dict[str, Any]:
+    """The final event of a trial that ended before, with all evaluations that the job asks for."""
+    folder = job.runtime.trial_dir
+    known = final["evaluations"] if final["evaluator"] == EVALUATOR else {}
+    asked = dict.fromkeys((*task_of(config).metrics, *job.metrics))
+    missing = {
+        split: tuple(m for m in asked if m not in known.get(split, ())) for split in job.evaluate
+    }
+    if any(missing.values()) and folder is not None:
+        trainer = Trainer(config, job.seed, job.runtime, resume=False)
+        trainer.network.load_state_dict(read_weights(inside(folder, final["export"])))
+        fresh = {
+            split: known.get(split, {}) | trainer.looks.evaluate(split, names)
+            for split, names in missing.items()
+            if names
+        }
+        final |= {"evaluations": known | fresh, "evaluator": EVALUATOR}
+    return final
 
 
 def identity_of(job: Job, config: TrialConfig) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from trainables.core.trainer import Trainer
 from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
+from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
 STEPS = 6  # timed ones; one before them is not, as it pays for first uses
@@ -36,7 +37,8 @@ class Pilot:
     """Seconds unless said otherwise.
 
     setup: building everything, decoding and cached features included where they were not there.
-    steps: of each timed optimiser step. steps_per_epoch: a number.
+    steps: of each timed optimiser step; of a packed trial, those of a whole pack.
+    steps_per_epoch: a number.
     evaluate: one evaluation of the selection split, as after each epoch.
     peak_bytes: of the device's memory on a GPU, else of the process.
     device_bytes: that the device has; None on a CPU.
@@ -65,10 +67,14 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
     batches = trainer.batches(0)
     trainer.enter("main")
     trainer.trace = Trace(1, 0)
+    pack = Pack([trainer]) if config.training.packed is not None else None
     timed = []
     for number in range(steps + 1):
         begun = time.perf_counter()
-        trainer.step(batches[number % len(batches)], "main")
+        if pack is None:
+            trainer.step(batches[number % len(batches)], "main")
+        else:
+            pack.step()
         _wait(trainer.device)
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()

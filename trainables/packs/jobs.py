@@ -21,6 +21,7 @@ from trainables.errors import TrialFailure
 from trainables.jobs.hidden import failure
 from trainables.jobs.job import (
     epoch_event,
+    evaluated,
     final_event,
     identity_of,
     keep_result,
@@ -35,6 +36,7 @@ from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
+TRAINS_ON = -1, {"event": "trains on"}  # of no job: until the next, an epoch may go by
 Event = dict[str, Any]
 
 
@@ -57,7 +59,7 @@ def run_pack(jobs: Sequence[Job]) -> Iterator[tuple[int, Event]]:
     """Train jobs of mode "train" side by side; yields (place of the job, event).
 
     Events of a job are those of `run_job`; in place of an error that is its own a last one,
-    "failed" (reason, traceback), while the others go on.
+    "failed" (reason, traceback), while the others go on. `TRAINS_ON` stands between epochs.
 
     Raises:
         OSError: the machine's fault, of all that have not ended; may be tried again.
@@ -85,22 +87,34 @@ def run_pack(jobs: Sequence[Job]) -> Iterator[tuple[int, Event]]:
         if member not in left:
             yield from _ended(member)
     if left:
+        yield TRAINS_ON
         yield from _whole(left)
 
 
 def _whole(members: Sequence[Member]) -> Iterator[tuple[int, Event]]:
-    """What ends the program is the failure of all that are in it."""
+    """What ends the program is one's own failure only if nobody else is in it: else each is to be
+    tried alone, as after a fault of the machine, and gets its own verdict.
+
+    Raises:
+        OSError: the program ended under several.
+    """
     under_way = {member.place: member for member in members}
     try:
         for place, event in _together(members):
-            if event["event"] != "epoch":
+            if place in under_way and event["event"] != "epoch":
                 del under_way[place]
             yield place, event
     except OSError:
         raise
     except Exception as error:
+        exhausted = isinstance(error, torch.OutOfMemoryError)  # as it would be for each alone
+        if len(under_way) > 1 and not exhausted:
+            raise OSError(
+                f"a pack of {len(under_way)} ended, and each goes on alone: "
+                f"{type(error).__name__}: {error}"
+            ) from error
         told: Exception = error
-        if isinstance(error, torch.OutOfMemoryError):
+        if exhausted:
             slots = members[0].config.training.packed
             short = " ".join(str(error).split())[:120].rstrip(". ")
             told = TrialFailure(f"{short}, in a pack of {slots}: lower training.packed")
@@ -117,7 +131,7 @@ def _begun(place: int, job: Job, inputs: Inputs | None) -> Member | Event:
     key = identity_of(job, config)
     final = known_result(job, folder, key)
     if final is not None:
-        return keep_result(folder, final, key)
+        return keep_result(folder, evaluated(job, config, final), key)
     if folder is not None:
         write_config(folder, config, job.seed)
     trainer = Trainer(config, job.seed, job.runtime, inputs=inputs)
@@ -132,14 +146,16 @@ def _together(members: Sequence[Member]) -> Iterator[tuple[int, Event]]:
         epochs = member.config.training.epochs
         with trial_log(member.job.runtime.trial_dir):
             if not isinstance(found, EpochReport):
-                LOG.error("trial %s failed: %s", member.job.trial_id, found)
+                LOG.error("trial %s failed: %s", member.job.trial_id, found, exc_info=found)
                 yield member.place, failure(found)
-                continue
-            LOG.info("%s", line(found, epochs))
-            yield member.place, epoch_event(found)
-        if found.epoch >= member.until:
+            else:
+                LOG.info("%s", line(found, epochs))
+                yield member.place, epoch_event(found)
+        if isinstance(found, EpochReport) and found.epoch >= member.until:
             pack.leave(slot)
             yield from _ended(member)
+        if pack.pending == 0 and pack.alive:
+            yield TRAINS_ON
 
 
 def _ended(member: Member) -> Iterator[tuple[int, Event]]:

@@ -45,7 +45,7 @@ from trainables.packs.update import PackedUpdate
 
 RANKS_AT_ONCE = ("cuda",)  # devices; a processor ranks one after the other in less time
 
-Report = tuple[int, EpochReport | TrialFailure]
+Report = tuple[int, EpochReport | Exception]
 
 
 class Pack:
@@ -81,6 +81,7 @@ class Pack:
         self._batches: dict[int, Tensor] = {}  # of members within an epoch
         self._told = Told()
         self._phase = ""
+        self.pending = 0  # members that end the same epoch and are to report before any trains on
         self._clock = time.monotonic()
 
     def reports(self) -> Iterator[Report]:
@@ -100,6 +101,13 @@ class Pack:
                 yield from self._end_epochs(turn)
             elif at % CHECK_EVERY == 0:
                 yield from self._look(turn)
+
+    def step(self) -> None:
+        """One step of all, told to their traces: for who wants to know how long it takes."""
+        turn = sorted(self.alive)
+        self._begin_epochs(turn)
+        self._step(turn)
+        self._settle(turn)
 
     def leave(self, slot: int) -> None:
         """A member takes part no more."""
@@ -195,13 +203,15 @@ class Pack:
         self._settle(turn)
         leader = self.members[turn[0]]
         looks = self._looks(turn) if leader.looks.due(leader.epoch + 1) else {}
-        for slot in turn:
+        for self.pending, slot in zip(reversed(range(len(turn))), turn, strict=True):
             member = self.members[slot]
             del self._batches[slot]
             member.clock = time.monotonic()
             try:
                 report = member.end_epoch(looks.get(slot))
-            except TrialFailure as error:
+            except OSError:
+                raise
+            except Exception as error:  # of this member
                 self.leave(slot)
                 yield slot, error
                 continue

@@ -84,6 +84,7 @@ def _table(told: Sequence[tuple[int, Tensor]]) -> Tensor:
 
 def _weights(told: Sequence[float | Tensor]) -> list[float] | Tensor:
     tensors = [weight for weight in told if isinstance(weight, Tensor)]
-    if len(tensors) == len(told):
-        return torch.stack(tensors).cpu()
-    return [float(weight) for weight in told]
+    if not tensors:
+        return [float(weight) for weight in told]
+    each = tensors[0]  # a weight may be a number in one phase, 0, and each its own in another
+    return torch.stack([torch.as_tensor(w).to(each).expand_as(each) for w in told]).cpu()

@@ -204,9 +204,9 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
     if "error" in report:
         return str(report["error"])
     steps, per_epoch = report["steps"], report["steps_per_epoch"]
-    beside = slots(config)  # a pilot is alone in a program of so many
+    beside = slots(config)  # whose steps are one; each is evaluated by itself
     return Rate(
-        epoch=(per_epoch * statistics.fmean(steps) + report["evaluate"]) / beside,
+        epoch=per_epoch * statistics.fmean(steps) / beside + report["evaluate"],
         # Of an epoch's sum of steps, as if they varied by themselves.
         spread=math.sqrt(per_epoch) * _spread(steps) / beside,
         n=max(1, len(steps) // per_epoch),

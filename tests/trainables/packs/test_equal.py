@@ -90,6 +90,13 @@ def test_other_readings(method: dict[str, Any], drawn: Path, shared_cache: Path)
     equal(configs(drawn, {**method, **mixing}, "proxy_anchor", **SGD), shared_cache)
 
 
+def test_a_weight_that_is_0_in_one_phase(drawn: Path, shared_cache: Path) -> None:
+    """The phase changes within an epoch."""
+    method = {"name": "dvml", "lambda1_phase1": 0.0, "phase1": 0.5}
+    made = configs(drawn, method, "proxy_anchor", training={"epochs": 3}, **SGD)
+    equal(made, shared_cache)
+
+
 def test_a_product_of_weights_that_is_0_leaves_its_term_out(
     drawn: Path, shared_cache: Path
 ) -> None:

@@ -33,6 +33,8 @@ def made(drawn: Path, cache: Path, place: Path) -> list[Job]:
 def by_job(jobs: list[Job]) -> dict[int, list[dict[str, Any]]]:
     found: dict[int, list[dict[str, Any]]] = {}
     for place, event in run_pack(jobs):
+        if place < 0:
+            continue
         found.setdefault(place, []).append(event)
     return found
 

@@ -26,7 +26,7 @@ from trainables.jobs.request import Job
 from trainables.machine.processes import Watch, still_working
 
 LOG = logging.getLogger(__name__)
-Packer = Callable[[Sequence[Job]], Iterator[tuple[int, Event]]]
+Packer = Callable[[Sequence[Job]], Iterator[tuple[int, Event]]]  # below 0: `TRAINS_ON`
 Batch = tuple[str, list[Event]]  # of one trial
 
 STOP_SECONDS = 5.0  # that a pack which is stopped waits for a storage that is away
@@ -161,8 +161,12 @@ class PackedAttempt:
             self._events = iter(self._packer(self._jobs))
         end = time.monotonic() + patience
         for place, event in self._events:
-            member = self._left[place]
             still_working()
+            if place < 0:  # the others train on: whoever has ended is told of first
+                if any(events[-1]["event"] != "epoch" for events in told.values()):
+                    return
+                continue
+            member = self._left[place]
             if event["event"] != "epoch":
                 if event["event"] == "final" and self.clean:
                     shutil.rmtree(member.folder / "checkpoints", ignore_errors=True)
