@@ -13,7 +13,7 @@ from ablate.engine.before import as_it_is
 from ablate.engine.check_data import check_classes, stores
 from ablate.engine.check_weights import Absent, absent_weights
 from ablate.engine.live.rows import duration
-from ablate.engine.ray.resources import fits, local_gpus
+from ablate.engine.ray.resources import at_once
 from ablate.engine.settings import Settings
 from ablate.engine.times.estimate import (
     Kind,
@@ -32,7 +32,6 @@ from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.state import StudyState
 from trainables.errors import ConfigError
-from trainables.machine.processes import cores
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     lines += [f"data: {text}" for text in kept]
     lines += [f"weights: {each}" for each in absent]
     lines += [f"warning: no trial like this can run: {reason}" for reason in failed.values()]
-    parallel = at_once(settings)
+    parallel = at_once(settings.request)
     where = f"{parallel} at once, {settings.request.threads} thread(s) each"
     again = len(account.again)
     more = f", {again} finished ones to be evaluated again" if again else ""
@@ -191,12 +190,6 @@ class Account:
 
     def _gpu_hours(self, spent: Total) -> str:
         return f"about {self.gpus * spent.seconds(self.rates)[0] / 3600:.2g} GPU-hours"
-
-
-def at_once(settings: Settings) -> int:
-    """Trials that this machine runs side by side."""
-    gpus = local_gpus() if settings.request.gpus else 0
-    return max(1, fits(settings.request, {"CPU": cores(), "GPU": gpus}))
 
 
 def _kinds(plan: Plan, progression: Progression) -> dict[Kind, dict[str, Any]]:

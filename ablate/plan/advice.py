@@ -210,12 +210,16 @@ def packing(plan: Plan, *, on_gpus: bool) -> list[str]:
 
 
 def _few(plan: Plan, name: str, given: dict[str, Any]) -> list[str]:
-    count, at_once = int(given.get(PACKED) or 1), getattr(plan.spec.studies[name], "round", None)
-    if not isinstance(at_once, int) or at_once >= count:
+    count, proposed = int(given.get(PACKED) or 1), getattr(plan.spec.studies[name], "round", None)
+    if not isinstance(proposed, int):
         return []
+    repeats = len(plan.seeds(name)) * len(plan.folds(name))
+    if proposed * repeats >= count:
+        return []
+    enough = -(-count // repeats)
     return [
-        f"{name} proposes {at_once} trials at a time, and a slot holds {count}: it stays empty but "
-        f"for those; give `round: {count}` or more, or `asynchronous`"
+        f"{name} proposes {proposed * repeats} trials at a time, and a slot holds {count}: it "
+        f"stays empty but for those; give `round: {enough}` or more, or `asynchronous`"
     ]
 
 

@@ -8,8 +8,9 @@ result is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
@@ -58,16 +59,12 @@ class Dispatch:
     def __post_init__(self) -> None:
         self._cells: dict[str, list[Cell]] = {}
         self._queue = JobQueue()
-        self._claims = Claims(
-            self.progression,
-            self.ledger,
-            self.owner,
-            retry_failed=self.retry_failed,
-            force=self.force,
-        )
+        of = self.progression, self.ledger, self.owner
+        self._claims = Claims(*of, retry_failed=self.retry_failed, force=self.force)
         self._errors = EqualErrors(self.progression)
         self._began: dict[str, float] = {}
-        parts = self._queue, self._cells, self.progression.facts, self._claim, self._demand
+        facts, demand = self.progression.facts, partial(self._demand, LAST)
+        parts = self._queue, self._cells, facts, self._claim, demand
         self.packs = Packs(*parts, packer=self.settings.packer is not None)
         self.order = Order(self.progression.plan)
         self.unfold()
@@ -100,8 +97,9 @@ class Dispatch:
             return None
         self._queue.look_again()
         while True:
-            while self._demand(self._queue.highest):
-                pass
+            fresh = self._demand(self._queue.highest)
+            while fresh and not any(cell.trial_id in self._queue for cell in fresh):
+                fresh = self._demand(self._queue.highest)
             trial_id = self._queue.pop()
             job = None if trial_id is None else self._claim(trial_id)
             if trial_id is None or job is not None:
@@ -112,9 +110,10 @@ class Dispatch:
         job = self.next_job()
         return [] if job is None else [job, *self.packs.beside(job)]
 
-    def _demand(self, above: Rank = LAST) -> list[Cell]:
-        """One more proposal, of the search that goes first of those that rank above this."""
-        names = [name for name in self.progression.searching() if self.order.of(name) > above]
+    def _demand(self, above: Rank = LAST, among: Container[str] | None = None) -> list[Cell]:
+        """One more proposal, of the search that goes first of those (among some) above a rank."""
+        known = [n for n in self.progression.searching() if among is None or n in among]
+        names = [name for name in known if self.order.of(name) > above]
         fresh = self.progression.demand(max(names, key=self.order.of)) if names else []
         self._learn(fresh)
         self.unfold()

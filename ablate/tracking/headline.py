@@ -2,8 +2,8 @@
 
 A pure function of the ledger, as all that MLflow gets: a cell counts once it and all before it
 have ended, so that what has been written is not told otherwise later. (A failed trial that is run
-again, or more seeds, add points of a later time, which MLflow shows; a store that is written anew
-has these alone.)
+again, one paused at a rung when the sweep was stopped, or more seeds, add points of a later time,
+which MLflow shows; a store that is written anew has these alone.)
 """
 
 from __future__ import annotations

@@ -130,6 +130,7 @@ class Hands:
             self.dispatch.record(trial_id, events)
         if trial_id not in running:
             self.attempts.over(trial_id)
+            self.dispatch.packs.alone.discard(trial_id)
 
     def _left(self, word: str, trial_id: str) -> None:
         """A trial has left its slot; with its last one goes what brought a pack."""

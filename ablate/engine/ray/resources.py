@@ -178,6 +178,12 @@ def elsewhere(resources: Resources, device: str) -> Request:
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 
 
+def at_once(asked: Request) -> int:
+    """How many trials fit on this machine at once, at least one."""
+    gpus = local_gpus() if asked.gpus else 0
+    return max(1, fits(asked, {"CPU": cores(), "GPU": gpus}))
+
+
 def check_nodes(asked: Request, nodes: Iterable[Mapping[str, float]]) -> float:
     """How many trials fit on a cluster's nodes at once.
 

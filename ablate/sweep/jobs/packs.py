@@ -8,7 +8,7 @@ the machine has ended is alone in its next: one that kills its process takes oth
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,18 +32,18 @@ class Packs:
 
     cells: of each trial. facts: which of them have trained.
     claim: one trial's job, its own from then on; None: there is none, or not now. demand: one more
-    proposal of a search that waits for none; empty: there is none.
+    proposal of one of these searches, if it waits for no results; empty: there is none.
     packer: whether the runner has a function for packs.
 
     Attributes:
-        alone: trials that share no slot any more.
+        alone: trials that share no slot until they have ended, or are paused.
     """
 
     queue: JobQueue
     cells: Mapping[str, Sequence[Cell]]
     facts: Facts
     claim: Callable[[str], Job | None]
-    demand: Callable[[], Sequence[Cell]]
+    demand: Callable[[Collection[str]], Sequence[Cell]]
     packer: bool
     alone: set[str] = field(default_factory=set)
     _shapes: dict[str, str | None] = field(default_factory=dict)  # by hash of the configuration
@@ -52,18 +52,19 @@ class Packs:
     _count: int = 0
 
     def beside(self, job: Job) -> list[Job]:
-        """Jobs that share the slot of this one, all claimed, in the queue's order. A search that
-        waits for no results is asked until the slot is full, so many times at most as it has
-        room: what does not fit is the next slot's."""
+        """Jobs that share the slot of this one, all claimed, in the queue's order.
+
+        Its search, if it waits for no results, is asked until the slot is full or a proposal does
+        not fit: that is the next slot's, and no other is asked for while it waits.
+        """
         if not self.packer or job.mode != "train" or job.trial_id in self.alone:
             return []
         shape, count = self._shape(job.trial_id), slots(job.config)
         found: list[Job] = []
         if shape is None:
             return found
-        for trial_id in self._candidates(count - 1):
-            if len(found) == count - 1:
-                break
+        candidates = self._candidates(job.trial_id, count - 1)
+        while len(found) < count - 1 and (trial_id := next(candidates, None)) is not None:
             if trial_id in self.alone or self._shape(trial_id) != shape:
                 continue
             if self.facts[trial_id].status != "done" and self.queue.take(trial_id):
@@ -72,10 +73,12 @@ class Packs:
                     found.append(taken)
         return found
 
-    def _candidates(self, room: int) -> Iterator[str]:
+    def _candidates(self, trial_id: str, room: int) -> Iterator[str]:
         yield from self.queue.ready
+        own = {cell.study for cell in self.cells[trial_id]}
         for _ in range(room):
-            fresh = self.demand()
+            queued = {cell.study for each in self.queue.ready for cell in self.cells[each]}
+            fresh = self.demand(own - queued)
             if not fresh:
                 return
             yield from dict.fromkeys(cell.trial_id for cell in fresh)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ablate import api
 from ablate.sweep.dispatch import Dispatch
-from tests.ablate.driven import dispatch
+from tests.ablate.driven import dispatch, finish
 from tests.faults.driver import SPEC, options
 
 
@@ -68,3 +68,39 @@ def test_a_search_that_waits_for_nothing_fills_a_slot(tmp_path: Path) -> None:
     tune = {**SPEC["studies"]["tune"], "round": "asynchronous", "trials": 6}
     made = sweep(tmp_path, {"tune": tune})
     assert [len(each) for each in dims(made)] == [4, 2]
+
+
+def tune(**more: Any) -> dict[str, Any]:
+    return {**SPEC["studies"]["tune"], "round": "asynchronous", **more}
+
+
+def proposed(made: Dispatch) -> int:
+    return len(made.ledger.proposals(made.progression.proposers["tune"].key))
+
+
+def test_a_full_slot_asks_for_nothing(tmp_path: Path) -> None:
+    made = sweep(tmp_path, {**grid(method__beta=[0.1, 0.2, 0.3, 0.4]), "tune": tune()})
+    assert len(made.next_jobs()) == 4
+    assert proposed(made) == 0
+
+
+def test_a_slot_asks_no_search_but_its_own(tmp_path: Path) -> None:
+    other = {**tune(), "trial": {"training.packed": None}}
+    made = sweep(tmp_path, {**grid(embedding__dim=[8, 16, 24]), "tune": other})
+    for _ in range(3):
+        (job,) = made.next_jobs()
+        assert job.config["embedding"]["dim"] in (8, 16, 24)
+    assert proposed(made) == 0
+
+
+def test_what_does_not_fit_is_the_next_slots(tmp_path: Path) -> None:
+    """And nothing is proposed while it waits: by then more would be known."""
+    space = {**SPEC["studies"]["tune"]["space"], "embedding.dim": {"choice": [8, 16, 24, 32, 40]}}
+    made, handed = sweep(tmp_path, {"tune": tune(trials=20, space=space)}), 0
+    for _ in range(6):
+        jobs = made.next_jobs()
+        made.packs.begin(jobs)
+        handed += len(jobs)
+        assert proposed(made) <= handed + 1
+        for job in jobs:
+            finish(made, job.trial_id)
