@@ -4,7 +4,7 @@ A trial as `search_spaces/ddml.yaml` tunes them (`typefaces`, cached features of
 at 128 px, `init: pca`, 12 epochs of 17 steps), through `run_job` with log, export and all, on one
 thread; beside it a bare loop of torch: the same head, loss, optimiser, batch size and clipping, as
 many steps, and after each epoch the nearest validation images, but no start from data, sampler,
-schedule, metrics or files. Where products are oneDNN's (`trainables/machine/products.py`), beside
+schedule, metrics or files. Where products are oneDNN's (`trainables/machine/kernels.py`), beside
 the same trial by MKL, too. In turns, in one process, with warm caches; CPU time of the process
 (`getrusage`), so that other work on the machine meets neither; the median over the rounds.
 
@@ -34,7 +34,7 @@ from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.machine import products
+from trainables.machine import kernels
 from trainables.machine.cache_folder import default_cache
 from trainables.trial import TrialConfig
 
@@ -76,7 +76,7 @@ def ours(method: str, cache: Path) -> None:
 
 def by_mkl(method: str, cache: Path) -> None:
     """`ours`, with torch's own product."""
-    with mock.patch.object(products, "onednn_is_quicker", lambda: False):
+    with mock.patch.object(kernels, "onednn_is_quicker", lambda: False):
         ours(method, cache)
 
 
@@ -129,7 +129,7 @@ def measure(rounds: int, cache: Path) -> list[Result]:
     torch.set_num_threads(1)
     bare = Bare(cache)
     sides: dict[str, Callable[[], object]] = {m: partial(ours, m, cache) for m in METHODS}
-    if products.onednn_is_quicker():
+    if kernels.onednn_is_quicker():
         sides |= {f"{m} by MKL": partial(by_mkl, m, cache) for m in METHODS}
     else:
         print("  skipped: MKL is as quick as oneDNN on this processor, or there is but one of them")

@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.ablate.synthetic import run_job
+from tests.faults.driver import SPEC
 from trainables.jobs.hidden import failure
 from trainables.jobs.request import Job
+
+PACKED = 4
+
+
+def trial(packed: int | None = PACKED) -> dict[str, Any]:
+    found = {"backbone.mode": "frozen", **SPEC["trial"]}
+    return found if packed is None else {**found, "training.packed": packed}
 
 
 def run_pack(jobs: Sequence[Job]) -> Iterator[tuple[int, dict[str, Any]]]:

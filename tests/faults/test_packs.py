@@ -14,16 +14,11 @@ from ablate import api
 from ablate.api import result_rows
 from tests.ablate.driven import dispatch, drain
 from tests.faults.driver import SPEC, options
+from tests.faults.packing import PACKED, trial
 from tests.faults.sweeps import Sweep, assert_whole
 from trainables.machine.processes import cores
 
-PACKED = 4
 AT_ONCE = 2 * cores()  # packs of half a core each
-
-
-def trial(packed: int | None = PACKED) -> dict[str, Any]:
-    found = {"backbone.mode": "frozen", **SPEC["trial"]}
-    return found if packed is None else {**found, "training.packed": packed}
 
 
 def asked(**more: Any) -> dict[str, Any]:

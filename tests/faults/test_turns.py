@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.faults.conftest import sweep
+from tests.faults.packing import trial
 from tests.faults.sweeps import Sweep
-from tests.faults.test_packs import trial
 
 __all__ = ["sweep"]  # a fixture
 AHEAD = 4  # trials that Ray Tune claims before a worker is free

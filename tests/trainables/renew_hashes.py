@@ -10,7 +10,7 @@ COMMIT (default HEAD), unpacked into a temporary folder. Where it is not, nothin
 the REVISION of what changed is to be raised.
 
 Which of torch's libraries multiplies is the processor's matter, as its kernels are: a change of
-that rule (`trainables/machine/products.py`) is proven with ATEN_CPU_CAPABILITY=avx2, where it
+that rule (`trainables/machine/kernels.py`) is proven with ATEN_CPU_CAPABILITY=avx2, where it
 chooses none.
 
 A new component, or one whose REVISION was raised, starts a list of its own; so does every one whose

@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from trainables.machine.products import by_onednn, product
+from trainables.machine.kernels import by_onednn, product
 
 ITERATIONS = 20
 DISTANCE_BYTES = 16 * 2**20  # a block of distances: best near the size of a CPU's cache

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.errors import ConfigError, TrialFailure
-from trainables.machine.products import by_onednn, product
+from trainables.machine.kernels import by_onednn, product
 
 Score = Callable[[Tensor, Tensor], Tensor]
 Kind = Literal["dot", "euclidean"]

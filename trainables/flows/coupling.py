@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.flows.config import FlowConfig
-from trainables.machine.products import Linear
+from trainables.machine.kernels import Linear
 
 # 2/π to the three digits that public code has, so that |s| stays below 0.9990 c.
 ATAN_SHARE = 0.636

@@ -19,7 +19,7 @@ from trainables.config.registry import NamedConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
-from trainables.machine.products import Linear
+from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain

@@ -16,7 +16,7 @@ from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses.base import Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import safe_sqrt
-from trainables.machine.products import Linear
+from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.head import start_lecun
 from trainables.methods.plain import Plain

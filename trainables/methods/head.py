@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.errors import ConfigError
-from trainables.machine.products import Linear
+from trainables.machine.kernels import Linear
 from trainables.methods.principal import Principal, principal_start
 
 if TYPE_CHECKING:

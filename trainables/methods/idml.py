@@ -19,7 +19,7 @@ from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, configured_geometry
-from trainables.machine.products import Linear
+from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State
 from trainables.methods.head import start_kaiming
 from trainables.methods.introspective import (

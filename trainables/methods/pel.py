@@ -17,7 +17,7 @@ from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, Loss, ParamGroup
-from trainables.machine.products import Linear
+from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
 from trainables.methods.head import start_kaiming

@@ -11,12 +11,12 @@ import torch
 
 from tests.oracles import retrieval, structure
 from tests.trainables.evaluation.cases import quarters
-from tests.trainables.machine.test_products import there
+from tests.trainables.machine.onednn import there
 from trainables.evaluation import kmeans as kmeans_module
 from trainables.evaluation.clustering import ami, contingency, f1, nmi
 from trainables.evaluation.kmeans import kmeans, objective
 from trainables.evaluation.metrics import evaluate
-from trainables.machine import products
+from trainables.machine import kernels
 
 
 def blobs(per_class: int, classes: int, spread: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -65,12 +65,12 @@ def test_clusters_are_the_same_by_either_library(monkeypatch: pytest.MonkeyPatch
     rows = quarters(2000, 64, torch.Generator().manual_seed(1))
     found = []
     for quicker in (False, True):
-        monkeypatch.setattr(products, "onednn_is_quicker", lambda quicker=quicker: quicker)
+        monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
         found.append(kmeans(rows, 300, seed=0, iterations=0))
     assert found[0].equal(found[1])
     spreads = []
     for quicker in (False, True):
-        monkeypatch.setattr(products, "onednn_is_quicker", lambda quicker=quicker: quicker)
+        monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
         spreads.append(objective(rows, kmeans(rows, 300, seed=0), 300))
     assert spreads[0] == pytest.approx(spreads[1], rel=1e-2)
 

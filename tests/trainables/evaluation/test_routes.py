@@ -20,7 +20,7 @@ from trainables.evaluation.places import FAR, Places
 from trainables.evaluation.rowwise import counted_places
 from trainables.evaluation.scores import PLAIN, Score
 from trainables.evaluation.symmetric import symmetric_places
-from trainables.machine import products
+from trainables.machine import kernels
 
 DOT = PLAIN["dot"]
 NAMES = {
@@ -180,7 +180,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     quicker = request.param == "by oneDNN"
     if quicker and not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         pytest.skip("torch has no oneDNN here")
-    monkeypatch.setattr(products, "onednn_is_quicker", lambda: quicker)
+    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: quicker)
 
 
 @pytest.mark.usefixtures("library")

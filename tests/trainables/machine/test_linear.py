@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.trainables.core_trials import config
-from tests.trainables.machine.test_products import there
+from tests.trainables.machine.onednn import there
 from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.machine import products
-from trainables.machine.products import Linear
+from trainables.machine import kernels
+from trainables.machine.kernels import Linear
 
 SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
 
@@ -23,7 +23,7 @@ SIZES = [(1, 130, 128), (7, 256, 64), (128, 1280, 256), (128, 256, 512)]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor on which oneDNN is the quicker."""
-    monkeypatch.setattr(products, "onednn_is_quicker", lambda: True)
+    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: True)
 
 
 def numbers(*shape: int, name: str) -> Tensor:
@@ -141,7 +141,7 @@ def test_an_empty_batch() -> None:
 
 
 def test_elsewhere_it_is_torch_s_own_layer_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "onednn_is_quicker", lambda: False)
+    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: False)
     made, plain, x = layer(256, 64), layer(256, 64, nn.Linear), numbers(9, 256, name="x")
     assert made(x).equal(plain(x)) and kernel(made(x)) == "AddmmBackward0"
 
@@ -184,7 +184,7 @@ def test_a_step_is_the_same_by_both(
     """Its terms and its weights, within rounding."""
     ends = []
     for quicker in (False, True):
-        monkeypatch.setattr(products, "onednn_is_quicker", lambda quicker=quicker: quicker)
+        monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
         trial = config(drawn, method=method, embedding={"dim": 64}, optimizer={"name": "sgd"})
         trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
         trainer.begin()

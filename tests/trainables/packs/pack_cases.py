@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ from tests.trainables import core_trials
 from tests.trainables.components import loss_options
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.jobs.request import Job
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
+from trainables.packs.jobs import run_pack
 from trainables.packs.pack import Pack
 from trainables.packs.shape import numbers
 from trainables.trial import TrialConfig
@@ -63,3 +66,20 @@ def together(members: list[Trainer]) -> list[Trainer]:
         if isinstance(found, Exception):
             raise found
     return members
+
+
+def made(drawn: Path, cache: Path, place: Path) -> list[Job]:
+    trials = [packed(each) for each in configs(drawn, {"name": "ddml"}, "proxy_anchor")]
+    found = [
+        core_trials.job(each, cache, place / f"t{number}") for number, each in enumerate(trials)
+    ]
+    return [replace(each, trial_id=f"t{n}", seed=n) for n, each in enumerate(found)]
+
+
+def by_job(jobs: list[Job]) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for place, event in run_pack(jobs):
+        if place < 0:
+            continue
+        found.setdefault(place, []).append(event)
+    return found

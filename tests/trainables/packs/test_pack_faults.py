@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.trainables.core_trials import job
-from tests.trainables.packs.pack_cases import SGD, configs, packed
-from tests.trainables.packs.test_pack_jobs import by_job, made
+from tests.trainables.packs.pack_cases import SGD, by_job, configs, made, packed
 from trainables.core.runtime import EpochReport
 from trainables.core.trainer import Trainer
 from trainables.evaluation.metrics import EVALUATOR

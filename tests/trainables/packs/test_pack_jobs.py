@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tests.trainables.core_trials import comparable, job
-from tests.trainables.packs.pack_cases import configs, packed
+from tests.trainables.core_trials import comparable
+from tests.trainables.packs.pack_cases import by_job, made
 from trainables.core.export import load, read_weights
 from trainables.core.trainer import Trainer
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.packs.jobs import run_pack
 from trainables.packs.pack import Pack
 
 
 @pytest.fixture
 def jobs(drawn: Path, shared_cache: Path, tmp_path: Path) -> list[Job]:
     return made(drawn, shared_cache, tmp_path)
-
-
-def made(drawn: Path, cache: Path, place: Path) -> list[Job]:
-    trials = [packed(each) for each in configs(drawn, {"name": "ddml"}, "proxy_anchor")]
-    found = [job(each, cache, place / f"t{number}") for number, each in enumerate(trials)]
-    return [replace(each, trial_id=f"t{number}", seed=number) for number, each in enumerate(found)]
-
-
-def by_job(jobs: list[Job]) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
-    for place, event in run_pack(jobs):
-        if place < 0:
-            continue
-        found.setdefault(place, []).append(event)
-    return found
 
 
 def test_each_has_its_events_folder_and_result(jobs: list[Job]) -> None:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tests.trainables.machine.onednn import there
 from trainables import streams
 from trainables.evaluation.scores import dots
-from trainables.machine import products
-from trainables.machine.products import by_onednn, onednn_is_quicker, product
-
-there = pytest.mark.skipif(
-    not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"),
-    reason="torch has no oneDNN here",
-)
+from trainables.machine import kernels
+from trainables.machine.kernels import by_onednn, onednn_is_quicker, product
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor on which oneDNN is the quicker."""
-    monkeypatch.setattr(products, "onednn_is_quicker", lambda: True)
+    monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: True)
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -39,7 +35,7 @@ def test_it_is_onednn_where_mkl_has_no_avx512(
     capability: str, maker: str, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(products, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
+    monkeypatch.setattr(kernels, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     found = onednn_is_quicker.__wrapped__()
