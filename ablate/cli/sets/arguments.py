@@ -18,8 +18,8 @@ def add(commands: Commands) -> None:
         nargs="?",
         choices=("list", "check", "push"),
         default="list",
-        help="list: where each is, how many images, what is missing; check NAME: read every image; "
-        "push NAME: send it to --storage",
+        help="list: where each is, how many images, what is missing; check NAME: read and hash "
+        "every image anew; push NAME: send it to --storage",
     )
     data.add_argument("name", nargs="?", help="check, push: of a data set (default: folder)")
     data.add_argument("--data-root", metavar="DIR", help="where it lies")

@@ -15,6 +15,7 @@ from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, data_config
 from trainables.data.files.about import Count
+from trainables.data.files.hashes import hashing_anew
 from trainables.data.files.places import data_folders
 from trainables.data.files.sheet import write_sheet
 from trainables.data.splits import split
@@ -85,7 +86,7 @@ def _counts(counts: Mapping[str, Count]) -> str:
 
 
 def checked(name: str | None, root: str | None, sheet: str | None, *, allow_partial: bool) -> int:
-    """Read every image, say what is wrong, write a contact sheet.
+    """Read and hash every image anew, say what is wrong, write a contact sheet.
 
     Returns: 0 if all of it can be used, else 1.
 
@@ -94,7 +95,7 @@ def checked(name: str | None, root: str | None, sheet: str | None, *, allow_part
     """
     config, cache = _config(name, root), default_cache()
     begun = time.monotonic()
-    with required(cache), progress_shown():
+    with required(cache), progress_shown(), hashing_anew():
         found = examined(config, cache)
     seconds = time.monotonic() - begun
     path = user_path(sheet or f"{config.name}-sheet.png", "--sheet")

@@ -140,7 +140,8 @@ class FileSet(DataSource):
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
         """SHA-256 over classes, names, parts, roles, boxes and contents.
 
-        Contents are read once; later calls trust a file whose size and time are unchanged.
+        Contents are read once; later calls trust a file whose size, times and inode are unchanged
+        (`trainables/data/files/hashes.py`).
         """
         return cls.digest(cls.index(config), Path(cache))
 

@@ -1,16 +1,22 @@
-"""SHA-256 of many files, each read once: known ones (same size and time) are not read again.
+"""SHA-256 of many files, each read once: files that are known are not read again.
 
-What was read is written down from time to time, so that a pass that was killed goes on.
+A file is known by its size, modification time, change time and inode. The first two alone survive
+a replacement: `tar -x`, `rsync -t` and archives with normalised times restore them. No program can
+set the other two. What was read is written down from time to time, so that a pass that was killed
+goes on.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from trainables.data.cache import explained
@@ -19,9 +25,25 @@ from trainables.machine.digests import sealed, unsealed
 from trainables.machine.processes import cores
 from trainables.machine.progress import Progress
 
+LOG = logging.getLogger(__name__)
 SECONDS = 5.0  # between two writings, and at least so many times as long as one takes:
 SPARED = 20
 AT_ONCE = 256  # files a task: of those that are known, handing one over costs more than looking
+COPIES = 4  # stamps a file: nodes may share a cache and each have the data on a disk of its own
+
+Entry = list[list[str]]  # of one file: [stamp, digest] of each copy that was seen, newest first
+
+_hash_anew: ContextVar[bool] = ContextVar("hash_anew", default=False)
+
+
+@contextmanager
+def hashing_anew() -> Iterator[None]:
+    """Read every file in this block, whatever is known of it, and renew what is known."""
+    token = _hash_anew.set(True)
+    try:
+        yield
+    finally:
+        _hash_anew.reset(token)
 
 
 def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
@@ -32,52 +54,96 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
         OSError: the cache cannot be written; says where.
     """
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
-    try:
-        known: dict[str, list[str]] = unsealed(index) or {}
-    except OSError:
-        known = {}
-
+    known = _read(index, root)
+    trusted = {} if _hash_anew.get() else known
     base = os.fspath(root)
 
-    def one(name: str) -> tuple[str, list[str]]:
+    def one(name: str) -> tuple[str, str, Entry]:
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
         try:
-            stat = os.stat(path)  # noqa: PTH116
-            stamp = f"{stat.st_size} {stat.st_mtime_ns}"
-            if name in known and known[name][0] == stamp:
-                return name, known[name]
+            stamp = _stamp(os.stat(path))  # noqa: PTH116
+            for seen, digest in trusted.get(name, ()):
+                if seen == stamp:
+                    return name, digest, trusted[name]
             with Path(path).open("rb") as opened:
-                return name, [stamp, hashlib.file_digest(opened, "sha256").hexdigest()]
+                stamp = _stamp(os.fstat(opened.fileno()))
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
         except OSError as error:
             raise ConfigError(
                 path, f"{error.strerror}", "a readable image", "Check its permissions"
             ) from error
+        others = [each for each in known.get(name, ()) if each[0] != stamp]
+        return name, digest, [[stamp, digest], *others[: COPIES - 1]]
 
-    def several(start: int) -> list[tuple[str, list[str]]]:
+    def several(start: int) -> list[tuple[str, str, Entry]]:
         return [one(name) for name in names[start : start + AT_ONCE]]
 
-    digests: dict[str, list[str]] = {}
+    digests: dict[str, str] = {}
+    entries: dict[str, Entry] = {}
+    replaced: list[str] = []
     pause = SECONDS
     fresh, last, progress = False, time.monotonic(), Progress(f"hashing {root}", len(names))
     with ThreadPoolExecutor(cores()) as pool:
         for block in pool.map(several, range(0, len(names), AT_ONCE)):
-            digests.update(block)
-            fresh = fresh or any(known.get(name) != found for name, found in block)
+            for name, digest, entry in block:
+                digests[name], entries[name] = digest, entry
+                before = known.get(name)
+                if before != entry:
+                    fresh = True
+                    if _is_replaced(before, entry):
+                        replaced.append(name)
             progress.at(len(digests))
             if fresh and (begun := time.monotonic()) - last >= pause:
-                _write(index, known | digests)
+                _write(index, known | entries)
                 fresh, last = False, time.monotonic()
                 pause = max(SECONDS, SPARED * (last - begun))  # of a large set the index is large
-    if digests != known:
-        _write(index, digests)
-    return {name: digest for name, (_, digest) in digests.items()}
+    if entries != known:
+        _write(index, entries)
+    if replaced:
+        LOG.warning(
+            "%s: %s of %s files hold other bytes than before, though their size and modification "
+            "time are the same (%s, for one): the data set has another fingerprint now, and its "
+            "trials are trained anew",
+            root,
+            f"{len(replaced):,}",
+            f"{len(names):,}",
+            replaced[0],
+        )
+    return digests
 
 
-def _write(index: Path, digests: dict[str, list[str]]) -> None:
+def _stamp(stat: os.stat_result) -> str:
+    return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+
+
+def _is_replaced(before: Entry | None, entry: Entry) -> bool:
+    """Return whether a file differs from a known one of the same size and modification time."""
+    stamp, digest = entry[0]
+    alike = [seen for seen in before or () if seen[0].split()[:2] == stamp.split()[:2]]
+    return bool(alike) and all(seen[1] != digest for seen in alike)
+
+
+def _read(index: Path, root: Path) -> dict[str, Entry]:
+    """Return what is known of the files; nothing where the index is damaged or of an older form."""
+    try:
+        known = unsealed(index) or {}
+    except OSError:
+        return {}
+    if any(not isinstance(entry[0], list) for entry in known.values()):
+        LOG.warning(
+            "%s: every image is hashed once more, because what was known of them was written "
+            "before change times and inodes were kept",
+            root,
+        )
+        return {}
+    return known
+
+
+def _write(index: Path, entries: dict[str, Entry]) -> None:
     cache = index.parent
     with explained(cache):
         cache.mkdir(parents=True, exist_ok=True)
         handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
         with os.fdopen(handle, "wb") as out:
-            out.write(sealed(digests))
+            out.write(sealed(entries))
         Path(fresh).replace(index)

@@ -1,0 +1,160 @@
+"""A file that was replaced is seen, whatever its size and modification time say."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ablate.cli.main import main
+from trainables.config.images import DataConfig
+from trainables.core import identity
+from trainables.data.dataset import fingerprint
+from trainables.data.files import hashes
+from trainables.machine.digests import sealed, unsealed
+from trainables.trial import TrialConfig
+
+
+def draw(path: Path, seed: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """64 pictures of four classes, all of the same number of bytes."""
+    for number in range(64):
+        draw(tmp_path / "birds" / f"class {number % 4}" / f"{number}.bmp", number)
+    return tmp_path / "birds"
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of files as they are read."""
+    found: list[str] = []
+    digest = hashes.hashlib.file_digest
+
+    def watched(file, kind):
+        found.append(Path(file.name).name)
+        return digest(file, kind)
+
+    monkeypatch.setattr(hashes.hashlib, "file_digest", watched)
+    return found
+
+
+def print_of(root: Path, cache: Path) -> str:
+    return fingerprint(DataConfig(name="folder", root=str(root)), cache)
+
+
+def rewrite(path: Path) -> None:
+    draw(path, int(path.stem) + 1000)
+
+
+def rename_over(path: Path) -> None:
+    draw(path.with_suffix(".new.bmp"), int(path.stem) + 1000)
+    path.with_suffix(".new.bmp").replace(path)
+
+
+@pytest.mark.parametrize("replace", [rewrite, rename_over])
+def test_replaced_pictures_with_their_times_restored(
+    root: Path, tmp_path: Path, replace: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = TrialConfig.model_validate({"data": {"name": "folder", "root": str(root)}})
+    before = print_of(root, tmp_path / "cache")
+    for path in sorted(root.rglob("*.bmp")):
+        stat = path.stat()
+        replace(path)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        assert (path.stat().st_size, path.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+    after = print_of(root, tmp_path / "cache")
+    assert after != before and after == print_of(root, tmp_path / "empty")
+    assert identity.config_hash(trial, after) != identity.config_hash(trial, before)
+    assert "64 of 64 files" in caplog.text and str(root) in caplog.text
+
+
+def test_exchanged_folders_are_seen(root: Path, tmp_path: Path) -> None:
+    """Only the inodes of the files move: a renamed folder leaves its files' times alone."""
+    names = [path.relative_to(root / "class 0") for path in sorted((root / "class 0").iterdir())]
+    shutil.copytree(root / "class 0", root / "class 9")
+    for name in names:
+        draw(root / "class 9" / name, 7)
+        os.utime(root / "class 9" / name, ns=(0, (root / "class 0" / name).stat().st_mtime_ns))
+    before = print_of(root, tmp_path / "cache")
+    for source, target in (("class 0", "t"), ("class 9", "class 0"), ("t", "class 9")):
+        (root / source).rename(root / target)
+    assert print_of(root, tmp_path / "cache") == print_of(root, tmp_path / "empty") != before
+
+
+def test_a_cache_of_before_is_hashed_once_more(
+    root: Path, tmp_path: Path, read: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cache = tmp_path / "cache"
+    before = print_of(root, cache)
+    (index,) = (cache / "folder").glob("hashes-*.json")
+    old = {}
+    for name in unsealed(index) or {}:
+        stat = (root / name).stat()
+        old[name] = [f"{stat.st_size} {stat.st_mtime_ns}", "0" * 64]
+    index.write_bytes(sealed(old))
+    read.clear()
+    assert print_of(root, cache) == before and len(read) == 64
+    assert "hashed once more" in caplog.text
+    caplog.clear()
+    assert print_of(root, cache) == before and len(read) == 64 and not caplog.messages
+
+
+def test_nodes_with_a_copy_each_share_a_cache(
+    root: Path, tmp_path: Path, read: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same path on each node, with other inodes and change times; no node reads twice."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    root.rename(here)
+    shutil.copytree(here, there)
+    found = set()
+    for copy in (here, there, here, there):
+        copy.rename(root)
+        found.add(print_of(root, tmp_path / "cache"))
+        root.rename(copy)
+    assert len(found) == 1 and len(read) == 128
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_what_is_known_of_many_copies_is_bounded(root: Path, tmp_path: Path) -> None:
+    for _ in range(2 * hashes.COPIES):
+        for path in root.rglob("*.bmp"):
+            os.utime(path)
+        print_of(root, tmp_path / "cache")
+    (index,) = (tmp_path / "cache" / "folder").glob("hashes-*.json")
+    assert {len(entry) for entry in (unsealed(index) or {}).values()} == {hashes.COPIES}
+
+
+def test_data_check_trusts_nothing(
+    root: Path,
+    tmp_path: Path,
+    read: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A disk that lost a bit leaves size, times and inode as they were."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("ABLATE_CACHE", str(cache))
+    right = print_of(root, cache)
+    (index,) = (cache / "folder").glob("hashes-*.json")
+    known = unsealed(index) or {}
+    first = min(known)
+    known[first][0][1] = "0" * 64
+    index.write_bytes(sealed(json.loads(json.dumps(known))))
+    assert print_of(root, cache) != right
+    read.clear()
+    sheet = str(tmp_path / "sheet.png")
+    assert main(["data", "check", "folder", "--data-root", str(root), "--sheet", sheet]) == 0
+    assert f"fingerprint {right[:16]}" in capsys.readouterr().out and len(read) == 64
+    assert print_of(root, cache) == right and len(read) == 64
