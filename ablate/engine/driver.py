@@ -36,6 +36,7 @@ from ablate.storage.trials import fetch, forget
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
+from ablate.tracking.check_store import public_environment
 from ablate.values.terminal import say
 
 TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
@@ -212,7 +213,14 @@ def _fit(
     apart = _apart(plan, settings, scratch)
     log = logs / f"{name}-ray.log"
     supervisor = Supervisor(
-        dispatch, settings.address, settings.request, scratch, log, begun, apart
+        dispatch,
+        settings.address,
+        settings.request,
+        scratch,
+        log,
+        begun,
+        apart,
+        public_environment(settings.tracking_uri),
     )
     presence = Presence(settings.out, owner, plan.sweep_id, plan.spec.name, asked)
     presence.tell(rows(dispatch, 1), (), None)

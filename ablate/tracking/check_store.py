@@ -16,13 +16,20 @@ from urllib.parse import SplitResult, urlsplit
 
 from ablate.ledger.sqlite_files import NoDatabase, damage, head
 from ablate.tracking.store import sqlite_file
-from reports.uri import has_secret, redacted, scrubbed
+from reports.uri import HIDDEN, has_secret, redacted, scrubbed
 from trainables.errors import ConfigError
 
 OPTION = "--tracking-uri"
 ENV = "env:"
 VARIABLE = "ABLATE_TRACKING_URI"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+CREDENTIALS = {
+    VARIABLE,
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+}
 SECONDS = 5.0
 OWN = {"experiments", "runs", "alembic_version", "registered_models"}  # some of MLflow's tables
 EXPECTED = "an MLflow URI: sqlite:///FILE, http, https, postgresql, …"
@@ -181,6 +188,26 @@ class Store:
                 f"Start it, or leave the option out: {self.command('ledger replay')} writes a "
                 "finished sweep to it later",
             ) from None
+
+
+def public_environment(uri: str | None = None) -> dict[str, str]:
+    """Return this process's environment without what opens an MLflow store.
+
+    For processes that do not write to MLflow: every process of the same user can read their
+    environment in /proc, and Ray shows it to every trial.
+
+    Args:
+        uri: the store of this run. A variable that holds this URI, its password, or another URI
+            with the same password is left out whatever its name is.
+    """
+
+    def is_public(name: str, value: str) -> bool:
+        shown = value if uri is None else scrubbed(value, uri)
+        return name not in CREDENTIALS and (
+            shown == value or not (shown == HIDDEN or has_secret(value))
+        )
+
+    return {name: value for name, value in os.environ.items() if is_public(name, value)}
 
 
 def tables(path: Path) -> frozenset[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from ablate.storage.trials import weights_here
-from ablate.tracking.check_store import Store
+from ablate.tracking.check_store import Store, public_environment
 from ablate.tracking.store import client_uri
 from reports.figures.models.seen import Asked, asked
 from reports.frame import Frame
@@ -74,7 +74,7 @@ def supply(
         if frame.view(each.run_id, each.name) is None
     ]
     wanted = _wanted([each for each in missing if not _path(trials, each).is_file()], trials)
-    with _Reading(wanted, cache, device) as reading:
+    with _Reading(wanted, cache, device, public_environment(tracking_uri)) as reading:
 
         def ready() -> None:
             reading.finish()
@@ -111,9 +111,12 @@ def _wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
 class _Reading:
     """A process that reads these; none where nothing is wanted."""
 
-    def __init__(self, wanted: Sequence[Wanted], cache: Path, device: str) -> None:
+    def __init__(
+        self, wanted: Sequence[Wanted], cache: Path, device: str, environment: dict[str, str]
+    ) -> None:
         threads = max(1, (os.cpu_count() or 2) // 2)
         self.request = Request(tuple(wanted), device, threads, cache.resolve())
+        self.environment = environment
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -128,6 +131,7 @@ class _Reading:
                     stdin=asked,
                     stdout=subprocess.DEVNULL,
                     stderr=self.said,
+                    env=self.environment,
                 )
         return self
 

@@ -114,12 +114,19 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
             "OMP_NUM_THREADS": "1",
             "ABLATE_CACHE": str(tmp_path / "cache"),
             "AWS_SECRET_ACCESS_KEY": KEY,
+            "MLFLOW_TRACKING_PASSWORD": PLAIN,
+            "MY_DATABASE": f"mysql://me:{QUOTED}@localhost/db",
+            "MY_WORD": PLAIN,
         },
     )
     seen: set[str] = set()
+    environments: dict[str, bytes] = {}
+    logs: dict[Path, bytes] = {}  # of Ray, which are deleted at its end
     while process.poll() is None:
         if (out / "ledger.sqlite").exists():  # it has begun, under a command line of its own
             seen |= commands(process.pid)
+            environments |= environments_below(process.pid)
+            logs |= contents(ray_folder)
         time.sleep(0.05)
     assert process.stdout is not None
     text = process.stdout.read()
@@ -130,28 +137,65 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     for line in [*seen, text]:
         assert not any(word in line for word in (QUOTED, PLAIN, KEY)), line
     assert f"MLflow: {server.replace(QUOTED, '***')}" in text
-    found = [*out.rglob("*"), *ray_folder.rglob("*"), *(tmp_path / "server").rglob("*")]
+    of_ray = [name for name in environments if "raylet" in name or "ray::" in name]
+    assert len(of_ray) >= 2, f"no raylet or no worker among {sorted(environments)}"
+    for name, environment in environments.items():
+        if "ablate.tracking.process" not in name:
+            assert b"ABLATE_CACHE=" in environment, "a variable that is no secret is missing"
+            for word in (QUOTED, PLAIN):
+                assert word.encode() not in environment, f"{name} has the password"
+    found = [*out.rglob("*"), *(tmp_path / "server").rglob("*")]
     files = [path for path in found if path.is_file() and not path.is_symlink()]
     assert len(files) > 20 and out / "ledger.sqlite" in files
     assert any(path.name == "sweep.json" for path in files), "the server has nothing"
-    for path in files:
-        content = path.read_bytes()
+    assert logs
+    for path, content in {**logs, **{path: path.read_bytes() for path in files}}.items():
         assert not any(word.encode() in content for word in (QUOTED, PLAIN, KEY)), path
     (private,) = ray_folder.iterdir()
     assert private.stat().st_mode & 0o077 == 0, "other users may enter Ray's folder"
-    assert any(private in path.parents for path in files), "Ray was somewhere else"
+    assert not [*private.rglob("session_*")], "Ray's session was left behind"
 
 
 def commands(pid: int) -> set[str]:
     """The command lines of a process and all that it started, Ray's too."""
     found = set()
-    try:
-        processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return found
-    for process in processes:
+    for process in processes_below(pid):
         try:
             found.add(" ".join(process.cmdline()))
         except psutil.Error:
+            continue
+    return found
+
+
+def processes_below(pid: int) -> list[psutil.Process]:
+    """A process and all that it started."""
+    try:
+        return [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def environments_below(driver: int) -> dict[str, bytes]:
+    """Command line → environment, as the kernel shows it, of what the driver has started."""
+    found = {}
+    for process in processes_below(driver)[1:]:
+        try:
+            line = " ".join(process.cmdline())
+            content = Path(f"/proc/{process.pid}/environ").read_bytes()
+        except (psutil.Error, OSError):
+            continue  # it has ended
+        if content:
+            found[line] = content
+    return found
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """File → content, of all in a folder that is being written and deleted meanwhile."""
+    found = {}
+    for path in folder.rglob("*"):
+        try:
+            if path.is_file() and not path.is_symlink():
+                found[path] = path.read_bytes()
+        except OSError:
             continue
     return found

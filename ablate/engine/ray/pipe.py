@@ -7,10 +7,12 @@ Messages are JSON, one a line. The first line of the process's input says what i
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 
-    {"do": "begun", "parallel", "machines", "watch", "token"}    Ray is there: trials at once;
+    {"do": "begun", "parallel", "machines", "watch", "token", "sessions"}
+                                            Ray is there: trials at once;
                                             [id, name, trials that fit] of machines;
                                             [pid, start, name] that must live;
-                                            whether it asks for a token
+                                            whether it asks for a token; the folder of its
+                                            sessions, where it is a Ray of our own
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {"late": no trial is to begin any more}

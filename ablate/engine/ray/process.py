@@ -29,6 +29,7 @@ from ablate.engine.ray.session import (
     machines,
     node_lives,
     ray_session,
+    session_folder,
     started_here,
 )
 from ablate.ledger.full_disk import is_full, tells_of_it
@@ -79,15 +80,16 @@ def main() -> int:
         with session as parallel, pulse(driver, request):
             from ablate.engine.ray.tune import tune
 
+            local = is_local(asked["address"])
             driver.tell(
                 "begun",
                 parallel=parallel,
                 machines=machines(request),
                 watch=started_here(),
                 token=asks_for_token(),
+                sessions=session_folder() if local else "",
             )
             more = {key: asked[key] for key in ("name", "keep", "marker")}
-            local = is_local(asked["address"])
             tune(driver, request, Path(asked["storage"]), local=local, **more)
             driver.tell("done")
     except ConfigError as error:

@@ -27,6 +27,7 @@ from typing import Any
 
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import ray_session, refused, room
+from ablate.tracking.check_store import public_environment
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.processes import end_session
@@ -50,13 +51,14 @@ def check_cluster(address: str, asked: Request) -> None:
     """
     _check_port(address)
     asking = {"address": address, **asked.shares, "seconds": NODE_SECONDS}
-    paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    environment = public_environment()
+    paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
     process = subprocess.Popen(
         COMMAND,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         start_new_session=True,
     )
     try:

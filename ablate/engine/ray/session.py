@@ -16,11 +16,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import psutil
 
-from ablate.engine.ray.private import private_folder
+from ablate.engine.ray.private import mark_session, private_folder, remove_dead_sessions
 from ablate.engine.ray.resources import Request, check_nodes, fits
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
@@ -84,16 +85,19 @@ def ray_session(
 
     handler = signal.getsignal(signal.SIGTERM)
     if local:
-        ray.init(
+        folder = private_folder()
+        remove_dead_sessions(folder)  # those of runs that were killed
+        context: Any = ray.init(
             address="local",
             num_cpus=cores(),
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=100 * 2**20,
-            _temp_dir=str(private_folder()),
+            _temp_dir=str(folder),
             _system_config={"preload_python_modules": [ahead]} if ahead else None,
         )
+        mark_session(Path(context.address_info["session_dir"]))
     else:
         _join(address)
     if threading.current_thread() is threading.main_thread():
@@ -168,6 +172,13 @@ def asks_for_token() -> bool:
     uses one exactly if that Ray asks for it."""
     raylet: Any = import_module("ray._raylet")  # compiled: nothing is known of its types
     return bool(raylet.get_authentication_mode() != raylet.AuthenticationMode.DISABLED)
+
+
+def session_folder() -> str:
+    """Return the folder in which Ray keeps its sessions on this node."""
+    import ray
+
+    return str(ray.get_runtime_context().get_temp_dir())
 
 
 def node_lives() -> bool:

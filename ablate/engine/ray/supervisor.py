@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,12 @@ from ablate.engine.board import Board
 from ablate.engine.ray.apart import Apart
 from ablate.engine.ray.attempts import Hands
 from ablate.engine.ray.caller import joined, script
+from ablate.engine.ray.private import remove_dead_sessions
 from ablate.engine.ray.resources import Request, at_once
 from ablate.engine.ray.session import OPEN
 from ablate.ledger.full_disk import full
 from ablate.sweep.dispatch import Dispatch
+from ablate.tracking.check_store import public_environment
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.machine.processes import cores, end_session, runs
@@ -55,11 +57,12 @@ class RayProcess:
     """One process that has Ray, and all that it has started.
 
     Its first answer is what is asked for, see `ablate/engine/ray/pipe.py`. log: file that gets what
-    is printed there. begun: whether it has Ray by now.
+    is printed there. environment: its own, and that of Ray's processes. begun: whether it has Ray
+    by now. sessions: the folder of Ray's sessions, if it has started a Ray of its own.
     """
 
-    def __init__(self, log: Path) -> None:
-        paths = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
+        paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -67,12 +70,13 @@ class RayProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
                 start_new_session=True,
             )
         self.pid = self._process.pid
         self.start = psutil.Process(self.pid).create_time()
         self.begun = False
+        self.sessions: Path | None = None
         self._watched: list[tuple[int, float, str]] = []
         self._quiet = 0.0
 
@@ -122,6 +126,7 @@ class RayProcess:
     def _hear(self, message: Message) -> None:
         if message["do"] == "begun":
             self.begun = True
+            self.sessions = Path(message["sessions"]) if message.get("sessions") else None
             self._watched = [(pid, start, name) for pid, start, name in message["watch"]]
         if message["do"] in ("begun", "alive"):
             self._quiet = 0.0
@@ -138,7 +143,8 @@ class RayProcess:
             raise RayLostError("its process ended")
 
     def close(self, seconds: float) -> None:
-        """Wait for its end that long; then kill what is left of it and of all that it started."""
+        """Wait for its end that long; then kill what is left of it and of all that it started,
+        and delete the folder of its Ray session."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and runs(self.pid, self.start):
             time.sleep(0.02)
@@ -147,6 +153,8 @@ class RayProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
+        if self.sessions is not None:
+            remove_dead_sessions(self.sessions)
 
 
 @dataclass
@@ -156,6 +164,7 @@ class Supervisor:
     address: of a cluster; None: one of our own. storage: folder for Tune's own files.
     begun: called with how many trials run at once, when Ray is there for the first time.
     apart: what nodes share that do not see the folder of trials; None: all are to see it.
+    environment: that of Ray's processes.
     """
 
     dispatch: Dispatch
@@ -165,6 +174,7 @@ class Supervisor:
     log: Path
     begun: Callable[[float], Board]
     apart: Apart | None = None
+    environment: Mapping[str, str] = field(default_factory=public_environment)
     board: Board | None = None
     lives: int = 0
 
@@ -207,7 +217,7 @@ class Supervisor:
     def _live(self, address: str | None) -> None:
         """One life of Ray, or of what joins a cluster."""
         self.lives += 1
-        process = RayProcess(self.log)
+        process = RayProcess(self.log, self.environment)
         patience, stop_by = 0.0, float("inf")
         try:
             process.answer(
@@ -235,6 +245,9 @@ class Supervisor:
                     patience = END_SECONDS
                     return
                 self._serve(message, process)
+        except RayLostError:
+            process.sessions = None  # Ray's logs stay until the next start, for a look at the cause
+            raise
         finally:
             process.close(patience)
 

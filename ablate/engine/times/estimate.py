@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from ablate.engine.times.waits import Wait, mean, start_up, waits
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.sweep.jobs.packs import slots
+from ablate.tracking.check_store import public_environment
 from trainables.core.runtime import Runtime
 from trainables.jobs.request import Job
 
@@ -193,7 +193,7 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
         input=json.dumps(job.to_dict()),
         text=True,
         capture_output=True,
-        env={**os.environ, **limits},
+        env={**public_environment(settings.tracking_uri), **limits},
         check=False,
     )
     whole = time.monotonic() - begun

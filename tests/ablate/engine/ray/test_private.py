@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ablate.engine.ray.private import INNER, OF_RAY, ROOM, private_folder
+from ablate.engine.ray.private import (
+    INNER,
+    OF_RAY,
+    OWNER,
+    ROOM,
+    mark_session,
+    private_folder,
+    remove_dead_sessions,
+)
+from ablate.ledger.owner import Owner
 from trainables.errors import ConfigError
 
 
@@ -72,3 +83,53 @@ def test_a_socket_fits_into_the_longest_place() -> None:
     ours = max(f"ray-{os.getuid()}", "ray-12345678", key=len)
     socket = f"{'x' * ROOM}/{ours}/{INNER}{OF_RAY}"
     assert len(socket) == (103 if sys.platform == "darwin" else 107)
+
+
+def make_session(folder: Path, number: int, owner: str = "", *, days_old: float = 0.0) -> Path:
+    session = folder / f"session_2026-11-24_23-51-33_{number:06d}_{number}"
+    (session / "logs").mkdir(parents=True)
+    (session / "logs" / "raylet.out").write_text("started")
+    if owner:
+        (session / OWNER).write_text(owner)
+    past = time.time() - days_old * 86400
+    for path in (session / "logs" / "raylet.out", session / "logs", session):
+        os.utime(path, (past, past))
+    return session
+
+
+def test_only_sessions_whose_processes_are_gone_are_deleted(tmp_path: Path) -> None:
+    here = Owner.me()
+    gone = str(Owner(here.host, 2**22 + 12345, 1.0))
+    live = make_session(tmp_path, 1)
+    mark_session(live)
+    with_raylet = make_session(tmp_path, 2, gone)
+    kept = [
+        live,
+        with_raylet,
+        make_session(tmp_path, 3, "another-host/7/1.00"),
+        make_session(tmp_path, 4),  # not marked: it may be starting
+        tmp_path / "session_of_mine",
+        tmp_path / "session_2026-11-24_23-51-33_000009_9",
+    ]
+    kept[4].mkdir()
+    kept[5].symlink_to(tmp_path.parent)
+    dead = [
+        make_session(tmp_path, 5, gone),
+        make_session(tmp_path, 6, str(Owner(here.host, here.pid, here.start - 100.0))),
+        make_session(tmp_path, 7, "another-host/7/1.00", days_old=2),
+        make_session(tmp_path, 8, days_old=2),
+    ]
+    (tmp_path / "session_latest").symlink_to(dead[0])
+    raylet = subprocess.Popen(
+        [sys.executable, "-c", "input()", f"--session-dir={with_raylet}"], stdin=subprocess.PIPE
+    )
+    try:
+        remove_dead_sessions(tmp_path)
+    finally:
+        raylet.communicate(b"\n")
+    assert all(path.exists() for path in kept)
+    assert not any(path.exists() for path in dead)
+    assert not (tmp_path / "session_latest").is_symlink()
+    remove_dead_sessions(tmp_path)
+    assert not with_raylet.exists()
+    remove_dead_sessions(tmp_path / "absent")
