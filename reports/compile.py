@@ -122,11 +122,12 @@ def _compile(
         texts[f"{table.key}.csv"] = csv_table.to_csv(table)
         if table.key == SOURCES:
             continue  # hundreds of lines of words: no table of an article
-        texts[f"{table.key}.tex"] = latex.latex(table, shared)
-        if (more := latex.further(table, shared)) is not None:
-            texts[f"{table.key}_more.tex"] = more
-    if (notes := latex.notes(shared)) is not None:
-        texts["notes.tex"] = notes
+        tex = {
+            table.key: latex.latex(table),
+            f"{table.key}_more": latex.further(table),
+            f"{table.key}_plain": latex.plain(table),
+        }
+        texts |= {f"{name}.tex": text for name, text in tex.items() if text is not None}
     names = distinct([f"best_{slug(study)}" for study in recipe.best])
     best = {
         f"{name}.yaml": text

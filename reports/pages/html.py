@@ -14,7 +14,7 @@ from reports.pages.figures import inline, template
 from reports.pages.footnotes import Footnotes, footnotes, mark_of
 from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
-from reports.tables.labels import number, scale, slug
+from reports.tables.labels import metric_label, number, scale, slug
 from reports.tables.model import AnyTable, TableData
 from reports.tables.verdict import groups
 from reports.uri import link, redacted, run_page
@@ -81,8 +81,7 @@ def page(
         ui=server or f"mlflow ui --backend-store-uri {redacted(tracking_uri)}",
         server=server,
         experiment_id=frame.parents[0].experiment_id,
-        objective=objective(frame),
-        runs=_runs(frame, trials),
+        runs=_runs(frame, tables, trials),
         with_files=bool(trials),
     )
 
@@ -158,26 +157,53 @@ def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
     }
 
 
-def _runs(frame: Frame, trials: Mapping[str, Mapping[str, str]]) -> list[dict[str, Any]]:
-    metric = objective(frame)
+def _metrics(frame: Frame, tables: Sequence[AnyTable]) -> dict[str, list[str]]:
+    """Return the metrics that the list of a study's runs shows.
+
+    They are the objective and every metric of a table that links to these runs, so that the value
+    that a reader clicked on stands there.
+    """
+    metrics = {study: {objective(frame): None} for study in frame.study_order}
+    for table in tables:
+        fields = (field for row in markup.grid(table).rows for field in row)
+        studies = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
+        for study in studies & metrics.keys():
+            metrics[study] |= dict.fromkeys(table.recipe.metrics)
+    return {study: list(names) for study, names in metrics.items()}
+
+
+def _runs(
+    frame: Frame, tables: Sequence[AnyTable], trials: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, Any]]:
     experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
     parent_of = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
     groups = []
-    for study in frame.study_order:
+    for study, metrics in _metrics(frame, tables).items():
         rows, seen = [], set()
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
             mark = anchor(study, cell["cell"])
-            value = float(cell.get(metric, math.nan))
             parent = parent_of.get(cell["run_id"], "")
             rows.append(
                 {
                     **cell,
                     "anchor": "" if mark in seen else mark,
-                    "value": number(value * scale(metric), 2) if math.isfinite(value) else "–",
+                    "values": [_value(cell, metric) for metric in metrics],
                     "files": trials.get(cell["trial_id"], NOTHING),
                     "page": run_page(experiments.get(parent, ""), cell["run_id"]),
                 }
             )
             seen.add(mark)
-        groups.append({"key": f"runs-{slug(study)}", "name": study, "rows": rows})
+        groups.append(
+            {
+                "key": f"runs-{slug(study)}",
+                "name": study,
+                "metrics": [metric_label(metric) for metric in metrics],
+                "rows": rows,
+            }
+        )
     return groups
+
+
+def _value(cell: Mapping[str, Any], metric: str) -> str:
+    value = float(cell.get(metric, math.nan))
+    return number(value * scale(metric), 2) if math.isfinite(value) else "–"

@@ -1,17 +1,22 @@
-"""A table as LaTeX: floats with booktabs and threeparttable that fit one column or two.
+"""A table as LaTeX: floats with booktabs that fit one column or two.
 
 A table too wide for a column of a two-column article is a `table*`, which spans both (and is a
 `table` where there is one). Further metrics that are too wide for one column stand below each other
 under the same rows. What is still too wide is made smaller (adjustbox), never cut.
+
+Each file holds one table with all of its notes. It compiles alone, and an article reads it in with
+\\input.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from reports.pages.footnotes import Footnotes, mark_of
-from reports.pages.markup import chosen, grid, parts
-from reports.tables.model import AnyTable, Field, Grid
+from reports.pages.footnotes import mark_of
+from reports.pages.markup import chosen, grid, mean_sd_grid, parts
+from reports.tables.compared_notes import EFFECT_SIZES
+from reports.tables.model import AnyTable, Field, Grid, TableData
 
 LATEX = {
     "\\": r"\textbackslash{}",
@@ -82,8 +87,20 @@ LATEX = {
     "χ": r"$\chi$",
     "ψ": r"$\psi$",
 }
-NEEDS = r"% needs \usepackage{booktabs,threeparttable,adjustbox,amssymb}"
+PACKAGES = "booktabs,adjustbox,amssymb"
+OPENING = (
+    rf"% Compile this file by itself, or read it into an article with \usepackage{{{PACKAGES}}}",
+    r"% by \input.",
+    # Inside a document LaTeX has made \@nodocument the same as \relax.
+    r"\expandafter\ifx\csname @nodocument\endcsname\relax\let\closetable\relax\else",
+    rf"\documentclass{{article}}\usepackage{{{PACKAGES}}}\begin{{document}}",
+    r"\def\closetable{\end{document}}\fi",
+)
+SUBTITLES = {"more": "further metrics and statistics", "plain": "mean ± sd over seeds"}
+# How notes on columns start that a plain table does not have.
+NOT_PLAIN = ("Δ", "p:", "Too few seeds", "Published", "Measured numbers are", "±:", EFFECT_SIZES)
 COLUMN = 54  # signs of \footnotesize in a column of a two-column article, 230 pt at 4.25 pt
+FEWEST = 3  # columns beside the names of rows
 PAGE = 81  # the same in the one column of an article, 345 pt
 GAP = 1.4  # of a column from the next, in signs
 
@@ -92,61 +109,65 @@ def latex_text(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in text)
 
 
-def latex(table: AnyTable, shared: Footnotes | None = None) -> str:
-    """The float of the columns that are read first, with the table's own notes."""
-    return _float(table, parts(grid(table))[0], shared or Footnotes(), first=True)
+def latex(table: AnyTable) -> str:
+    """Return the file of the columns that are read first, with all notes of the table."""
+    return _file(table, [parts(grid(table))[0]], table.notes)
 
 
-def further(table: AnyTable, shared: Footnotes | None = None) -> str | None:
-    """The float of further metrics and statistics; None without."""
+def further(table: AnyTable) -> str | None:
+    """Return the file of further metrics and statistics, with all notes; None without any."""
     _, *second = parts(grid(table))
-    return _float(table, second[0], shared or Footnotes(), first=False) if second else None
+    return _file(table, _blocks(second[0]), table.notes, "more") if second else None
 
 
-def notes(shared: Footnotes) -> str | None:
-    """The notes of several tables, to be read in once, below the last of them; None without."""
-    told = [rf"{i}.~{_marked(note)}" for i, note in enumerate(shared.shared, 1)]
-    if not told:
+def plain(table: AnyTable) -> str | None:
+    """Return the file of a plain table, mean ± sd of each metric and n; None for a sheet."""
+    if not isinstance(table, TableData):
         return None
-    return "\n".join([r"\par\begingroup\footnotesize\noindent Notes:", *told, r"\par\endgroup", ""])
+    notes = [note for note in table.notes if not note.startswith(NOT_PLAIN)]
+    return _file(table, _blocks(mean_sd_grid(table)), notes, "plain")
 
 
-def _float(table: AnyTable, layout: Grid, shared: Footnotes, *, first: bool) -> str:
-    caption = [table.title if first else f"{table.title}: further metrics and statistics"]
-    if first and table.recipe.caption:
-        caption.append(table.recipe.caption)
-    label = table.key.removeprefix("table_").replace("_", "-") + ("" if first else "-more")
-    blocks = [layout] if first else _blocks(layout)
+def _file(table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str = "") -> str:
+    """Return the text of a file that compiles alone and can be read into an article.
+
+    Args:
+        table: The table, which gives title and label.
+        blocks: Tables of the same rows, which stand below each other.
+        notes: What stands below the last block.
+        part: Which part of the table it is: a key of `SUBTITLES`.
+    """
+    title = f"{table.title}: {SUBTITLES[part]}" if part else table.title
+    caption = [title, table.recipe.caption] if part != "more" and table.recipe.caption else [title]
+    label = "-".join(filter(None, (table.key.removeprefix("table_").replace("_", "-"), part)))
     kind = "table" if max(map(_width, blocks)) <= COLUMN else "table*"
-    items = [_item(mark, note) for mark, note in shared.own(table)] if first else []
-    if first and shared.numbers(table):
-        items.append(rf"\item {latex_text(shared.reference(table))}")
-    below = [r"\begin{tablenotes}[flushleft]\footnotesize", *items, r"\end{tablenotes}"]
     lines = [
-        NEEDS,
+        *OPENING,
         rf"\begin{{{kind}}}",
         r"  \centering\footnotesize\setlength{\tabcolsep}{3pt}",
-        rf"  \caption{{{latex_text('. '.join(part.rstrip('.') for part in caption))}.}}",
+        rf"  \caption{{{latex_text('. '.join(text.rstrip('.') for text in caption))}.}}",
         rf"  \label{{tab:{label}}}",
     ]
     for block in blocks:
         lines += [
             r"  \begin{adjustbox}{max width=\linewidth}",
-            r"  \begin{threeparttable}",
             *(f"    {line}" for line in _tabular(block)),
-            *(f"    {line}" for line in (below if items else [])),
-            r"  \end{threeparttable}",
             r"  \end{adjustbox}\par\smallskip",
         ]
-    return "\n".join([*lines, rf"\end{{{kind}}}", ""])
+    if notes:
+        marked = [rf"    {latex_text(f'{mark_of(note)}{note}')}\par" for note in notes]
+        lines += [r"  \begin{minipage}{\linewidth}\raggedright", *marked, r"  \end{minipage}"]
+    return "\n".join([*lines, rf"\end{{{kind}}}", r"\closetable", ""])
 
 
 def _blocks(layout: Grid) -> list[Grid]:
-    """The columns in as many tables of the same rows as it takes to fit a page."""
+    """The columns in as many tables of the same rows as it takes to fit a page, or of `FEWEST`
+    columns beside long names, which are made smaller: one column a table would fill pages."""
     blocks: list[list[int]] = []
     labels = list(range(layout.labels))
     for column in range(layout.labels, len(layout.headers)):
-        if blocks and _width(chosen(layout, [*blocks[-1], column])) <= PAGE:
+        few = len(blocks[-1]) < layout.labels + FEWEST if blocks else False
+        if few or (blocks and _width(chosen(layout, [*blocks[-1], column])) <= PAGE):
             blocks[-1].append(column)
         else:
             blocks.append([*labels, column])
@@ -177,7 +198,7 @@ def _line(cells: list[str]) -> str:
 
 def _cell(field: Field) -> str:
     text = latex_text(field.text)
-    return rf"\textbf{{{text}}}" if field.best else text
+    return rf"\textbf{{{text}}}" if field.bold else text
 
 
 def _header(text: str, side: str) -> str:
@@ -204,13 +225,3 @@ def _width(layout: Grid) -> float:
         for i in columns
     ]
     return sum(widest) + GAP * len(widest)
-
-
-def _item(mark: str, note: str) -> str:
-    return (
-        rf"\item[{latex_text(mark)}] {latex_text(note)}" if mark else rf"\item {latex_text(note)}"
-    )
-
-
-def _marked(note: str) -> str:
-    return latex_text(f"{mark_of(note)}{note}")

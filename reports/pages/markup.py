@@ -117,7 +117,7 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
         why = "; ".join(row.gaps)
         nothing = "missing" if row.planned else "refused"
         nothing = "–" if row.printed_only else nothing
-        return Field(text or nothing, bool(text), result.best, "" if text else why)
+        return Field(text or nothing, bool(text), result.better, "" if text else why)
 
     def printed(row: TableRow) -> Field:
         result = row.measured[metric]
@@ -151,6 +151,21 @@ def _of(table: TableData, metric: str, place: int) -> list[Column]:
                 )
             )
     return columns
+
+
+def mean_sd_grid(table: TableData) -> Grid:
+    """Return the plain table: the labels, mean ± sd of each metric, and n."""
+
+    def value(row: TableRow, metric: str) -> Field:
+        result = row.measured[metric]
+        return Field(mean_sd(result, metric, table.recipe.digits) or "–", bold=result.better)
+
+    rows = tuple(
+        (*map(Field, row.labels), *(value(row, metric) for metric in table.metrics), _n(row))
+        for row in table.rows
+    )
+    headers = (*coordinate_names(table.headers), *map(metric_label, table.metrics), "n")
+    return Grid(headers, len(table.headers), (False,) * len(headers), rows)
 
 
 def _n(row: TableRow) -> Field:
@@ -258,8 +273,8 @@ def pipes(layout: Grid) -> list[str]:
         return "| " + " | ".join(" ".join(text.split()) for text in texts) + " |"
 
     rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
-    texts = [[(_escaped(f.text), f.best) for f in row] for row in layout.rows]
-    body = [line([f"**{text}**" if best else text for text, best in row]) for row in texts]
+    texts = [[(_escaped(f.text), f.bold) for f in row] for row in layout.rows]
+    body = [line([f"**{text}**" if bold else text for text, bold in row]) for row in texts]
     return [line([*map(_escaped, layout.headers)]), line(rule), *body]
 
 

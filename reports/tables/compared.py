@@ -43,10 +43,11 @@ from reports.tables.cells import (
     race_notes,
     run_ids,
 )
-from reports.tables.compared_notes import difference_notes, limit_notes
+from reports.tables.compared_notes import BOLD, difference_notes, limit_notes
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
 from reports.tables.tuned import Tuning, tuning, tuning_notes
+from reports.tables.verdict import judge
 
 ON, OFF = "✓", "–"
 
@@ -106,7 +107,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
                 against.get(cell),
             )
         )
-    rows = _finished(rows, recipe, data)
+    rows = _finished(rows, recipe)
     others = refused_rows(frame, recipe, lambda cell, own: _labels(recipe, headers, cell, own))
     return TableData(
         recipe,
@@ -215,25 +216,22 @@ def _printed(
     return None if row is None else table.value(row, column)
 
 
-def _finished(rows: list[TableRow], recipe: Table, data: Mapping[str, str]) -> list[TableRow]:
-    """Rows with corrected p, and the best mean of each metric on each data set marked."""
-    alike = [
-        [other for other in rows if data.get(other.cell) == data.get(row.cell)] for row in rows
-    ]
+def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
+    """Rows with corrected p, and with a mark where the verdict on a metric is "better"."""
+    place = {row.cell: i for i, row in enumerate(rows)}
     measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
     for metric in recipe.metrics:
         comparisons = [of_row[metric].compared for of_row in measured]
         p = holm([t.permutation if t else None for t in comparisons])
         p_wilcoxon = holm([t.wilcoxon if t else None for t in comparisons])
-        best_of = min if lower_is_better(metric) else max
-        for i, of_row in enumerate(measured):
-            mine, other = of_row[metric].summary, comparisons[i]
-            means = [row.measured[metric].summary for row in alike[i]]
-            top = best_of((m.mean for m in means if m), default=None)
-            # Where all are alike none is best: a metric at its limit tells no row from another.
-            best = mine is not None and mine.mean == top and len({m.mean for m in means if m}) > 1
+        for i, (row, of_row) in enumerate(zip(rows, measured, strict=True)):
+            other = comparisons[i]
             corrected = other and replace(other, p=p[i], p_wilcoxon=p_wilcoxon[i])
-            of_row[metric] = replace(of_row[metric], compared=corrected, best=best)
+            of_row[metric] = replace(of_row[metric], compared=corrected)
+            if row.against in place and not row.baseline:
+                base = measured[place[row.against]][metric]
+                better = judge(metric, of_row[metric], base) == "better"
+                of_row[metric] = replace(of_row[metric], better=better)
     return [replace(row, measured=of_row) for row, of_row in zip(rows, measured, strict=True)]
 
 
@@ -244,6 +242,8 @@ def _notes(frame: Frame, recipe: Table, rows: list[TableRow], tuned: Tuning) -> 
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
             "as the reality check's code has it."
         )
+    if any(result.better for row in rows for result in row.measured.values()):
+        notes.append(BOLD)
     notes += [*difference_notes(rows), *limit_notes(recipe.metrics, rows)]
     notes += tuning_notes(tuned, rows)
     if recipe.published is not None:
@@ -274,10 +274,7 @@ def _data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Tab
     notes = [f"Differences are taken at the same {factors}."] if factors else []
     count = len(set(data.values()))
     if count > 1:
-        notes.append(
-            f"Rows are on {count} data sets: differences are taken, and the best is marked, within "
-            "each of them."
-        )
+        notes.append(f"Rows are on {count} data sets: differences are taken within each of them.")
     if alone := [cell for cell in data if cell not in against]:
         notes.append(f"No baseline to compare with: {', '.join(alone)}.")
     return notes

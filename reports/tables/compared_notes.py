@@ -23,6 +23,10 @@ SIZES = (
     "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
     "of one side win."
 )
+BOLD = (
+    "Bold: better than the baseline row (sign-flip permutation test, Holm-corrected p at most "
+    f"{LEVEL})."
+)
 ONE_SEED = (
     "Δ: difference to the baseline row; one seed gives no interval, no effect size and no test."
 )

@@ -22,7 +22,7 @@ class Field:
 
     text: str
     measured: bool = False
-    best: bool = False
+    bold: bool = False
     hint: str = ""
     of: tuple[str, str] | None = None
 
@@ -61,14 +61,15 @@ class Comparison:
 class Measured:
     """One metric of one row, on the scale [0, 1] of the runs.
 
-    half: half the 95 % interval of the mean, as the reality check reports it.
+    half: half the 95 % interval of the mean, as the reality check reports it. better: whether its
+    verdict beside the baseline row is "better"; such numbers are bold.
     """
 
     summary: Summary | None
     half: float | None = None
     compared: Comparison | None = None
     printed: PrintedValue | None = None
-    best: bool = False
+    better: bool = False
 
     @property
     def difference(self) -> Difference | None:

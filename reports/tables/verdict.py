@@ -100,7 +100,7 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
     mine, theirs = row.measured[metric], base.measured[metric]
     told = mine.compared
     tests = tested(table.rows, metric)
-    call = _call(metric, mine, theirs)
+    call = judge(metric, mine, theirs)
     return Verdict(
         table.title,
         table.key,
@@ -120,7 +120,8 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
     )
 
 
-def _call(metric: str, mine: Measured, theirs: Measured) -> Call:
+def judge(metric: str, mine: Measured, theirs: Measured) -> Call:
+    """Return the verdict on a row's metric beside that of its baseline row."""
     difference, told = mine.difference, mine.compared
     if mine.summary is None or theirs.summary is None:
         return "no result"

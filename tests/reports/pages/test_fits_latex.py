@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from reports.pages import latex
-from reports.pages.footnotes import footnotes
 from reports.pages.latex import COLUMN, PAGE
 from reports.published import papers
 from tests.needs import needed
 from tests.reports.pages import wide
 
 HEAD = r"""\documentclass[%s]{article}
-\usepackage{booktabs,threeparttable,adjustbox,amssymb}
+\usepackage{booktabs,adjustbox,amssymb}
 \overfullrule=5pt
 \begin{document}
 """
@@ -24,25 +23,20 @@ CLASSES = ("10pt", "10pt,twocolumn")
 
 
 def written() -> dict[str, str]:
-    tables = wide.tables()
-    shared = footnotes(tables)
     texts = {}
-    for table in tables:
-        texts[table.key] = latex.latex(table, shared)
-        more = latex.further(table, shared)
-        assert more is not None
-        texts[f"{table.key}_more"] = more
-    notes = latex.notes(shared)
-    assert notes is not None
-    return {**texts, "notes": notes}
+    for table in wide.tables():
+        texts[table.key] = latex.latex(table)
+        for name, text in (("more", latex.further(table)), ("plain", latex.plain(table))):
+            assert text is not None
+            texts[f"{table.key}_{name}"] = text
+    return texts
 
 
-def compiled(folder: Path, options: str, body: str) -> str:
-    """LaTeX's log of a document with this body."""
+def run_latex(folder: Path, name: str) -> str:
+    """Compile a file and return LaTeX's log."""
     program = needed("pdflatex", "texlive-latex-extra")
-    (folder / "made.tex").write_text(HEAD % options + body + "\n\\end{document}\n", "utf-8")
     done = subprocess.run(
-        [program, "-interaction=nonstopmode", "-halt-on-error", "made.tex"],
+        [program, "-interaction=nonstopmode", "-halt-on-error", name],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -54,18 +48,28 @@ def compiled(folder: Path, options: str, body: str) -> str:
     return done.stdout
 
 
-def told(folder: Path) -> str:
+def compiled(folder: Path, options: str, body: str) -> str:
+    """LaTeX's log of a document with this body."""
+    (folder / "made.tex").write_text(HEAD % options + body + "\n\\end{document}\n", "utf-8")
+    return run_latex(folder, "made.tex")
+
+
+def told(folder: Path, name: str = "made") -> str:
     """The words of what was set."""
     program = needed("pdftotext", "poppler-utils")
     done = subprocess.run(
-        [program, "-layout", "made.pdf", "-"], cwd=folder, capture_output=True, check=True
+        [program, "-layout", f"{name}.pdf", "-"], cwd=folder, capture_output=True, check=True
     )
     return " ".join(done.stdout.decode("utf-8").split())
 
 
 @pytest.mark.parametrize("options", CLASSES)
 def test_tables_fit_and_nothing_is_swallowed(options: str, tmp_path: Path) -> None:
-    log = compiled(tmp_path, options, "\n".join([*written().values()]))
+    texts = written()
+    for name, text in texts.items():
+        (tmp_path / f"{name}.tex").write_text(text, "utf-8")
+    body = "\n".join(rf"\input{{{name}}}" for name in texts)
+    log = compiled(tmp_path, options, body + "\nThe document goes on after them.")
     boxes = re.findall(r"Overfull \\hbox \((\d+\.\d+)pt", log)
     assert boxes == []
     assert "multiply defined" not in log
@@ -73,6 +77,27 @@ def test_tables_fit_and_nothing_is_swallowed(options: str, tmp_path: Path) -> No
     slip = next(note for note in wide.tables()[0].notes if note.startswith("Published 65.96"))
     for words in (f"*Published {slip[10:24]}", "*starred*", "[bracketed] first", "65.96"):
         assert words in text, words
+    assert "The document goes on after them." in text
+
+
+@pytest.mark.parametrize("name", ["table_rows", "table_searched_more"])
+def test_a_table_compiles_alone_with_all_of_its_notes(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.tex").write_text(written()[name], "utf-8")
+    log = run_latex(tmp_path, f"{name}.tex")
+    assert "Overfull" not in log
+    text = told(tmp_path, name).replace("- ", "")
+    table = next(each for each in wide.tables() if name.startswith(each.key))
+    words = re.findall(r"\b[a-z]{4,}\b", " ".join(table.notes))
+    assert len(words) > 10 and [word for word in words if word not in text] == []
+
+
+def test_a_plain_table_has_means_and_deviations_alone() -> None:
+    text = written()["table_rows_plain"]
+    heads = text[text.index(r"\toprule") : text.index(r"\midrule")]
+    assert "MAP@R" in heads and r"$\Delta$" not in text and "published" not in text
+    rows = [line for line in text.splitlines() if line.strip().startswith("NormSoftmax &")]
+    assert "".join(rows).count(r"54.20 $\pm$ 0.20") == len(wide.METRICS)
+    assert rows[-1].endswith(r"& 3 \\")
 
 
 def test_the_test_sees_what_is_overfull(tmp_path: Path) -> None:
@@ -86,10 +111,13 @@ def test_labels_name_the_table_once() -> None:
     assert labels == [
         "tab:rows",
         "tab:rows-more",
+        "tab:rows-plain",
         "tab:again",
         "tab:again-more",
+        "tab:again-plain",
         "tab:searched",
         "tab:searched-more",
+        "tab:searched-plain",
     ]
 
 
@@ -107,10 +135,11 @@ def test_further_metrics_stand_below_each_other_rather_than_shrink() -> None:
     assert COLUMN < PAGE
 
 
-def test_notes_of_several_tables_are_written_once() -> None:
+def test_each_file_has_its_notes_and_none_refers_to_another() -> None:
     texts = written()
-    assert sum(text.count("paired by seed, with its") for text in texts.values()) == 1
-    assert "Notes 1--" in texts["table_rows"] and "Notes 1--" in texts["table_again"]
+    for name in ("table_rows", "table_rows_more", "table_again"):
+        assert texts[name].count("paired by seed, with its") == 1
+    assert not [name for name, text in texts.items() if re.search(r"Notes? \d", text)]
 
 
 @pytest.mark.parametrize("name", ["ddml/table4", "idml/table4"])

@@ -117,3 +117,23 @@ def test_letters_in_figures_have_one_size(browser: Any, address: str) -> None:
     )
     assert shown and all(abs(ratio - 1) < 0.1 for ratio in shown)
     page.close()
+
+
+def test_a_click_on_a_number_shows_its_runs_with_that_metric(browser: Any, address: str) -> None:
+    page = opened(browser, address, 1440)
+    more = page.locator("#table_rows details.more")
+    more.locator("summary").click()
+    heads = [text.strip() for text in more.locator("th").all_inner_texts()]
+    column = heads.index("NMI, validation (%)")
+    row = more.locator("tbody tr").nth(2)
+    name, field = row.locator("td").nth(0).inner_text(), row.locator("td").nth(column)
+    mean = float(field.inner_text().split(" ± ")[0])
+    field.locator("a").click()
+    target = page.locator("tr:target")
+    target.wait_for(state="visible")
+    runs = target.locator("xpath=ancestor::table")
+    at = [text.strip() for text in runs.locator("th").all_inner_texts()].index(heads[column])
+    rows = [each.locator("td").all_inner_texts() for each in runs.locator("tbody tr").all()]
+    values = [float(texts[at]) for texts in rows if texts[0] == f"variant={name}"]
+    assert len(values) == 3 and sum(values) / 3 == pytest.approx(mean, abs=0.01)
+    page.close()

@@ -1,4 +1,4 @@
-"""Comparisons over several data sets: each has its own baseline, and its own best row."""
+"""Comparisons over several data sets: each has its own baseline, and its own verdicts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def where(coords: dict[str, Any]) -> dict[str, str]:
     return {"data.name": coords.get("data") or coords["variant"].split()[-1]}
 
 
-def table(coords: list[dict[str, Any]], **recipe: Any) -> TableData:
+def table(coords: list[dict[str, Any]], seeds: int = 3, **recipe: Any) -> TableData:
     names = [" ".join(at.values()) for at in coords]
-    made = frame("compare", coords, value, names=names, params=where)
+    made = frame("compare", coords, value, names=names, params=where, seeds=seeds)
     found = build(made, Table(kind="compare", study="s", metrics=(METRIC,), **recipe))
     assert isinstance(found, TableData)
     return found
@@ -43,9 +43,9 @@ def differences(found: TableData) -> dict[str, float | None]:
 
 
 @pytest.mark.parametrize("order", [("birds", "cars"), ("cars", "birds")])
-def test_each_data_set_of_a_cross_has_its_own_baseline_and_best(order: tuple[str, str]) -> None:
+def test_each_data_set_of_a_cross_has_its_own_baseline_and_verdict(order: tuple[str, str]) -> None:
     crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), order)]
-    found = table(crossed)
+    found = table(crossed, seeds=8)
     assert differences(found) == {
         "plain birds": None,
         "plain cars": None,
@@ -53,8 +53,8 @@ def test_each_data_set_of_a_cross_has_its_own_baseline_and_best(order: tuple[str
         "ddml cars": 0.1,
     }
     assert [row.cell for row in found.rows if row.baseline] == [f"plain {d}" for d in order]
-    best = {row.cell for row in found.rows if row.measured[METRIC].best}
-    assert best == {"ddml birds", "ddml cars"}
+    better = {row.cell for row in found.rows if row.measured[METRIC].better}
+    assert better == {"ddml birds", "ddml cars"}
     text = markup.markdown(found)
     assert "Rows are on 2 data sets" in text and "over 2 comparison(s)" in text
     assert "No baseline" not in text

@@ -9,7 +9,7 @@ import pytest
 
 from reports.figures.forest import forest
 from reports.frame import Frame
-from reports.pages import markup
+from reports.pages import latex, markup
 from reports.pages import verdict as words
 from reports.recipe import Table
 from reports.stats.paired import pairs_needed
@@ -107,11 +107,22 @@ def test_more_comparisons_ask_for_more_seeds() -> None:
     assert alone is not None and all(v.needed is not None and v.needed > alone for v in found)
 
 
-def test_a_saturated_metric_is_called_so_and_none_is_best() -> None:
+@pytest.mark.parametrize(("shift", "bold"), [(0.05, ["ddml"]), (0.0005, []), (-0.05, [])])
+def test_only_what_a_verdict_calls_better_is_bold(shift: float, bold: list[str]) -> None:
+    """Neither the highest mean, from which nothing tells the others, nor a baseline that won."""
+    table = build(made(shift), Table(kind="compare", study="s"))
+    text = markup.markdown(table)
+    lines = [line for line in text.splitlines() if "| **" in line]
+    assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == bold
+    for written in (text, latex.latex(table)):
+        assert ("Bold: better than the baseline row" in written) == bool(bold)
+
+
+def test_a_saturated_metric_is_called_so_and_none_is_bold() -> None:
     found = alike(1.0)
     table = build(found, Table(kind="compare", study="s"))
     assert isinstance(table, TableData)
-    assert not any(row.measured[METRIC].best for row in table.rows)
+    assert not any(row.measured[METRIC].better for row in table.rows)
     assert "**" not in markup.markdown(table)
     assert any(note.startswith("Saturated: MAP@R, validation (%) is 100") for note in table.notes)
     told = verdicts([table])
