@@ -28,7 +28,7 @@ class Softmax(Loss):
     Shapes: score [..., B, C] → scalar, the mean over B and leading dimensions.
     """
 
-    REVISION = 1
+    REVISION = 2
     geometry = Geometry("dot", normalize=False)
     classifies = True
 

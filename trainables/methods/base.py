@@ -168,8 +168,13 @@ class Method(nn.Module):
     ) -> State:
         raise NotImplementedError
 
-    def embed(self, features: Tensor) -> Tensor:
-        """[N, F] → [N, E]: what retrieval uses; deterministic, in evaluation mode."""
+    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
+        """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.
+
+        Args:
+            geometry: by which they will be compared, so that only what it ignores is normalised
+                away; None: the loss's geometry of retrieval.
+        """
         raise NotImplementedError
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
@@ -194,13 +199,14 @@ class Method(nn.Module):
 
     def logits(self, features: Tensor) -> Tensor:
         """[N, F] → [N, C]: what classification answers by, the largest of training classes; in
-        evaluation mode, of a loss that `classifies`. It compares what `embed` gives, as retrieval
-        does, with the class weights."""
+        evaluation mode, of a loss that `classifies`. Embeddings are compared with the class weights
+        by the geometry of training, which need not be that of retrieval: the loss softmax trains
+        on products, to which the length of an embedding belongs."""
         references = self.loss.references()
         assert references is not None
-        vectors = references.vectors
-        query = vectors if self.plain_retrieval else self.as_query(vectors)
-        score = self.retrieval_score(self.embed(features), query, self.loss.geometry)
+        vectors, geometry = references.vectors, self.loss.geometry
+        classes = vectors if self.plain_retrieval else self.as_query(vectors)
+        score = self.retrieval_score(self.embed(features, geometry), classes, geometry)
         return self.loss.logits(score)
 
     def terms(

@@ -19,7 +19,7 @@ from trainables import streams
 from trainables.config.registry import NamedConfig
 from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow, build_flow
-from trainables.losses.base import Loss, ParamGroup, make_pairs
+from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.lipschitz import diagonal_r, singular_r
@@ -180,9 +180,10 @@ class DetReg(Plain):
         second, r2 = self._branch(self.flow2, points, valid, "r2")
         return DetRegState(query=query, second=second, r1=r1, r2=r2)
 
-    def embed(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         query = self._normalized(self.flow1(self._flow_input(features)).z)
-        return F.normalize(query, dim=-1) if self.loss.geometry.normalize else query
+        normalized = (geometry or self.loss.geometry).normalize
+        return F.normalize(query, dim=-1) if normalized else query
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator

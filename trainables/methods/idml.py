@@ -205,8 +205,8 @@ class IDML(Mixing):
         self._watch(u.detach(), labels)
         return State(s if self.options.metric == "plain" else self._joined(s, u))
 
-    def embed(self, features: Tensor) -> Tensor:
-        s = super().embed(features[:, : self.width])
+    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
+        s = super().embed(features[:, : self.width], geometry)
         if self.options.test_metric == "semantic":
             return s
         return self._joined(s, self._uncertain(features))

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Loss, ParamGroup
+from trainables.losses.base import Geometry, Loss, ParamGroup
 from trainables.methods.base import METHODS, Method, Progress, State
 from trainables.methods.head import fit_pca, linear_head
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @METHODS.register("plain")
 class Plain(Method):
     """z = W f + b, [B, F] → [B, D]; retrieval uses z, L2-normalised or clipped as the geometry of
-    retrieval has it."""
+    retrieval has it, and classification as that of training has it."""
 
     REVISION = 1
     NEUTRAL: ClassVar[dict[str, object]] = {}
@@ -52,9 +52,9 @@ class Plain(Method):
     ) -> State:
         return State(self.head(features))
 
-    def embed(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         z: Tensor = self.head(features)
-        return geometries.embedding(z, self.loss.retrieval)
+        return geometries.embedding(z, geometry or self.loss.retrieval)
 
     def param_groups(self, phase: str) -> list[ParamGroup]:
         return [ParamGroup("head", list(self.head.parameters())), *self.loss.param_groups()]

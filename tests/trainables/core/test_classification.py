@@ -14,11 +14,14 @@ from tests.trainables import core_trials
 from tests.trainables.core.digits_case import SMALL
 from trainables import load
 from trainables.core.identity import config_hash, identity_dump
-from trainables.core.runtime import Runtime
+from trainables.core.runtime import EpochReport, Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, task_of
 from trainables.jobs.job import run_job
+from trainables.losses.softmax import Softmax
+from trainables.methods.plain import Plain
+from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
 
@@ -62,6 +65,44 @@ def test_the_export_answers_likewise(shared_cache: Path, tmp_path: Path) -> None
     assert model.classes == list("0123456789")
     right = float((told == test.labels).double().mean())
     assert right == pytest.approx(final.evaluations["test"]["top_1_accuracy"], abs=2 / len(test))
+
+
+def products(trainer: Trainer, split: str) -> torch.Tensor:
+    """⟨z, w⟩ + b of a split's images: what the loss softmax takes in training."""
+    network = trainer.network.eval()
+    method = network.method
+    assert isinstance(method, Plain) and isinstance(method.loss, Softmax)
+    assert method.loss.bias is not None
+    with torch.no_grad():
+        blocks = trainer.inputs.blocks(trainer.splits[split])
+        z = torch.cat([method.head(network.features(block)) for block in blocks])
+        assert method.loss.bias.abs().max() > 1e-2 and (z.norm(dim=1) - 1).abs().min() > 0.1
+        return z @ method.loss.weights.T + method.loss.bias
+
+
+def accuracy(logits: torch.Tensor, trainer: Trainer, split: str) -> float:
+    return float((logits.argmax(1) == trainer.splits[split].labels).double().mean())
+
+
+@pytest.mark.parametrize("packed", [None, 2])
+def test_a_softmax_with_a_bias_is_selected_tested_and_exported_as_it_trains(
+    packed: int | None, shared_cache: Path, tmp_path: Path
+) -> None:
+    trial = config(loss={"name": "softmax"}, training={"packed": packed})
+    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
+    reports = Pack([trainer]).reports() if packed else ((0, report) for report in trainer.epochs())
+    for _, report in reports:
+        assert isinstance(report, EpochReport)
+        by_hand = accuracy(products(trainer, "val"), trainer, "val")
+        assert report.metrics["val/top_1_accuracy"] == pytest.approx(by_hand)
+    final = trainer.finish(("test",))
+    logits = products(trainer, "test")
+    by_hand = accuracy(logits, trainer, "test")
+    assert final.evaluations["test"]["top_1_accuracy"] == pytest.approx(by_hand)
+    test = trainer.splits.test
+    pixels = torch.stack([test.images[row].squeeze(-1) for row in test.index.tolist()])
+    model = load(tmp_path / "best.safetensors", device="cpu")
+    torch.testing.assert_close(model.logits(pixels), logits, rtol=1e-3, atol=1e-3)
 
 
 def test_a_model_that_tells_no_classes_says_so(shared_cache: Path, tmp_path: Path) -> None:

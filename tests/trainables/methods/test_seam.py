@@ -99,7 +99,7 @@ class Introspective(Plain):
     ) -> State:
         return State(torch.cat([self.head(features), self.uncertainty(features)], -1))
 
-    def embed(self, features: Tensor) -> Tensor:
+    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
         return self.as_query(self.head(features))  # s alone: u = 0 leaves the cosine
 
     def as_query(self, vectors: Tensor) -> Tensor:
