@@ -55,7 +55,7 @@ class DDML(Plain):
           + γ · split      KL(N(μˢ, σˢ²) ‖ N(0, I)), summed over dimensions
 
     z ~ N(μ, σ²) with μ, raw linear in the features; zˢ ~ N(μˢ, σˢ²) with (μˢ, rawˢ) one linear
-    layer D → 2D on z; σ = softplus(raw − 5); one reparameterised sample of each.
+    layer D → 2D on z (`specific_input`); σ = softplus(raw − 5); one reparameterised sample of each.
     q(·|z) = softmax(logit_scale · cos(z, proxies)), with the proxies of the metric loss, not
     detached; a loss without references gets a NormSoftmax decoder. With several references per
     class q(c|·) is the sum over those of class c. Retrieval uses μ.
@@ -88,7 +88,10 @@ class DDML(Plain):
         metric_input: what the metric loss compares: "mean" μ, as the public code does, or
             "sample" z, the expectation of Eq. 6.
         specific_input: what the D × 2D layer takes: "sample" z, as the Markov chain
-            X → Z → Zˢ has it, or "mean" μ.
+            X → Z → Zˢ has it; "mean" μ; or "unit" z/‖z‖, as the public code is reported to
+            normalise its samples. With the first two the split term grows with the square of the
+            embedding's length, and the public recipe's γ for Cars (1e-3) mostly shortens the
+            embedding; take "unit" with weights from the paper or the public code.
         std_start: how the layers that give raw and rawˢ start; the paper says nothing. "kaiming",
             the default: weights N(0, 2/D) and no bias, as the head's, so that raw is about
             N(0, 2‖f‖²/D) and σ as large as the features make it. Measured on EfficientNet-Lite0,
@@ -106,7 +109,7 @@ class DDML(Plain):
         agnostic: Literal["uniform_ce", "printed"] = "uniform_ce"
         split: Literal["closed", "sampled"] = "closed"
         metric_input: Literal["mean", "sample"] = "mean"
-        specific_input: Literal["sample", "mean"] = "sample"
+        specific_input: Literal["sample", "mean", "unit"] = "sample"
         std_start: Literal["exact", "kaiming"] | None = None
 
         @field_validator("std_start", mode="before")
@@ -167,7 +170,9 @@ class DDML(Plain):
         std = F.softplus(self.raw_std(features) - STD_SHIFT)
         sample = mean + std * _noise_like(mean, generator)
         self._seen = observed(mean.detach(), std.detach(), sample.detach())
-        of_specific = sample if self.options.specific_input == "sample" else mean
+        of_specific = mean if self.options.specific_input == "mean" else sample
+        if self.options.specific_input == "unit":
+            of_specific = geometries.unit(of_specific)
         specific_mean, raw = self.specific(of_specific).chunk(2, dim=-1)
         shifted = raw - STD_SHIFT
         specific_std = F.softplus(shifted)

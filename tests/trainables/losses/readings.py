@@ -6,7 +6,7 @@ OTHER_READINGS = {
     "agnostic": "printed",
     "split": "sampled",
     "metric_input": "sample",
-    "specific_input": "mean",
+    "specific_input": "unit",
     "logit_scale": "tied",
     "std_start": "exact",
 }

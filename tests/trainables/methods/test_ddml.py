@@ -120,6 +120,37 @@ def test_readings_are_options() -> None:
     assert not torch.equal(from_mean.specific_mean, base.specific_mean)
 
 
+def test_the_scale_of_the_sample_moves_the_split_term_unless_it_is_of_unit_length() -> None:
+    """σ is far below z here, so that the weights and bias of the head scale z, and nothing else."""
+
+    def split_and_slope(specific_input: str, scale: float) -> tuple[float, float]:
+        method = built(specific_input=specific_input)
+        with torch.no_grad():
+            method.raw_std.weight.zero_()
+            method.raw_std.bias.fill_(-60)
+            for parameter in method.head.parameters():
+                parameter.mul_(scale)
+        value, head = step(method)[1]["split"].value, list(method.head.parameters())
+        gradients = torch.autograd.grad(value, head)
+        slope = torch.stack([(p * g).sum() for p, g in zip(head, gradients, strict=True)]).sum()
+        return value.item(), float(slope.detach())
+
+    (small, small_slope), (large, large_slope) = (split_and_slope("unit", s) for s in (1.0, 50.0))
+    assert large == pytest.approx(small, rel=1e-9)
+    assert abs(small_slope) < 1e-9 and abs(large_slope) < 1e-9
+    (small, _), (large, slope) = (split_and_slope("sample", s) for s in (1.0, 50.0))
+    assert large > 100 * small and slope > large
+
+
+def test_a_unit_sample_by_hand() -> None:
+    method = built(specific_input="unit")
+    state, _ = step(method)
+    sample = torch.stack([z / oracle.length(z) for z in state.sample])
+    both = sample @ method.specific.weight.T + method.specific.bias
+    torch.testing.assert_close(state.specific_mean, both[:, :D])
+    assert torch.equal(state.query, step(built())[0].query)
+
+
 def test_retrieval_uses_the_mean() -> None:
     method, x = built(), torch.randn(B, FEATURES, dtype=torch.float64)
     expected = torch.nn.functional.normalize(method.head(x), dim=-1)
