@@ -167,7 +167,7 @@ def prepare(
         options.allow_partial,
     )
     if options.track:
-        options.store.check()
+        options.store.check(writes=runs)
     cache = default_cache()
     asked = _asked(loaded, options, leaves=leaves, runs=runs)
     with required(cache), progress_shown():

@@ -19,7 +19,7 @@ PACKAGES = ("ablate", "trainables", "reports")
 # A file that no room claims has no place: give it one, or the house another room.
 LAYERS = """
 ablate.testing
-ablate.run
+ablate.run                ablate.__main__
 ablate.cli
 ablate
 ablate.api

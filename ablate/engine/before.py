@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,20 +11,38 @@ from pathlib import Path
 from ablate.engine.check_data import check_classes
 from ablate.engine.check_weights import check_weights
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.sqlite_files import copy_unwritable
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.values.terminal import say
+from trainables.errors import ConfigError
 
 
 @contextmanager
 def as_it_is(path: Path) -> Iterator[Ledger]:
-    """The ledger at `path`; where there is none an empty one elsewhere, so that none is made."""
-    if path.is_file():
+    """Open the ledger at `path` for a plan, which changes nothing there.
+
+    Where there is none, it is an empty one in a temporary folder. Where the folder cannot be
+    written, it is a copy, because SQLite reads a database with a journal only where it may write.
+    """
+    if path.is_file() and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
         with Ledger(path) as ledger:
             yield ledger
         return
-    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "none.sqlite") as ledger:
-        yield ledger
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "ledger.sqlite"
+        if path.is_file():
+            try:
+                copy_unwritable(path, other)
+            except OSError as error:
+                raise ConfigError(
+                    str(path),
+                    f"a ledger that cannot be read ({error.strerror or error})",
+                    "a readable ledger, or none",
+                    "Check its permissions, or give another --out",
+                ) from error
+        with Ledger(other) as ledger:
+            yield ledger
 
 
 def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str) -> None:

@@ -10,6 +10,7 @@ and deletes the write-ahead log under it.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,3 +131,22 @@ def back_up(path: Path, to: Path) -> None:
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         raise OSError(f"{path}: no copy of it ({error})") from error
+
+
+def copy_unwritable(path: Path, to: Path) -> None:
+    """Copy a database out of a folder that this process cannot write.
+
+    A live writer keeps its shared-memory file there, through which SQLite's backup reads. Without
+    one SQLite cannot open a database with a journal, and nobody writes it: the files are copied as
+    they are, with the journal that a killed writer left.
+
+    Raises:
+        OSError: the database cannot be read, or the copy cannot be written.
+    """
+    try:
+        back_up(path, to)
+    except OSError:
+        for suffix in ("", "-wal"):
+            source = path.with_name(path.name + suffix)
+            if source.is_file():
+                shutil.copyfile(source, to.with_name(to.name + suffix))

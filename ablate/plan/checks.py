@@ -39,7 +39,7 @@ def checked_plan(
     loaded: LoadedSpec, overrides: Overrides, fingerprint: Fingerprint, cache: Path
 ) -> Plan:
     """A plan that can run: all of its studies are checked, not only those asked for, but for the
-    data of the others, which need not be here.
+    data of the others, which need not be here. `--set` must fit the studies asked for alone.
 
     Args:
         loaded: the spec. overrides: the command line's.
@@ -52,7 +52,7 @@ def checked_plan(
     plan = Plan(loaded, overrides, fingerprint, cache)
     checks = Checks(plan)
     for name in loaded.order:
-        checks.study(name)
+        checks.check_study(name)
     check_curves(loaded.spec.report.curves, plan.spec.studies, plan.layers, checks.locate)
     check_shown(plan, checks.tasks)
     check_secrets(plan.resolved_spec())
@@ -73,8 +73,22 @@ class Checks:
         self.tasks: dict[str, Task] = {}
         self._weighed: list[BackboneConfig] = []
 
-    def study(self, name: str) -> None:
-        """Everything of one study."""
+    def check_study(self, name: str) -> None:
+        """Check a study with `--set` laid over it; one that was not asked for, and that `--set`
+        does not fit, is checked as it is written.
+
+        `--set` is tried on all of them first, because the fingerprints of their data sets identify
+        the sweep.
+        """
+        try:
+            self._study(name)
+        except ConfigError:
+            if name in self.plan.order or not self.plan.top.values:
+                raise
+            self.plan.as_written.add(name)
+            self._study(name)
+
+    def _study(self, name: str) -> None:
         study, place = self.spec.studies[name], f"studies.{name}"
         if study.baseline() is not None:
             self._centre(name, NEUTRAL_POINT, ())
@@ -100,7 +114,7 @@ class Checks:
 
     def _centre(self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]) -> None:
         base = self.plan.layers(name, point, taken)
-        for path in self.plan.top.values:
+        for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
         for around in self.spec.studies[name].needs(point.arm if point else ()):
             self._taken(name, point, around, base.merged)

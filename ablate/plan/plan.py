@@ -54,6 +54,8 @@ class Plan:
         sweep_id: `ablate/plan/identity.py`; set once, when the plan has been checked
             (`ablate/plan/checks.py`), since `fingerprints` grow while a sweep runs.
         fingerprints: of the data sets met so far.
+        as_written: studies not asked for to which `--set` is not applied, because it does not fit
+            them.
 
     Raises:
         ConfigError: a study that there is none of is asked for.
@@ -73,6 +75,7 @@ class Plan:
         self.loaded = held_out(loaded, self.top)
         self.spec = self.loaded.spec
         self.order = self._wanted()
+        self.as_written: set[str] = set()
         self._fingerprint, self._cache = fingerprint, cache
         self.fingerprints: dict[str, str] = {}
         self._sections: dict[str, Any] = {}
@@ -111,7 +114,7 @@ class Plan:
             merged = centre.over(above).merged
             if point.arm == NEUTRAL_POINT.arm or takes_neutral(merged, taken):
                 above.append(neutral_layer(name, merged))
-        return centre.over([*above, self.top])
+        return centre.over(above if name in self.as_written else [*above, self.top])
 
     def _may_be_neutral(self, name: str, point: Point, taken: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cell is the neutral one, or stands for the best of those among which that one

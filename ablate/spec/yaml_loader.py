@@ -27,7 +27,7 @@ from ablate.spec.yaml_faults import described, place, unknown_character
 from trainables.errors import ConfigError
 from trainables.machine.texts import LARGEST, check_text, too_long
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 1 << 18  # the parser reads about 150 kB a second
 MAX_NODES = 10_000
 MAX_DEPTH = 60
 
@@ -61,6 +61,23 @@ class _Loader(Reader, Scanner, Parser, Composer, _Core):
         Parser.__init__(self)
         Composer.__init__(self)
         _Core.__init__(self)
+        self.composed = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        """Compose the next node, and stop at more than any accepted file has.
+
+        `_Build` counts values alone, and keys are nodes too.
+        """
+        self.composed += 1
+        if self.composed > 2 * MAX_NODES:
+            parser: Any = self  # PyYAML's stubs leave this method untyped
+            raise _TooMany(parser.peek_event().start_mark.line + 1)
+        node: Node | None = super().compose_node(parent, index)
+        return node
+
+
+class _TooMany(Exception):
+    """Raised by the loader with the line of the first node beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +93,7 @@ def load(path: str | Path) -> Document:
     """Read one YAML file.
 
     Raises:
-        ConfigError: missing, a folder, unreadable, empty, over 1 MiB, not UTF-8, or not YAML.
+        ConfigError: missing, a folder, unreadable, empty, over 256 KiB, not UTF-8, or not YAML.
     """
     path = Path(path)
     name, expected = str(path), "a YAML file"
@@ -92,7 +109,10 @@ def load(path: str | Path) -> Document:
         raise ConfigError(name, f"an unreadable file ({reason})", expected, "Check it") from None
     if len(raw) > MAX_BYTES:
         raise ConfigError(
-            name, f"over {MAX_BYTES} bytes", "a YAML file below that", "Split it with `extends:`"
+            name,
+            f"a file of more than {MAX_BYTES >> 10} KiB",
+            "a YAML file of at most that",
+            "Split it with `extends:`",
         )
     try:
         text = raw.decode("utf-8-sig")
@@ -113,6 +133,8 @@ def load_text(text: str, name: str) -> Document:
     """Read YAML from text; `name` stands for the file in messages."""
     try:
         node = _Loader(text).get_single_node()
+    except _TooMany as error:
+        raise _too_many(name, error.args[0]) from None
     except RecursionError:
         raise ConfigError(
             name, "nesting too deep to read", f"at most {MAX_DEPTH} levels", "Flatten it"
@@ -141,12 +163,7 @@ class _Build:
     def value(self, node: Node, path: str, depth: int) -> Any:
         self.count += 1
         if self.count > MAX_NODES:
-            raise self.fault(
-                node,
-                f"more than {MAX_NODES} values once anchors are expanded",
-                "fewer",
-                "Write less, or repeat anchors less often",
-            )
+            raise _too_many(self.name, _line(node))
         if depth > MAX_DEPTH:
             raise self.fault(node, "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it")
         if isinstance(node, ScalarNode):
@@ -227,6 +244,15 @@ class _Build:
             return check_text(text, place(self.name, _line(node)))
         shown = node.tag.replace(_TAG, "!!")
         raise self.fault(node, f"the tag {shown}", "a plain value", "Remove the tag")
+
+
+def _too_many(name: str, line: int) -> ConfigError:
+    return ConfigError(
+        place(name, line),
+        f"more than {MAX_NODES} values once anchors are expanded",
+        "fewer",
+        "Write less, or repeat anchors less often",
+    )
 
 
 def _line(node: Node) -> int:

@@ -89,11 +89,14 @@ class Store:
         rebuilt = path is not None and path.is_file() and damage(path)
         return self.command("ledger replay --rebuild" if rebuilt else "ledger replay")
 
-    def check(self) -> None:
+    def check(self, *, writes: bool = True) -> None:
         """That MLflow can use it, as far as that can be told before it is opened: a scheme that
         MLflow knows, its driver, a server that takes connections, a file that is MLflow's.
 
         A server that goes away later stops nothing: `ablate ledger replay` writes what it missed.
+
+        Args:
+            writes: False for a plan, which may look at a store that it could not write.
 
         Raises:
             ConfigError: it cannot be one.
@@ -101,7 +104,7 @@ class Store:
         uri = self.uri
         path = sqlite_file(uri)
         if path is not None:
-            self._check_file(path)
+            self._check_file(path, writes=writes)
             return
         if uri == "databricks" or uri.startswith("databricks:"):
             return  # a profile
@@ -120,7 +123,7 @@ class Store:
                 _check_driver(uri)
             self._check_server(parts, port or PORTS[kind])
 
-    def _check_file(self, path: Path) -> None:
+    def _check_file(self, path: Path, *, writes: bool) -> None:
         where, this = str(path), ""
         if self.given is not None:
             where, this = OPTION, f"{path}, "
@@ -135,14 +138,14 @@ class Store:
             raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
         expected = "an MLflow store, or a file that is not there yet"
         there = next(parent for parent in path.absolute().parents if parent.exists())
-        if not (there.is_dir() and os.access(there, os.W_OK)):
+        if not there.is_dir() or (writes and not os.access(there, os.W_OK)):
             raise ConfigError(
                 where,
                 f"{this}a file below {there}, which cannot be written",
                 "a writable folder",
                 "Give another",
             )
-        if path.exists() and not os.access(path, os.W_OK):
+        if writes and path.exists() and not os.access(path, os.W_OK):
             raise ConfigError(
                 where, f"{this}a file that cannot be written", expected, "Give another"
             )

@@ -19,6 +19,8 @@ def typed() -> str:
     program, words = Path(sys.argv[0]), concealed(sys.argv[1:])[0]
     if program.name == "run.py" and program.parent.name == "ablate":
         return shlex.join(["python", "-m", "ablate.run", *words])
+    if program.name == "__main__.py" and program.parent.name == "ablate":
+        return shlex.join(["python", "-m", "ablate", *words])
     return shlex.join(["ablate", *words]) if program.name == "ablate" else ""
 
 

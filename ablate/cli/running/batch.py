@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.cli.options import options_of
+from ablate.cli.running.preflight import check_machine
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.collector import uncollected
@@ -23,6 +24,7 @@ def cells(args: argparse.Namespace) -> int:
         from ablate.spec.read import read_spec
 
         loaded = read_spec(args.spec)
+        check_machine(runs_ray=False)
         from ablate import api
         from ablate.batch.cells import leave
 

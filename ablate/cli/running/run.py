@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import options_of
+from ablate.cli.running.preflight import check_machine
 from ablate.cli.sweeps.report import print_report
 from ablate.tracking.typed import typed
 from ablate.values.terminal import say
@@ -27,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
         from ablate.spec.read import read_spec
 
         loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
+        check_machine(runs_ray=not args.plan and args.cell is None)
         from ablate import api
 
         options = options_of(args)

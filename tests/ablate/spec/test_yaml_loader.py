@@ -146,7 +146,7 @@ def test_an_options_value_has_no_lines() -> None:
         (lambda p: p.touch(), "an empty file"),
         (lambda p: p.write_text("# nothing\n"), "an empty file"),
         (lambda p: p.write_bytes(os.urandom(64) + b"\xff\xfe\x00"), "not UTF-8"),
-        (lambda p: p.write_bytes(b"a: 1\n" * 300_000), "over 1048576 bytes"),
+        (lambda p: p.write_bytes(b"a: 1\n" * 300_000), "more than 256 KiB"),
         (lambda p: p.symlink_to(p.name), "symbolic links"),
     ],
 )

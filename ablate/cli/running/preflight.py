@@ -1,0 +1,60 @@
+"""Checks of the machine that take milliseconds, made before torch is imported."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from trainables.errors import ConfigError
+from trainables.machine.cache_folder import default_cache
+
+GIB = 2**30
+# Measured with torch 2.x built for CUDA and two workers: 3 GB fails while libraries are loaded; at
+# 4 GB plans work and Ray's workers are killed; at 8 GB a sweep runs.
+PLAN_GIB, RUN_GIB = 3.5, 7.0
+
+
+def check_machine(*, runs_ray: bool) -> None:
+    """Raise if torch or Ray could not start here, or if the cache folder is unusable.
+
+    Args:
+        runs_ray: Ray will be started, which maps more memory than torch alone.
+
+    Raises:
+        ConfigError: the limit of `ulimit -v` is too low, or `ABLATE_CACHE` names no usable folder.
+    """
+    _check_address_space(RUN_GIB if runs_ray else PLAN_GIB)
+    _check_cache()
+
+
+def _check_address_space(needed: float) -> None:
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < needed * GIB:
+        raise ConfigError(
+            "ulimit -v",
+            f"a limit of {limit / GIB:.1f} GiB on the address space",
+            f"at least {needed:g} GiB, which the libraries map even where they use little memory",
+            "Run `ulimit -v unlimited` first, or ask for more memory in the job's script",
+        )
+
+
+def _check_cache() -> None:
+    """Check the cache folder that a variable names.
+
+    The default below the home folder is not checked: plans of embedded data sets need none. A
+    folder that can only be read is accepted if something is in it, because data may be shared so.
+    """
+    if not os.environ.get("ABLATE_CACHE"):
+        return
+    cache = default_cache()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        if not os.access(cache, os.W_OK | os.X_OK) and not any(cache.iterdir()):
+            raise PermissionError(13, "Permission denied")
+    except OSError as error:
+        raise ConfigError(
+            "ABLATE_CACHE",
+            f"the cache {str(cache)[:200]}, which cannot be written ({error.strerror})",
+            "a folder with room for decoded images",
+            "Free some space, or set it to another folder",
+        ) from None
