@@ -23,6 +23,7 @@ from ablate.spec.loaded import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from ablate.values.secrets import check_secrets
+from trainables.backbones.absent import check_fits
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared
@@ -71,7 +72,7 @@ class Checks:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.spec, self.locate = plan, plan.spec, plan.loaded.source.locate
         self.tasks: dict[str, Task] = {}
-        self._weighed: list[BackboneConfig] = []
+        self._weighed: list[tuple[BackboneConfig, int]] = []
 
     def check_study(self, name: str) -> None:
         """Check a study with `--set` laid over it; one that was not asked for, and that `--set`
@@ -176,9 +177,10 @@ class Checks:
         except ConfigError as fault:
             if place.partition(".")[2] in self.plan.order:
                 raise self._folder(fault, layers) from None
-        if config.backbone not in self._weighed:
+        loaded = (config.backbone, config.data.image_size)
+        if loaded not in self._weighed:
             self._weights(config, layers)
-            self._weighed.append(config.backbone)
+            self._weighed.append(loaded)
 
     def _taken(
         self, name: str, point: Point | None, around: Around, merged: Mapping[str, Any]
@@ -244,6 +246,7 @@ class Checks:
     def _weights(self, config: TrialConfig, layers: Sequence[Layer]) -> None:
         try:
             check_weights(config.backbone)
+            check_fits(config.backbone, config.data.image_size)
         except ConfigError as fault:
             place = self.locate(origin(layers, fault.path, fault.path))
             raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None

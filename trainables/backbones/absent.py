@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlparse
 
 from trainables.backbones.beside_timm import MODELS
-from trainables.backbones.weights import check_file, check_route, has_file, packaged_file
+from trainables.backbones.weights import (
+    ROUTES,
+    check_file,
+    check_route,
+    has_file,
+    packaged_file,
+)
+from trainables.streams import seeded
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
@@ -38,6 +45,20 @@ def absent(config: BackboneConfig) -> str | None:
         check_route(config)
         return None if _torchvision_has(config.name) else f"torchvision's file of {config.name}"
     return None if has_file(config) else config.weights
+
+
+def check_fits(config: BackboneConfig, image_size: int) -> None:
+    """Load a configured weights file that is here, so that a wrong one is found before any trial.
+
+    Raises:
+        ConfigError: another file than its SHA-256 says, or one with the tensors of another model.
+    """
+    if config.weights in ROUTES or not has_file(config):
+        return
+    from trainables.backbones.backbone import load_model
+
+    with seeded(0, "backbone.check"):  # the caller's random numbers stay as they are
+        load_model(config, image_size)
 
 
 def fetch(config: BackboneConfig) -> None:

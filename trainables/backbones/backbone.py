@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from trainables.backbones.beside_timm import MODELS
 from trainables.backbones.frozen_norms import fold_frozen_norms
 from trainables.backbones.pixels import Pixels, Triple, pixels
-from trainables.backbones.weights import PACKAGED_MEAN_STD, check_route, fill, load_weights
+from trainables.backbones.weights import PACKAGED_MEAN_STD, check_route, load_weights
+from trainables.backbones.weights_files import fill
 from trainables.errors import ConfigError
 from trainables.machine.precision import full
 from trainables.streams import seeded
@@ -101,14 +102,13 @@ def build_backbone(
 ) -> Backbone:
     """The configured backbone on the CPU, in training mode.
 
-    With weights "none" the initial values come from torch's global generator: build inside
-    `streams.seeded`.
+    With weights "none" initial values come from torch's global generator: use `streams.seeded`.
 
     Raises:
         ConfigError: unknown model, a size it cannot take, weights that are missing or do not
             fit, a `hold` prefix that names nothing, a broken torch/torchvision pair.
     """
-    model, stated = _model(config, image_size)
+    model, stated = load_model(config, image_size)
     expected = pixels(config, stated)
     mean, std = expected.of_rgb()
     with _explained(config, image_size):
@@ -131,8 +131,8 @@ def build_backbone(
     ).train()
 
 
-def _model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
-    """With its weights, and what it says that they expect."""
+def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
+    """Return the configured model with its weights, and the pixels that they expect."""
     if config.name in MODELS:
         return _beside_timm(config)
     timm = import_timm()
@@ -157,7 +157,7 @@ def _beside_timm(config: BackboneConfig) -> tuple[nn.Module, Pixels]:
     check_route(config)
     model = known.make()
     if config.weights == "torchvision" and known.torchvision is not None:
-        fill(model, known.torchvision(), known.classifier, "torchvision's file")
+        fill(model, known.torchvision(), known.classifier, "torchvision's file", config.name)
     elif config.weights != "none":
         load_weights(model, config, known.classifier, known.of_file)
     return model, known.pixels

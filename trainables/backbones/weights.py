@@ -6,23 +6,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor, nn
 
 from trainables.backbones.beside_timm import MODELS
+from trainables.backbones.weights_files import file_digest, fill, read_tensors
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
     from trainables.config.network import BackboneConfig
 
+FILE_ENDINGS = (".safetensors", ".bin", ".pth", ".pt", ".npz", ".ckpt", ".tar", ".pkl")
 ROUTES = ("packaged", "timm", "torchvision", "none")  # anything else is the path of a file
 PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
@@ -83,10 +82,11 @@ def load_weights(
         _check_packaged(config)
     else:
         path, expected = _file(config), config.weights_sha256
-    tensors = _read(path, expected)
+    _check_digest(path, expected)
+    tensors = read_tensors(path)
     if config.weights == "packaged":
         tensors = as_timm(tensors, _stages(model))
-    fill(model, of_file(tensors), tuple(classifier), str(path))
+    fill(model, of_file(tensors), tuple(classifier), str(path), config.name)
 
 
 def check_weights(config: BackboneConfig) -> None:
@@ -96,13 +96,35 @@ def check_weights(config: BackboneConfig) -> None:
 
     Raises:
         ConfigError: packaged weights for another model; a route that has none of this one; a file
-            that is another one.
+            that is another one; a word that names neither a route nor a file.
     """
     check_route(config)
     if config.weights == "packaged":
         _check_packaged(config)
-    elif config.weights not in ROUTES and has_file(config):
-        check_file(config)
+    elif config.weights not in ROUTES:
+        if has_file(config):
+            check_file(config)
+        else:
+            _check_spelling(config)
+
+
+def _check_spelling(config: BackboneConfig) -> None:
+    """Raise ConfigError for a bare word such as `imagenet`, which nobody means as a path."""
+    path = Path(config.weights)
+    if len(path.parts) > 1 or path.suffix in FILE_ENDINGS:
+        return
+    known = MODELS.get(config.name)
+    if known is None:
+        packaged = config.name.split(".")[0] == PACKAGED_MODEL
+        route = "packaged" if packaged else "timm"
+    else:
+        route = "the path of a file" if known.torchvision is None else "torchvision"
+    raise ConfigError(
+        "backbone.weights",
+        f"{config.weights!r}, which is neither the name of a source of weights nor a file",
+        '"packaged", "timm", "torchvision", "none" or the path of a weights file',
+        f"Pretrained weights of {config.name} come with weights: {route}",
+    )
 
 
 def check_route(config: BackboneConfig) -> None:
@@ -176,7 +198,7 @@ def check_file(config: BackboneConfig) -> None:
     Raises:
         ConfigError: it is not.
     """
-    _bytes(_file(config), config.weights_sha256)
+    _check_digest(_file(config), config.weights_sha256)
 
 
 def has_file(config: BackboneConfig) -> bool:
@@ -197,15 +219,8 @@ def _file(config: BackboneConfig) -> Path:
     return user_path(config.weights, "backbone.weights")
 
 
-def _bytes(path: Path, expected: str | None) -> None:
-    try:
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise ConfigError(
-            "backbone.weights",
-            f"{path}: {error.strerror}",
-            '"packaged", "timm", "torchvision", "none" or the path of a weights file',
-        ) from error
+def _check_digest(path: Path, expected: str | None) -> None:
+    digest = file_digest(path)
     if expected is None:
         raise ConfigError(
             "backbone.weights_sha256",
@@ -217,62 +232,3 @@ def _bytes(path: Path, expected: str | None) -> None:
         raise ConfigError(
             "backbone.weights_sha256", digest, expected, f"{path} is not the file that was meant"
         )
-
-
-def _read(path: Path, expected: str | None) -> dict[str, Tensor]:
-    _bytes(path, expected)
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            loaded: Any = load_file(path)
-        else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        unsafe = isinstance(error, pickle.UnpicklingError)
-        raise ConfigError(
-            "backbone.weights",
-            f"{path}: {'not plain tensors' if unsafe else reason}",
-            "a state_dict that torch.load(weights_only=True) or safetensors reads",
-        ) from error
-    for key in ("state_dict", "model"):
-        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
-            loaded = loaded[key]
-    if not isinstance(loaded, dict) or not all(isinstance(v, Tensor) for v in loaded.values()):
-        raise ConfigError("backbone.weights", f"{path}: no state_dict", "names and tensors")
-    return {str(name).removeprefix("module."): value for name, value in loaded.items()}
-
-
-def fill(
-    model: nn.Module, tensors: dict[str, Tensor], classifier: tuple[str, ...], source: str
-) -> None:
-    """Give `model` the tensors of its names.
-
-    Raises:
-        ConfigError: some are missing, foreign or of another shape; source: what it speaks of.
-    """
-    own = model.state_dict()
-    missing = sorted(
-        name for name in own if name not in tensors and not name.endswith("num_batches_tracked")
-    )
-    foreign = sorted(
-        name
-        for name in tensors
-        if name not in own and not any(name.startswith(f"{c}.") for c in classifier)
-    )
-    misshapen = sorted(
-        name
-        for name, value in own.items()
-        if name in tensors and tensors[name].shape != value.shape
-    )
-    for kind, names in (("lacks", missing), ("also has", foreign), ("misshapes", misshapen)):
-        if names:
-            raise ConfigError(
-                "backbone.weights",
-                f"{source}, which {kind} {len(names)} tensors ({names[0]} …)",
-                "the tensors of backbone.name",
-                "Name the model the file was saved from",
-            )
-    model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)

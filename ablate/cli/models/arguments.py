@@ -46,7 +46,15 @@ def add(commands: Commands) -> None:
     )
     neighbours.set_defaults(handler="models.neighbours:neighbours")
     backbones = commands.add_parser(
-        "backbones", help="those of the papers, and whether their weights are here"
+        "backbones",
+        help="those of the papers, and whether their weights are here",
+        description="List the papers' backbones and whether their weights are here. With NAME, say "
+        "which weights file a model needs that timm lacks; with --file, check such a file.",
+    )
+    backbones.add_argument("name", nargs="?", metavar="NAME", help="bn_inception, googlenet, …")
+    backbones.add_argument("--file", metavar="PATH", help="a weights file to check")
+    backbones.add_argument(
+        "--save", metavar="FILE", help="write the model's tensors of it there, as .safetensors"
     )
     backbones.set_defaults(handler="models.backbones:backbones")
 

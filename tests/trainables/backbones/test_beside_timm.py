@@ -194,7 +194,7 @@ def test_the_usual_file_of_bn_inception(tmp_path: Path) -> None:
     del tensors["inception_3a_1x1.weight"]
     given = saved(tmp_path / "short.pth", tensors)
     config = BackboneConfig.model_validate({"name": "bn_inception", **given})
-    with pytest.raises(ConfigError, match=r"lacks 1 tensors \(inception_3a_1x1.weight"):
+    with pytest.raises(ConfigError, match=r"lacks 1 \(inception_3a_1x1.weight\)"):
         frozen_backbone(config, 64)
 
 
