@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ablate.designs.compare import LEFT_OUT
 from ablate.designs.parts import Around
 from ablate.designs.study import Study
 from ablate.plan import inherited, shown
@@ -12,8 +13,11 @@ from ablate.plan.fair import rule
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
 from ablate.values import wording
+from ablate.values.canonical import canonical
 from ablate.values.paths import expand, leaves
+from reports.stats.attainable import can_reach_verdict, pairs_needed
 
+COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 PACKED = "training.packed"
 SMALL = 64  # dimensions, up to which packing gains on a CPU (tests/benchmarks/RESULTS.md)
 
@@ -35,7 +39,7 @@ def warnings(plan: Plan) -> list[str]:
     lines = rule.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     lines += [text for name in plan.order for text in _race(plan, name)]
-    return lines + _unseen(plan) + _unrounded(plan)
+    return lines + _unseen(plan) + _unrounded(plan) + _undecidable(plan)
 
 
 def _unseen(plan: Plan) -> list[str]:
@@ -71,6 +75,37 @@ def _unrounded(plan: Plan) -> list[str]:
     return [
         f"{', '.join(found)}: training.precision with backbone.mode: frozen, whose features are "
         "cached in float32: bf16 changes nothing but the trial's name; leave it out"
+    ]
+
+
+def _undecidable(plan: Plan) -> list[str]:
+    """Name the tables in which no comparison can get a verdict at the seeds of their study.
+
+    Rows are counted at the least: those that show a best cell beside a neutral one may turn out to
+    be their neighbours, and each data set and each level of `within` has a baseline of its own.
+    """
+    found: dict[str, str] = {}
+    for table in plan.spec.report.tables:
+        study = plan.spec.studies[table.study]
+        if table.study not in plan.order or table.kind not in COMPARING or not study.fixed:
+            continue
+        points = [point for point in study.listed if LEFT_OUT not in point.arm]
+        groups = {
+            canonical([point.coords.get(name) for name in table.within])
+            + canonical([study.gives(point).get(path) for path in ("data.name", "data.root")])
+            for point in points
+        }
+        seeds, comparisons = len(plan.seeds(table.study)), len(points) - len(groups)
+        if comparisons > 0 and not can_reach_verdict(seeds, comparisons):
+            found[table.study] = (
+                f"{table.study} (seeds: {seeds}, comparisons: {comparisons}, seeds needed: "
+                f"{pairs_needed(comparisons)})"
+            )
+    if not found:
+        return []
+    return [
+        "no comparison can get a verdict, better or worse, in the report's tables of "
+        f"{', '.join(found.values())}: give more seeds (--seeds N, or `seeds` of the study)"
     ]
 
 

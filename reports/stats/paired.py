@@ -90,15 +90,6 @@ def least_p(n: int) -> float | None:
     return None if n < 2 else 2.0 ** (1 - n)
 
 
-def pairs_needed(comparisons: int, level: float = 0.05) -> int:
-    """The least n with comparisons · 2/2^n ≤ level: below it no difference can be significant
-    after Holm's correction, whatever the values are."""
-    n = 2
-    while comparisons * 2.0 ** (1 - n) > level:
-        n += 1
-    return n
-
-
 def wilcoxon_p(differences: Sequence[float]) -> float | None:
     """Two-sided p of Wilcoxon's signed-rank test, SciPy's: exact for few values without ties.
 

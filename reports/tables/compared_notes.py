@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reports.stats.paired import LEVEL, least_p, pairs_needed
+from reports.stats.attainable import can_reach_verdict, pairs_needed
+from reports.stats.paired import LEVEL, least_p
 from reports.tables.labels import is_share, metric_label
 from reports.tables.model import TableRow
 
@@ -48,7 +49,7 @@ def difference_notes(rows: Sequence[TableRow]) -> list[str]:
     most = max(pairs)
     comparisons = max(tested(rows, metric) for metric in rows[0].measured)
     least, needed = least_p(most) or 1.0, pairs_needed(comparisons, LEVEL)
-    if most >= needed:
+    if can_reach_verdict(most, comparisons, LEVEL):
         return [
             DELTA,
             SIZES,

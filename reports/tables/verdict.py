@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reports.frame import Frame
-from reports.stats.paired import LEVEL, Difference, pairs_needed
+from reports.stats.attainable import can_reach_verdict, pairs_needed
+from reports.stats.paired import LEVEL, Difference
 from reports.stats.power import pairs_for_power
 from reports.tables.compared_notes import tested
 from reports.tables.labels import is_share, lower_is_better
@@ -115,7 +116,7 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
         mine.difference.n if mine.difference else 0,
         told.p if told else None,
         _needed(mine, tests) if call == "cannot tell" else None,
-        mine.difference is not None and mine.difference.n >= pairs_needed(tests, LEVEL),
+        mine.difference is not None and can_reach_verdict(mine.difference.n, tests, LEVEL),
         _tuned(table, row, base),
     )
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 from statsmodels.stats.multitest import multipletests
 
+from reports.stats.attainable import can_reach_verdict, pairs_needed
 from reports.stats.describe import bootstrap_interval, reality_check_interval, t_interval
 from reports.stats.effect_size import (
     Improvement,
@@ -20,7 +21,7 @@ from reports.stats.effect_size import (
     probability_of_improvement,
     vargha_delaney_a,
 )
-from reports.stats.paired import holm, least_p, pairs_needed, permutation_p, wilcoxon_p
+from reports.stats.paired import holm, least_p, permutation_p, wilcoxon_p
 
 NUMBERS = st.lists(st.integers(-40, 40), min_size=1, max_size=7)
 
@@ -84,6 +85,9 @@ def test_least_p_is_reached_by_differences_of_one_sign() -> None:
     assert least_p(1) is None
     assert pairs_needed(1) == 6  # 2/32 = 0.0625, 2/64 = 0.03125
     assert pairs_needed(7) == 9  # 7 · 2/256 = 0.0547, 7 · 2/512 = 0.0273
+    for comparisons, least in ((1, 6), (7, 9)):
+        assert can_reach_verdict(least, comparisons)
+        assert not can_reach_verdict(least - 1, comparisons)
 
 
 # --- Effect sizes
