@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ablate.engine.check_data import check_classes
+from ablate.engine.check_training import Trainings
 from ablate.engine.check_weights import check_weights
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sqlite_files import copy_unwritable
@@ -51,6 +52,7 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
     Raises:
         ConfigError: too few classes for splits or batches, weights that cannot be had.
     """
-    for text in check_classes(plan, progression, cache):
+    alone = check_classes(plan, progression, cache)
+    for text in alone + Trainings(plan, progression, cache).warnings():
         say(f"warning: {text}", flush=True)
     check_weights(plan, progression, cache, device)

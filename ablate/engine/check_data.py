@@ -29,6 +29,7 @@ from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
 
 PATIENCE_SECONDS = 3.0
+NAMED = 3  # unreadable images in a message
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
@@ -119,6 +120,47 @@ def stores(plan: Plan, progression: Progression, cache: Path) -> list[str]:
         source = DATASETS[use.data.name]
         if issubclass(source, FileSet):
             lines[_kept(use.data, source.store(use.data, cache))] = None
+    return list(lines)
+
+
+def check_readable(plan: Plan, progression: Progression, cache: Path) -> list[str]:
+    """Decode the image files of the trials that are left to do, of a large set some of them.
+
+    Returns: what was looked at, where that is not all.
+
+    Raises:
+        ConfigError: images that cannot be read.
+    """
+    lines = dict[str, None]()
+    seen = set[str]()
+    for use in uses(plan, progression):
+        if use.data is None or use.data.images in seen:
+            continue
+        seen.add(use.data.images)
+        source = DATASETS[use.data.name]
+        if not issubclass(source, FileSet):
+            continue
+        with required(cache), progress_shown():
+            found = source.find_unreadable(use.data, cache)
+        if found is None:
+            continue
+        if len(found.bad) == 1:
+            raise placed(plan, progression, use, found.bad[0]) from found.bad[0]
+        if found.bad:
+            named = ", ".join(error.path for error in found.bad[:NAMED])
+            more = ", …" if len(found.bad) > NAMED else ""
+            error = ConfigError(
+                "data.root",
+                f"{len(found.bad):,} images that cannot be read: {named}{more}",
+                "whole image files",
+                "Replace or remove them; `ablate data check` says what is wrong with each",
+            )
+            raise placed(plan, progression, use, error)
+        if found.looked_at < found.images:
+            lines[
+                f"{use.data.name}: {found.looked_at:,} of {found.images:,} images were decoded and "
+                "can be read; a run decodes all of them before its first trial"
+            ] = None
     return list(lines)
 
 

@@ -10,7 +10,8 @@ import psutil
 
 from ablate.designs.base import ENSEMBLE
 from ablate.engine.before import as_it_is
-from ablate.engine.check_data import check_classes, stores
+from ablate.engine.check_data import check_classes, check_readable, stores
+from ablate.engine.check_training import Trainings
 from ablate.engine.check_weights import Absent, absent_weights
 from ablate.engine.live.rows import duration
 from ablate.engine.ray.resources import at_once
@@ -70,9 +71,13 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
         pass
     warnings, absent, kept = advice.warnings(plan), list[Absent](), list[str]()
     warnings += advice.packing(plan, on_gpus=settings.request.device != "cpu")
+    trainings = None
     if settings.reads_data:
         warnings += check_classes(plan, progression, settings.cache)
+        trainings = Trainings(plan, progression, settings.cache)
+        warnings += trainings.warnings()
         kept = stores(plan, progression, settings.cache)
+        kept += check_readable(plan, progression, settings.cache)
         absent = absent_weights(plan, progression, settings.cache, settings.request.device)
     rates = known_rates(ledger)
     wanted = _kinds(plan, progression) if pilot else {}
@@ -81,7 +86,9 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     account = Account(plan, progression, rates | piloted, settings.request.gpus)
     lines = [f"sweep {plan.spec.name} ({plan.sweep_id}), objective {plan.spec.objective}"]
     for name in plan.order:
-        lines += account.study(name)
+        head, *notes = account.study(name)
+        own = trainings.line(name) if trainings is not None else []
+        lines += [head, *(f"    {text}" for text in own), *notes]
     lines += [f"warning: {text}" for text in warnings]
     lines += [f"data: {text}" for text in kept]
     lines += [f"weights: {each}" for each in absent]

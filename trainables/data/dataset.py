@@ -94,6 +94,14 @@ class DataSource(ABC):
         the division of them is the data set's own."""
 
     @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        """Return the rows of the data set for a plan, which divides them and reads no pixel.
+
+        None where only `load` tells, which may take long.
+        """
+        return None
+
+    @classmethod
     @abstractmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         """Decoded images and labels; decodes into `cache` on the first call.

@@ -25,7 +25,6 @@ from trainables.data.files.fileset import FileSet
 from trainables.data.files.index import Index
 from trainables.data.files.sheet import SIDE, chosen
 from trainables.data.files.store.picture import Picture, ahead, picture_pixels
-from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 
@@ -114,7 +113,7 @@ def _counts(data: Dataset) -> dict[str, Count]:
 
 def _examined_files(source: type[FileSet], config: DataConfig, cache: Path) -> Examination:
     told, index = _of_files(source, config)
-    found = Examination(told, source.digest(index, cache), without_pixels(index), len(index))
+    found = Examination(told, source.digest(index, cache), index.without_pixels(), len(index))
     wanted = set(chosen(index.labels))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -136,11 +135,3 @@ def _decoded(
             return picture, fault
 
     return ahead(one, pictures)
-
-
-def without_pixels(index: Index) -> Dataset:
-    """The rows of a data set, which can be divided so."""
-    none = Images.same_size(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
-    roles = torch.from_numpy(index.roles) if index.roles.any() else None
-    official = index.official(str(index.base))
-    return Dataset(none, torch.from_numpy(index.labels), index.classes, official, roles)

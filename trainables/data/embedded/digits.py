@@ -38,6 +38,10 @@ class Digits(DataSource):
         return len(NAMES)
 
     @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pixels, labels = _content()
         images = Images.same_size(torch.from_numpy(pixels.copy()))

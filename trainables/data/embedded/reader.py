@@ -61,6 +61,10 @@ class Embedded(DataSource):
         return cls.entry()["classes"]
 
     @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         pinned = cls.entry()["content_sha256"]
         folder = published(Path(cache) / "embedded" / f"{cls.NAME}-{pinned[:16]}", cls.decode)

@@ -47,6 +47,10 @@ class Archive(DataSource):
         return None
 
     @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         assert cls.ABOUT is not None
         root, layout, files = cls._found(config)

@@ -36,6 +36,7 @@ from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.places import root_of, unreadable
 from trainables.data.files.store.choice import Choice, chosen, stored
 from trainables.data.files.store.picture import Picture
+from trainables.data.files.store.readable import Readable, find_unreadable
 from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -166,6 +167,10 @@ class FileSet(DataSource):
         return None if index.parts.any() else len(index.classes)
 
     @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        return cls.index(config).without_pixels()
+
+    @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
         found = cls.reading(config)
         index = cls._judged(found, config)
@@ -192,6 +197,16 @@ class FileSet(DataSource):
         key = cls.digest(index, Path(cache))[:16]
         folder, pictures = Path(cache) / cls.NAME / key, partial(cls.pictures, index)
         return chosen(folder, index, pictures, config, look=True)
+
+    @classmethod
+    def find_unreadable(cls, config: DataConfig, cache: Path) -> Readable | None:
+        """Decode images that the cache does not hold; None where it holds all of them."""
+        index = cls.index(config)
+        folder = Path(cache) / cls.NAME / cls.digest(index, Path(cache))[:16]
+        pictures = partial(cls.pictures, index)
+        if chosen(folder, index, pictures, config).there:
+            return None
+        return find_unreadable(folder, index, pictures)
 
     @classmethod
     def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:

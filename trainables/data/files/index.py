@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from trainables.data.dataset import BOTH, GALLERY, QUERY, Official
+from trainables.data.dataset import BOTH, GALLERY, QUERY, Dataset, Official
 from trainables.data.files.about import Count
+from trainables.data.images import Images
 from trainables.errors import ConfigError
 
 PARTS = ("", "train", "val", "test")  # "": data.split deals it
@@ -169,6 +170,13 @@ class Index:
             torch.from_numpy(rows["val"]) if len(rows["val"]) else None,
             shared=bool(both),
         )
+
+    def without_pixels(self) -> Dataset:
+        """Return the rows as a data set, which can be divided and has no pixels."""
+        none = Images.same_size(torch.zeros((0, 1, 1, 3), dtype=torch.uint8))
+        roles = torch.from_numpy(self.roles) if self.roles.any() else None
+        official = self.official(str(self.base))
+        return Dataset(none, torch.from_numpy(self.labels), self.classes, official, roles)
 
 
 def _check_paths(paths: tuple[str, ...], where: str) -> None:

@@ -1,0 +1,149 @@
+"""How long the trials of a plan train, and whether their batches suit the training classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ablate.plan.plan import Plan
+from ablate.sweep.progression import Progression
+from ablate.sweep.state import StudyState
+from trainables.data.dataset import DATASETS, Dataset, data_config
+from trainables.data.sampler import steps_per_epoch
+from trainables.data.splits import Subset, split
+
+FEWEST = 100  # steps of a trial, below which a plan warns: optimisers have hardly begun by then
+
+
+@dataclass(frozen=True)
+class Training:
+    """What trials of a study do: side of the images in pixels, images that train, steps.
+
+    small: how many of the `classes` that train have fewer than `per_class` images, of which the
+        class `smallest` has the fewest, `fewest`.
+    """
+
+    side: int
+    images: int
+    steps: int
+    epochs: int
+    per_class: int
+    classes: int
+    small: int
+    smallest: str
+    fewest: int
+
+    @property
+    def total(self) -> int:
+        return self.steps * self.epochs
+
+
+class Trainings:
+    """The trainings of each study of a plan, as far as they are known before any trial.
+
+    A value that a search proposes, or that another study's result decides, stands as in the first
+    cell of the study, or as in its centre.
+    """
+
+    def __init__(self, plan: Plan, progression: Progression, cache: Path) -> None:
+        self._plan, self._progression, self._cache = plan, progression, cache
+        self._data: dict[str, Dataset | None] = {}
+        self._train: dict[str, Subset | None] = {}
+        self.of: dict[str, list[Training]] = {name: self._study(name) for name in plan.order}
+
+    def line(self, name: str) -> list[str]:
+        """Return a line of the plan on a study; none where the data set tells too little."""
+        if not (known := self.of[name]):
+            return []
+        return [
+            f"{_range(each.side for each in known)} px, {_range(each.images for each in known)} "
+            f"training images, {_range(each.steps for each in known)} steps an epoch, "
+            f"{_range(each.total for each in known)} in all"
+        ]
+
+    def warnings(self) -> list[str]:
+        """Name trainings of too few steps, and batches that show an image twice."""
+        short: dict[str, list[str]] = {}
+        twice: dict[str, list[str]] = {}
+        for name, known in self.of.items():
+            state = self._progression.studies[name]
+            if len(state.cells) == state.size and all(map(self._progression.settled, state.cells)):
+                continue
+            least = min(known, key=lambda each: each.total, default=None)
+            if least is not None and least.total < FEWEST:
+                text = (
+                    f"{least.total} steps in all ({least.steps} an epoch × {least.epochs} epochs)"
+                )
+                short.setdefault(text, []).append(name)
+            small = max(known, key=lambda each: each.small, default=None)
+            if small is not None and small.small:
+                text = (
+                    f"training.per_class is {small.per_class}, and {small.small} of "
+                    f"{small.classes} training classes have fewer images ({small.smallest} has "
+                    f"{small.fewest})"
+                )
+                twice.setdefault(text, []).append(name)
+        return [
+            f"{', '.join(names)}: {text}, fewer than {FEWEST}: such a trial hardly trains; raise "
+            "training.epochs, or lower training.batch_size"
+            for text, names in short.items()
+        ] + [
+            f"{', '.join(names)}: {text}, which stand several times in a batch; lower per_class"
+            for text, names in twice.items()
+        ]
+
+    def _study(self, name: str) -> list[Training]:
+        made: dict[tuple[int, int], Training | None] = {}  # equal sections are one object
+        for config in self._configs(self._progression.studies[name]):
+            key = id(config["data"]), id(config["training"])
+            if key not in made:
+                made[key] = self._training(config)
+        return list(dict.fromkeys(each for each in made.values() if each is not None))
+
+    def _configs(self, state: StudyState) -> list[dict[str, Any]]:
+        valid = [cell.config for cell in state.cells if cell.error is None]
+        if valid:
+            return valid
+        point = self._plan.spec.studies[state.name].representatives()[0]
+        taken = self._plan.example(state.name)
+        return [self._plan.resolved(state.name, point, taken).model_dump(mode="json")]
+
+    def _training(self, config: Mapping[str, Any]) -> Training | None:
+        subset = self._trained(config["data"])
+        if subset is None:
+            return None
+        given = config["training"]
+        sizes = torch.bincount(subset.labels)
+        smallest = int(sizes.argmin())
+        return Training(
+            config["data"]["image_size"],
+            len(subset),
+            steps_per_epoch(len(subset), given["batch_size"]),
+            given["epochs"],
+            given["per_class"],
+            len(sizes),
+            int((sizes < given["per_class"]).sum()),
+            subset.classes[smallest],
+            int(sizes[smallest]),
+        )
+
+    def _trained(self, section: Mapping[str, Any]) -> Subset | None:
+        """The images that train; None where the data set tells none of them before it is read."""
+        data = data_config(section)
+        key = data.images + data.split.model_dump_json()
+        if key not in self._train:
+            if data.images not in self._data:
+                source = DATASETS[data.name]
+                self._data[data.images] = source.without_pixels(data, self._cache)
+            rows = self._data[data.images]
+            self._train[key] = None if rows is None else split(rows, data.split, "").train
+        return self._train[key]
+
+
+def _range(values: Iterable[int]) -> str:
+    found = sorted(set(values))
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"

@@ -1,0 +1,135 @@
+"""What a plan says before any training: steps, small classes, seeds, unreadable images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ablate.cli.main import main
+from tests.trainables import core_trials
+from trainables.data.files.store import readable
+
+GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
+
+
+@pytest.fixture
+def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache"))
+    return core_trials.draw(tmp_path / "images")
+
+
+def plan(images: Path, training: dict[str, Any], *more: str, code: int = 0, **spec: Any) -> None:
+    """Plan a grid on the folder by the command."""
+    trial = core_trials.config(images, training=training).model_dump(mode="json")
+    folder = images.parent
+    path = folder / "spec.yaml"
+    path.write_text(
+        yaml.safe_dump({"name": "made", "trial": trial, "studies": {"rates": GRID}, **spec})
+    )
+    assert main(["run", str(path), "--plan", "--out", str(folder / "out"), *more]) == code
+
+
+def warned(lines: list[str]) -> list[str]:
+    return [line for line in lines if line.startswith("warning:")]
+
+
+def test_steps_and_size_of_images(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # 14 classes of 6 images: 4 are tested, 3 of the rest validate, 7 train: 42 images.
+    plan(images, {"epochs": 17, "batch_size": 8, "per_class": 2})
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if "steps an epoch" in line]
+    assert line.strip() == "32 px, 42 training images, 6 steps an epoch, 102 in all"
+    assert not [line for line in warned(lines) if "steps" in line or "per_class" in line]
+
+
+@pytest.mark.parametrize(("epochs", "short"), [(16, True), (17, False)])
+def test_a_trial_of_fewer_than_100_steps(
+    images: Path, capsys: pytest.CaptureFixture[str], epochs: int, short: bool
+) -> None:
+    plan(images, {"epochs": epochs, "batch_size": 8, "per_class": 2})
+    found = [line for line in warned(capsys.readouterr().out.splitlines()) if "steps" in line]
+    assert bool(found) == short
+    if short:
+        assert "rates: 96 steps in all (6 an epoch × 16 epochs)" in found[0]
+        assert "training.epochs" in found[0], "what to do"
+
+
+@pytest.mark.parametrize(("per_class", "above"), [(6, False), (7, True)])
+def test_per_class_above_the_images_of_a_class(
+    images: Path, capsys: pytest.CaptureFixture[str], per_class: int, above: bool
+) -> None:
+    plan(images, {"epochs": 30, "batch_size": 2 * per_class, "per_class": per_class})
+    found = [line for line in warned(capsys.readouterr().out.splitlines()) if "per_class" in line]
+    assert bool(found) == above
+    if above:
+        assert "training.per_class is 7, and 7 of 7 training classes have fewer" in found[0]
+        assert "has 6)" in found[0], "the smallest class and its images"
+
+
+TABLE = {"tables": [{"kind": "compare", "study": "rows", "metrics": ["test/recall_at_1"]}]}
+ROWS = {
+    "rows": {
+        "design": "compare",
+        "evaluate": ["test"],
+        "tuning": "as_published",
+        "variants": {"plain": {}, "more": {"trial": {"optimizer.lr": 1e-4}}},
+    }
+}
+
+
+@pytest.mark.parametrize(("seeds", "open_"), [(5, True), (6, False)])
+def test_a_comparison_that_no_seeds_can_decide(
+    images: Path, capsys: pytest.CaptureFixture[str], seeds: int, open_: bool
+) -> None:
+    given = {"epochs": 30, "batch_size": 8, "per_class": 2}
+    plan(images, given, "--seeds", str(seeds), studies=ROWS, report=TABLE)
+    found = [line for line in warned(capsys.readouterr().out.splitlines()) if "verdict" in line]
+    assert bool(found) == open_
+    if open_:
+        assert "rows (seeds: 5, comparisons: 1, seeds needed: 6)" in found[0]
+
+
+def test_images_that_cannot_be_read(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training = {"epochs": 30, "batch_size": 8, "per_class": 2}
+    bad = images / "class03" / "2.png"
+    whole = bad.read_bytes()
+    bad.write_bytes(whole[:80])
+    plan(images, training, code=2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(bad) in line and "Replace or remove" in line
+    text = images / "class05" / "1.png"
+    text.write_text("no image")
+    plan(images, training, code=2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "2 images that cannot be read" in line and str(bad) in line and str(text) in line
+    bad.write_bytes(whole)
+    text.unlink()
+    plan(images, training)
+    assert "cannot" not in capsys.readouterr().out
+
+
+def test_a_large_set_is_looked_at_evenly(
+    images: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readable, "MOST", 30)
+    training = {"epochs": 30, "batch_size": 8, "per_class": 2}
+    plan(images, training)
+    assert "30 of 84 images were decoded and can be read" in capsys.readouterr().out
+    decoded: list[object] = []
+    monkeypatch.setattr(readable, "picture_pixels", lambda picture, side: decoded.append(picture))
+    plan(images, training)
+    assert not decoded, "what was readable is not read again"
+    assert "30 of 84 images were decoded" in capsys.readouterr().out
+    (images / "class03" / "2.png").write_bytes(b"other content")
+    plan(images, training)
+    assert len(decoded) == 30, "other content is looked at again"
+
+
+def test_a_word_that_names_no_weights(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    training = {"epochs": 30, "batch_size": 8, "per_class": 2}
+    plan(images, training, "--set", "backbone.weights=imagenet", code=2)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "'imagenet'" in line and "weights: timm" in line
