@@ -31,6 +31,7 @@ from reports.tables.build import build_all
 from reports.tables.labels import slug
 from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import headline, verdicts
+from reports.tables.warnings import find_warnings
 from reports.uri import link, redacted, run_page, scrubbed
 
 CONTENT_TAG = "ablate.report_sha256"
@@ -141,7 +142,7 @@ def _compile(
     drawn += _saved(last, folder, [figure.key for figure, _ in drawn])
     paths = {path.name: path for _, saved in drawn for path in saved.values()}
     with_files = [(figure, saved["svg"]) for figure, saved in drawn]
-    judged = Judged(told, found, with_files.pop(0) if plot else None)
+    judged = Judged(told, found, with_files.pop(0) if plot else None, find_warnings(frame))
     texts |= {
         figures.file_name(figure): figures.page(frame, figure, svg)
         for figure, svg in with_files
@@ -165,7 +166,7 @@ def _compile(
         _describe(tracking_uri, parent, judged)
     plain = "\n".join(
         [
-            verdict.plain(told, found),
+            verdict.plain(told, found, judged.warnings),
             *(markup.plain(table, shared) for table in made if table.key != SOURCES),
             markup.plain_notes(shared),
         ]

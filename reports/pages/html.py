@@ -118,6 +118,7 @@ def _verdict(judged: Judged) -> dict[str, Any]:
         )
     return {
         "headline": judged.headline,
+        "warnings": judged.warnings,
         "seen": seen,
         "folded": folded,
         "hidden": sum(len(group["lines"]) for group in folded),

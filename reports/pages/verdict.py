@@ -18,11 +18,15 @@ TITLE = "## Verdict"
 
 @dataclass(frozen=True)
 class Judged:
-    """headline: the report in a sentence; plot: the forest plot, with its SVG file."""
+    """headline: the report in a sentence; plot: the forest plot, with its SVG file.
+
+    warnings: sentences on what should be looked at before the numbers are believed.
+    """
 
     headline: str
     verdicts: Sequence[Verdict]
     plot: tuple[Drawn, Path] | None
+    warnings: Sequence[str] = ()
 
 
 def heading(group: Sequence[Verdict]) -> str:
@@ -74,9 +78,9 @@ def note(found: Sequence[Verdict]) -> str:
     )
 
 
-def plain(headline: str, found: Sequence[Verdict]) -> str:
+def plain(headline: str, found: Sequence[Verdict], warnings: Sequence[str] = ()) -> str:
     """For a terminal."""
-    lines, left = [f"Verdict  {headline}"], MOST
+    lines, left = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)], MOST
     for group in groups(found):
         if not left:
             break
@@ -124,6 +128,8 @@ def _group(group: Sequence[Verdict]) -> list[str]:
 def markdown(judged: Judged) -> list[str]:
     """The lines of the section."""
     lines = [TITLE, "", f"**{judged.headline}**", ""]
+    lines += [f"- Warning: {text}" for text in judged.warnings]
+    lines += [""] if judged.warnings else []
     for group in groups(judged.verdicts):
         lines += [*_group(group), ""]
     if told_how := note(judged.verdicts):

@@ -1,0 +1,127 @@
+"""What a report warns of: searches that end at the edge of a range, training without effect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reports.frame import Frame
+from reports.tables.factors.trials import Trial, trials_of
+from reports.tables.labels import is_share, level, lower_is_better
+
+STILL = 0.005  # of a share: half a point; of other metrics this part of their mean size
+FULL = 1 - STILL  # a share above which nothing can move
+EPOCHS = 3  # at least, for a curve to show whether it moves
+LOOKED_AT = 60  # trials of a study whose curves are read, evenly spaced
+MOST_STILL = 0.5  # of the trials; where fewer stood still, a search may have tried small rates
+EDGE = 0.05  # of a range, measured on its own scale
+NEAR = 0.2  # of a range, on the same side, where the best trials besides lie
+TRIALS = 5  # finished ones, at least, for an edge to mean anything
+VALUES = 10  # of a range of whole numbers or steps, below which its ends are hit by chance
+
+
+def find_warnings(frame: Frame) -> list[str]:
+    """Return a sentence for each study that did not move, and each range that is too narrow."""
+    lines = []
+    for study in frame.study_order:
+        metric = _objective(frame, study)
+        lines += _still(frame, study, metric) + _edges(frame, study, metric)
+    return lines
+
+
+def did_not_move(values: Sequence[float], metric: str) -> bool | None:
+    """Tell whether a metric stayed where its first epoch left it.
+
+    It did not move where its largest and its smallest value over the epochs differ by at most 0.005
+    of a share (half a point; of another metric by at most 0.5 % of its mean size). Frozen heads of
+    a good rate move by 2 points and more in 12 epochs. None, where no curve can tell: fewer than 3
+    epochs, or a share that is at least 0.995 throughout, which has no room.
+    """
+    if len(values) < EPOCHS or (is_share(metric) and min(values) >= FULL):
+        return None
+    size = 1.0 if is_share(metric) else sum(map(abs, values)) / len(values)
+    return max(values) - min(values) <= STILL * size
+
+
+def at_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
+    """Return "low" or "high" where the best values of a range lie at that end, else None.
+
+    At an end is the best of all where it lies within 5 % of the range, measured in logarithms where
+    the range is searched so, and at least one of the two next best lies within 20 % of the same
+    end: if nothing depended on the value this would happen to 4 % of all ranges. Categories have no
+    end. Neither has a range of fewer than 10 whole numbers or steps, whose ends are hit by chance,
+    nor the low end 0, which switches off or is the least there is, nor the high end of a range from
+    0 to 1, a share.
+
+    Args:
+        axis: of a search's space: low, high, log, int, step.
+        best: values of the best trials, best first.
+    """
+    if axis.get("choice") is not None or not best:
+        return None
+    low, high = float(axis["low"]), float(axis["high"])
+    step = axis.get("step") or (1 if axis.get("int") else None)
+    if high <= low or (step is not None and (high - low) / step + 1 < VALUES):
+        return None
+    shares = [_share(axis, value) for value in best]
+    for end, shift in (("low", shares), ("high", [1 - share for share in shares])):
+        natural = low == 0 and (end == "low" or high == 1)
+        if not natural and shift[0] <= EDGE and any(each <= NEAR for each in shift[1:3]):
+            return end
+    return None
+
+
+def _share(axis: Mapping[str, Any], value: float) -> float:
+    """How far along its range a value stands: 0 at the low end, 1 at the high one."""
+    low, high, at = float(axis["low"]), float(axis["high"]), float(value)
+    if axis.get("log"):
+        low, high, at = math.log(low), math.log(high), math.log(at)
+    return (at - low) / (high - low)
+
+
+def _objective(frame: Frame, study: str) -> str:
+    spec = (frame.document.get("studies") or {}).get(study) or {}
+    own = spec.get("objectives") or [{}]
+    return str(own[0].get("metric") or frame.document.get("objective") or "val/map_at_r")
+
+
+def _still(frame: Frame, study: str, metric: str) -> list[str]:
+    cells = frame.cells
+    done = cells[(cells["study"] == study) & (cells["status"] == "done")]
+    runs = list(dict.fromkeys(done["run_id"]))
+    runs = runs[:: -(-len(runs) // LOOKED_AT)] if runs else []
+    curves = frame.curves(metric, runs)
+    found = [did_not_move(list(values), metric) for _, values in curves.groupby("run_id")["value"]]
+    told = [each for each in found if each is not None]
+    if not told or sum(told) <= MOST_STILL * len(told):
+        return []
+    return [
+        f"{study}: validation did not move in {sum(told)} of {len(told)} trials: the rate may be "
+        "too small or the training too short."
+    ]
+
+
+def _edges(frame: Frame, study: str, metric: str) -> list[str]:
+    spec = (frame.document.get("studies") or {}).get(study) or {}
+    if frame.design(study) != "search" or not spec.get("space"):
+        return []
+    trials = trials_of(frame.study(study), metric).trials
+    lines = []
+    for path, axis in spec["space"].items():
+        ranked = _ranked([trial for trial in trials if path in trial.coords], metric)
+        if len(ranked) < TRIALS:
+            continue
+        end = at_edge(axis, [trial.coords[path] for trial in ranked])
+        if end is not None:
+            lines.append(
+                f"{study}: the best value of {path}, {level(ranked[0].coords[path])}, lies at the "
+                f"{end} edge of its range, {level(axis['low'])} to {level(axis['high'])}: widen "
+                f"`{path}`."
+            )
+    return lines
+
+
+def _ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:
+    sign = 1 if lower_is_better(metric) else -1
+    return sorted(trials, key=lambda trial: sign * trial.result.mean)

@@ -1,0 +1,117 @@
+"""What a report warns of, on both sides of each threshold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from reports.compile import compile_report
+from reports.tables.warnings import at_edge, did_not_move, find_warnings
+from tests.reports import made
+from tests.reports.conftest import Sweep
+
+RATE = {"low": 1e-5, "high": 1e-3, "log": True}
+PLAIN = {"low": 1.0, "high": 3.0, "log": False}
+WHOLE = {"low": 1, "high": 10, "int": True}
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "still"),
+    [
+        ([0.400, 0.4049, 0.402], "val/map_at_r", True),
+        ([0.400, 0.4051, 0.402], "val/map_at_r", False),
+        ([0.405, 0.402, 0.3999], "val/map_at_r", False),  # it fell: that is movement
+        ([0.4, 0.4], "val/map_at_r", None),  # too few epochs
+        ([0.995, 1.0, 1.0], "val/recall_at_1", None),  # no room
+        ([0.994, 0.994, 0.994], "val/recall_at_1", True),
+        ([2.0, 2.01, 2.0], "val/embedding_norm", True),
+        ([2.0, 2.02, 2.0], "val/embedding_norm", False),
+    ],
+)
+def test_a_curve_that_does_not_move(
+    values: list[float], metric: str, still: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "norm" in metric:
+        monkeypatch.setattr("reports.tables.warnings.is_share", lambda name: False)
+    assert did_not_move(values, metric) is still
+
+
+@pytest.mark.parametrize(
+    ("axis", "best", "end"),
+    [
+        (RATE, [9e-4, 8e-4, 1e-4], "high"),
+        (RATE, [7.9e-4, 9e-4, 1e-3], None),  # log10 says 0.949 of the way
+        (RATE, [8.0e-4, 9e-4, 1e-4], "high"),  # 0.952
+        (RATE, [9e-4, 1e-4, 2e-4], None),  # a lone hit: the next best are far away
+        (RATE, [9e-4, 3.9e-4, 1e-5], None),  # 0.796
+        (RATE, [9e-4, 4.1e-4, 1e-5], "high"),  # 0.806
+        (RATE, [1.2e-5, 2e-5, 1e-3], "low"),
+        (PLAIN, [1.09, 1.39, 3.0], "low"),
+        (PLAIN, [1.11, 1.4, 3.0], None),
+        (PLAIN, [2.91, 2.61, 1.0], "high"),
+        (WHOLE, [10, 9, 1], "high"),
+        ({**WHOLE, "high": 9}, [9, 8, 1], None),  # so few numbers end there by chance
+        ({"low": 0.0, "high": 0.5, "step": 0.1}, [0.5, 0.4, 0.4], None),
+        ({"low": 0.0, "high": 3.0}, [0.0, 0.1, 0.1], None),  # 0 is the least there is
+        ({"low": 0.0, "high": 3.0}, [3.0, 2.9, 2.9], "high"),
+        ({"low": 0.0, "high": 1.0}, [1.0, 0.9, 0.9], None),  # a share
+        ({"choice": [1, 2, 3]}, [3, 3, 3], None),
+    ],
+)
+def test_a_best_value_at_the_edge(axis: dict[str, Any], best: list[float], end: str | None) -> None:
+    assert at_edge(axis, best) == end
+
+
+def searched(rates: list[float], still: int, trials: int = 6) -> list[str]:
+    """Warnings of a search whose trials get better with the rate; `still` of them do not move."""
+    space = {"optimizer.lr": RATE, "method.alpha": {"choice": [1, 2]}}
+    frame = made.frame(
+        "search",
+        [{"optimizer.lr": rate, "method.alpha": 1} for rate in rates],
+        lambda coords, seed: float(coords["optimizer.lr"]),
+        seeds=1,
+        study={"space": space},
+    )
+
+    def curves(metric: str, runs: list[str]) -> pd.DataFrame:
+        rows = [
+            (run, epoch, 0.3 + (0.0 if place < still else 0.1 * epoch))
+            for place, run in enumerate(runs)
+            for epoch in range(4)
+        ]
+        return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
+
+    frame.curves = curves  # type: ignore[method-assign]
+    return find_warnings(frame)
+
+
+def test_they_name_the_study_the_trials_and_the_range() -> None:
+    rates = [1e-5, 3e-5, 1e-4, 3e-4, 8e-4, 1e-3]
+    still, edge = searched(rates, still=4)
+    assert still == (
+        "s: validation did not move in 4 of 6 trials: the rate may be too small or the training "
+        "too short."
+    )
+    assert "best value of optimizer.lr" in edge and "widen `optimizer.lr`" in edge
+    (edge,) = searched(rates, still=3)
+    assert "did not move" not in edge, "half of them is what a search may try"
+    assert searched([3e-5, 1e-4, 2e-4, 2.5e-4, 3e-4, 4e-4], still=0) == []
+    assert searched(rates[-4:], still=0) == [], "four trials say nothing of an edge"
+
+
+def test_a_report_of_trials_that_move_says_nothing(finished: Sweep, tmp_path: Path) -> None:
+    report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
+    texts = [report.text, report.html.read_text(), report.paths["report.md"].read_text()]
+    assert not any("did not move" in text for text in texts)
+
+
+def test_a_report_of_still_trials_says_so(
+    finished: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reports.tables.warnings.STILL", 10.0)
+    report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
+    for text in (report.text, report.html.read_text(), report.paths["report.md"].read_text()):
+        assert "tune: validation did not move in 5 of 5 trials" in text
