@@ -12,6 +12,7 @@ import torch
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.state import StudyState
+from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, Dataset, data_config
 from trainables.data.sampler import steps_per_epoch
 from trainables.data.splits import Subset, split
@@ -138,7 +139,8 @@ class Trainings:
         if key not in self._train:
             if data.images not in self._data:
                 source = DATASETS[data.name]
-                self._data[data.images] = source.without_pixels(data, self._cache)
+                with required(self._cache):
+                    self._data[data.images] = source.without_pixels(data, self._cache)
             rows = self._data[data.images]
             self._train[key] = None if rows is None else split(rows, data.split, "").train
         return self._train[key]
