@@ -8,6 +8,7 @@ import pytest
 
 from ablate.plan import advice
 from ablate.plan.checks import checked_plan
+from ablate.plan.fair.regime import of_study
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate import synthetic
@@ -44,3 +45,32 @@ def test_the_methods_are_tuned_where_the_plain_loss_over_fits(name: str) -> None
         given = made.layers(study, None, ()).merged
         assert given["data"]["split"] == {"test": 0.8, "validation": 0.75}
         assert given["training"]["epochs"] == 16 and given["optimizer"]["lr"] == 3e-4
+
+
+def test_the_demo_tunes_both_alike_and_trains_no_more_networks_than_it_has_time_for() -> None:
+    """A network takes 16 s of a core, and all others together two minutes of two."""
+    made = plan("ddml.yaml")
+    assert advice.warnings(made) == []
+    assert set(made.tuning()["finetuned"].values()) == {23}
+    assert "method.alpha" in made.spec.studies["network_weights"].space  # type: ignore[union-attr]
+    networks = [
+        name for name in made.spec.studies if of_study(made, name)[0]["backbone.mode"] == "finetune"
+    ]
+    assert sum(made.size(name) for name in networks) <= 20
+
+
+@pytest.mark.parametrize(
+    "name", ["ddml.yaml", "ddml_toy.yaml", "papers/ddml.yaml", "all_methods.yaml", "overfit.yaml"]
+)
+def test_ddml_has_a_unit_sample_and_a_tied_scale_where_weights_are_searched(name: str) -> None:
+    made, known = plan(name), 0
+    for study in made.order:
+        for point in made.spec.studies[study].representatives():
+            method = made.layers(study, point, ()).merged.get("method", {})
+            if method.get("name") == "ddml":
+                known += 1
+                assert method["specific_input"] == "unit"
+                assert (
+                    name in ("ddml_toy.yaml", "papers/ddml.yaml") or method["logit_scale"] == "tied"
+                )
+    assert known
