@@ -138,14 +138,22 @@ def recorded(given: dict[str, Any], path: str) -> TrialConfig:
     """The configuration that a trial has left in the file `path`.
 
     Raises:
-        ConfigError: a component of it is not here, or is another one here.
+        ConfigError: it names no components, or one that is not here, or is another one here.
     """
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
-        name = given[part]["name"]
+        section = given.get(part)
+        name = section.get("name") if isinstance(section, Mapping) else None
+        if not isinstance(name, str):
+            raise ConfigError(
+                path,
+                f"no name of its {part}",
+                "the configuration of a trial",
+                "It is damaged: copy it anew, or train the trial again (--force)",
+            )
         if name not in registry:
             raise ConfigError(
                 path,
-                f"a model of the {part} {name!r}, which is not here",
+                f"a model of the {part} {name[:100]!r}, which is not here",
                 f"one of {', '.join(registry)}",
                 f"Install the package that brings it (by an entry point in ablate.{registry.name})",
             )

@@ -131,6 +131,18 @@ def build_backbone(
     ).train()
 
 
+def count_parameters(config: BackboneConfig, image_size: int) -> int:
+    """Count the parameters of the configured model without allocating any.
+
+    Raises:
+        ConfigError: unknown model, or a size it cannot take.
+    """
+    bare = config.model_copy(update={"weights": "none", "weights_sha256": None})
+    with torch.device("meta"):
+        model, _ = load_model(bare, image_size)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
     """Return the configured model with its weights, and the pixels that they expect."""
     if config.name in MODELS:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from trainables.backbones.beside_timm import MODELS
 from trainables.errors import ConfigError
+from trainables.machine.files import open_regular
 
 
 def file_digest(path: Path) -> str:
@@ -24,7 +25,8 @@ def file_digest(path: Path) -> str:
         ConfigError: it cannot be read.
     """
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ConfigError(
             "backbone.weights",

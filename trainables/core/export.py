@@ -8,6 +8,9 @@ The file's metadata holds the trial's configuration, and a digest of it and of e
 in which one byte is another is refused. A fine-tuned trial's file is complete; that of a trial on
 frozen features holds head, method and loss, and names the backbone and its weights, from which it
 is built again.
+
+The digest finds damage, not intent: whoever writes a file can write its digest too. So what a file
+says of itself is checked by type and range, and its tensors against the network it names.
 """
 
 from __future__ import annotations
@@ -17,16 +20,17 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from trainables.backbones.backbone import Backbone, frozen_backbone
+from trainables.backbones.backbone import Backbone, count_parameters, frozen_backbone
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.data.augment import eval_images
 from trainables.data.decode import check_size, of_short_side, rgb
@@ -35,13 +39,28 @@ from trainables.data.splits import Subset
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.machine.devices import resolve_device
-from trainables.machine.files import write_atomically
+from trainables.machine.files import open_regular, write_atomically
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig, recorded
 
 FORMAT = "ablate-2"
 UNDIGESTED = "ablate-1"  # before there were digests
 KEY = "ablate"  # the only metadata key: with two, safetensors may write them in any order
+MOST_BYTES = 2**33  # of a file: the largest backbones of timm have 2 × 10⁹ parameters
+SPARE_BYTES = 2**30  # that class vectors may take which the file does not have
+DAMAGED = "It is damaged: copy it anew, or train the trial again (--force)"
+
+
+class _About(BaseModel):
+    """What an export says of itself, typed and in range; `config` is checked by `recorded`."""
+
+    model_config = ConfigDict(strict=True)
+
+    format: Literal["ablate-2", "ablate-1"]
+    config: dict[str, Any]
+    features: int = Field(ge=1, le=2**20)
+    classes: list[Annotated[str, Field(max_length=10_000)]] = Field(min_length=1)
+    frame: float = Field(gt=0, le=64, allow_inf_nan=False)
 
 
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:
@@ -134,6 +153,13 @@ class Model:
             )
             inputs = self._backbone(made) if self.network.backbone is None else made
             parts.append(read(inputs).cpu())
+            if not torch.isfinite(parts[-1]).all():
+                raise ConfigError(
+                    "model",
+                    "numbers that are NaN or infinite for these images",
+                    "finite ones",
+                    "Its weights are damaged or its training diverged: take another model",
+                )
         return torch.cat(parts)
 
     @torch.no_grad()
@@ -150,23 +176,90 @@ def load(path: str | Path, device: str = "auto") -> Model:
             a component that is not here.
     """
     about, weights = _read(Path(path))
-    config = recorded(about["config"], str(path))
+    config = recorded(about.config, str(path))
+    _check_class_count(Path(path), about, config)
     where = resolve_device(device)
     frozen = config.backbone.mode == "frozen"
+    if not frozen:
+        _check_backbone_size(Path(path), weights, config)
     # A fine-tuned file holds all weights of the backbone; what it was started from is not needed.
     backbone = (
         frozen_backbone(config.backbone, config.data.image_size)
         if frozen
         else build_trial_backbone(_without_weights(config), seed=0)
     )
-    method = build_method(config, features=about["features"], classes=len(about["classes"]), seed=0)
-    network = Network(config, None if frozen else backbone, method, about["features"])
+    if about.features != backbone.features:
+        raise ConfigError(
+            str(path),
+            f"features: {about.features}, of a backbone that gives {backbone.features}",
+            "the width of its backbone",
+            DAMAGED,
+        )
+    method = build_method(config, features=about.features, classes=len(about.classes), seed=0)
+    network = Network(config, None if frozen else backbone, method, about.features)
+    _check_tensors(Path(path), weights, network.state_dict())
     network.load_state_dict(weights)
     network.to(where).eval()
     backbone.to(where).eval()
-    return Model(
-        network, backbone, config, classes=about["classes"], frame=about["frame"], device=where
-    )
+    return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=where)
+
+
+def _check_backbone_size(path: Path, weights: dict[str, Tensor], config: TrialConfig) -> None:
+    """Refuse a small file that names a backbone of gigabytes, before it is built.
+
+    Raises:
+        ConfigError: the file has fewer numbers than the backbone has parameters.
+    """
+    there = sum(tensor.numel() for tensor in weights.values())
+    needed = count_parameters(config.backbone, config.data.image_size)
+    if there < needed:
+        raise ConfigError(
+            str(path),
+            f"{there:,} numbers, of a {config.backbone.name} that has {needed:,}",
+            "all weights of its backbone",
+            DAMAGED,
+        )
+
+
+def _check_class_count(path: Path, about: _About, config: TrialConfig) -> None:
+    """Refuse class names without number: a loss allocates a vector for each of them.
+
+    Raises:
+        ConfigError: the vectors would take far more room than the whole file.
+    """
+    needed = 4 * len(about.classes) * config.embedding.dim
+    if needed > max(path.stat().st_size, SPARE_BYTES):
+        raise ConfigError(
+            str(path),
+            f"{len(about.classes):,} classes, whose vectors would be larger than the file",
+            "the classes that its weights are of",
+            DAMAGED,
+        )
+
+
+def _check_tensors(path: Path, weights: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    """Compare an export's tensors with those of the network that it says it is.
+
+    Raises:
+        ConfigError: one is missing or foreign, of another type or shape, or not finite.
+    """
+    for name in sorted(weights.keys() | expected.keys()):
+        given, wanted = (_shape(tensors.get(name)) for tensors in (weights, expected))
+        if given != wanted:
+            raise ConfigError(str(path), f"{given} named {name[:200]!r}", wanted, DAMAGED)
+        if not torch.isfinite(weights[name]).all():
+            raise ConfigError(
+                str(path),
+                f"NaN or infinite numbers in {name!r}",
+                "finite weights",
+                "Its training diverged or it is damaged: take another model",
+            )
+
+
+def _shape(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "no tensor"
+    return f"a tensor of {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def _without_weights(config: TrialConfig) -> TrialConfig:
@@ -243,29 +336,36 @@ def _ragged(arrays: list[np.ndarray], frame: float, resize: int | None) -> Image
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
     try:
+        open_regular(path, most_bytes=MOST_BYTES).close()  # safetensors would wait at a FIFO
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            said = json.loads((file.metadata() or {}).get(KEY, "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise ConfigError(str(path), "no such file", "an export, best.safetensors") from error
-    except OSError as error:
-        raise ConfigError(str(path), f"{error}", "an export, best.safetensors") from error
-    except (SafetensorError, ValueError) as error:  # ValueError: text that is no JSON
+    except (OSError, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or "too large for the memory here"
+        raise ConfigError(str(path), reason, "an export, best.safetensors") from error
+    # ValueError: text that is no JSON; RecursionError: JSON in JSON without end.
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
-    if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
-        form = about.get("format") if isinstance(about, dict) else about
-        raise ConfigError(str(path), f"format {form!r}", f"an export of format {FORMAT!r}")
-    digest = about.pop("sha256", None)
-    if (digest or about["format"] == FORMAT) and digest != _digest(about, weights):
+    if not isinstance(said, dict) or said.get("format") not in (FORMAT, UNDIGESTED):
+        form = repr(said.get("format") if isinstance(said, dict) else said)[:100]
+        raise ConfigError(str(path), f"format {form}", f"an export of format {FORMAT!r}")
+    digest = said.pop("sha256", None)
+    if (digest or said["format"] == FORMAT) and digest != _digest(said, weights):
         raise ConfigError(
-            str(path),
-            "bytes that were not written so",
-            "the file as the trial left it",
-            "It is damaged: copy it anew, or train the trial again (--force)",
+            str(path), "bytes that were not written so", "the file as the trial left it", DAMAGED
         )
-    return about, weights
+    try:
+        return _About.model_validate(said), weights
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(
+            str(path), f"{place}: {first['msg']}", "what a trial says of its export", DAMAGED
+        ) from error
 
 
 def _canonical(about: dict[str, Any]) -> str:

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from safetensors.torch import load, save
+from torch import Tensor
 
 from trainables.core import export
 from trainables.core.network import Network, build_method, build_trial_backbone
@@ -40,7 +42,20 @@ def write(path: Path, **changes: Any) -> Path:
 
 def renamed(path: Path, part: str, name: str) -> None:
     """Write it anew as if another component, `name`, had been `part` of it."""
-    about, tensors = export._read(path)
+    about, tensors = said(path)
     about["config"][part]["name"] = name
-    about["sha256"] = export._digest(about, tensors)
-    path.write_bytes(save(load(path.read_bytes()), metadata={export.KEY: json.dumps(about)}))
+    sealed(path, about, tensors)
+
+
+def said(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What an export says of itself, without its digest, and its tensors."""
+    with safe_open(path, framework="pt") as file:
+        about = json.loads(file.metadata()[export.KEY])
+    return {key: value for key, value in about.items() if key != "sha256"}, load(path.read_bytes())
+
+
+def sealed(path: Path, about: dict[str, Any], tensors: dict[str, Tensor]) -> Path:
+    """Write an export with a digest that fits, whatever it says."""
+    digest = {"sha256": export._digest(about, tensors)}
+    path.write_bytes(save(tensors, metadata={export.KEY: json.dumps({**about, **digest})}))
+    return path
