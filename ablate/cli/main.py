@@ -15,7 +15,7 @@ from importlib import import_module
 from ablate.cli.parser import parser
 from ablate.cli.startup import end_quickly
 from ablate.tracking.typed import conceal
-from ablate.values.terminal import say, tolerant
+from ablate.values.terminal import one_line, say, tolerant
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module, _, name = args.handler.partition(":")
         code: int = getattr(import_module(f"ablate.cli.{module}"), name)(args)
     except ConfigError as error:
-        say(" ".join(str(error).split()), error=True)
+        say(one_line(error), error=True)
         return 2
     except (LedgerError, ReportError, TrackingError) as error:
         say(error, error=True)

@@ -7,7 +7,6 @@ while sweeps write to it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,7 +103,7 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
         rows = table(ledger, sweep)
     try:
         if to is None:
-            _guarded(rows).to_csv(sys.stdout, index=False)
+            say(_guarded(rows).to_csv(index=False), end="")
         elif to.suffix == ".csv":
             _guarded(rows).to_csv(to, index=False)
         elif to.suffix == ".jsonl":

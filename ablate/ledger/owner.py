@@ -8,15 +8,20 @@ On another host only the age of its heartbeat can tell.
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 
 import psutil
 
+from trainables.errors import ConfigError
 from trainables.machine.processes import host_name, runs
+from trainables.machine.texts import unfit
 
 __all__ = ["HEARTBEAT_SECONDS", "STALE_SECONDS", "Owner", "host_name"]
 
+LONGEST = 512  # characters
+_WRITTEN = re.compile(r"(.*)/([0-9]{1,9})/([0-9]{1,12}(?:\.[0-9]+)?)")
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 120.0
 
@@ -35,8 +40,20 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner:
-        host, pid, start = text.rsplit("/", 2)
-        return cls(host, int(pid), float(start))
+        """Read an owner as `str` writes it.
+
+        Raises:
+            ConfigError: it is none, or no process can be it.
+        """
+        found = _WRITTEN.fullmatch(text)
+        if found is None or len(text) > LONGEST or unfit(text) is not None:
+            raise ConfigError(
+                "owner",
+                repr(text[:LONGEST]),
+                "the process that holds a trial, as host/pid/start",
+                "The ledger was edited or damaged: restore it from a copy, or give another --out",
+            )
+        return cls(found[1], int(found[2]), float(found[3]))
 
     def __str__(self) -> str:
         return f"{self.host}/{self.pid}/{self.start:.2f}"

@@ -76,7 +76,8 @@ def cells_filled(records: Records, trial_id: str) -> list[Row]:
 def place(cell: Row) -> str:
     """`STUDY/CELL@SEED[.FOLD]`, as `--cell` takes it."""
     fold = "" if cell["fold"] in (None, NO_FOLD) else f".{cell['fold']}"
-    return f"{cell['study']}/{cell['cell']}@{cell['seed']}{fold}"
+    name = str(cell["cell"]).replace("\n", "\\n")  # a line each, whatever a value of a spec holds
+    return f"{cell['study']}/{name}@{cell['seed']}{fold}"
 
 
 def reached(records: Records) -> dict[str, int]:

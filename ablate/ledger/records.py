@@ -1,33 +1,22 @@
 """What the ledger says: its file opened, and the questions that drivers ask all the time.
 
-Each thread and each process opens it by itself. Rows are plain dicts, with the `*_json` columns
+Each thread and each process opens it by itself. Rows are plain dicts, each value of its column's
+type (`ablate/ledger/checked_row.py`), with the `*_json` columns
 decoded under the name without the suffix. Who asks once, a command, say, finds
 its question in `ablate/ledger/queries.py`; who writes has a `Ledger` (`ablate/ledger/ledger.py`).
 """
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from ablate.ledger.checked_row import check_row
 from ablate.ledger.schema import connect, explained
 
 Row = dict[str, Any]
 NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
-
-
-def _plain(row: sqlite3.Row) -> Row:
-    found: Row = {}
-    for key in row.keys():  # noqa: SIM118  (iterating a Row yields values)
-        value = row[key]
-        if key.endswith("_json"):
-            found[key.removesuffix("_json")] = None if value is None else json.loads(value)
-        else:
-            found[key] = value
-    return found
 
 
 class Records:
@@ -38,7 +27,8 @@ class Records:
         timeout: seconds to wait for another writer.
 
     Raises:
-        ConfigError: the file is no ledger or cannot be opened.
+        ConfigError: the file is no ledger or cannot be opened; of any question also that a value
+            in it is none that ablate writes there.
     """
 
     def __init__(self, path: str | Path, *, timeout: float = 60.0) -> None:
@@ -56,7 +46,8 @@ class Records:
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         with explained(self.path):
-            return [_plain(row) for row in self._connection.execute(sql, values)]
+            found = [dict(row) for row in self._connection.execute(sql, values)]
+        return [check_row(row, self.path) for row in found]
 
     def trial(self, trial_id: str) -> Row | None:
         return next(iter(self.rows("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)

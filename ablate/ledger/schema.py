@@ -8,10 +8,12 @@ guards the first use.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -87,6 +89,21 @@ def as_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
+MOST_BYTES = 2**26  # of one value
+# What SQLite says of a file that is damaged, or that somebody else has filled.
+_DAMAGED = (
+    "not a database",
+    "malformed",
+    "Could not decode",
+    "too big",
+    "no such",
+    "has no column",
+    "overflow",
+    "already exists",
+    "there is already",
+)
+
+
 class LedgerError(RuntimeError):
     """The ledger cannot be written now (full disk, lock, I/O); nothing committed is lost."""
 
@@ -98,10 +115,10 @@ def explained(path: Path) -> Iterator[None]:
         yield
     except sqlite3.DatabaseError as error:
         text = str(error)
-        if "not a database" in text or "malformed" in text:
+        if any(each in text for each in _DAMAGED):
             raise ConfigError(
                 str(path),
-                f"a file that is no intact SQLite database ({text})",
+                f"a file that is no intact SQLite database ({text[:200]})",
                 "a ledger",
                 "Move it away and start again, or restore it from a copy",
             ) from error
@@ -139,9 +156,12 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+            connection.execute("PRAGMA trusted_schema=OFF")  # of a file that anybody may have made
             connection.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
             if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 _first_use(connection, path, timeout)
+            _check_tables(connection, path)
             connection.execute("PRAGMA synchronous=FULL")
         except BaseException:
             connection.close()
@@ -177,6 +197,44 @@ def _not_ours(path: Path, version: int) -> ConfigError:
     )
 
 
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a ledger whose tables are not those above: a view in the place of one may never end,
+    and a trigger does what nobody asked for."""
+    kinds = connection.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'")
+    for name, kind in kinds:
+        if kind != "table":
+            raise _other_tables(path, f"a {kind} named {str(name)[:100]!r}")
+    for table, columns in _expected_columns().items():
+        # hidden: 2 and 3 are computed, 1 is of a virtual table.
+        there = {
+            str(row["name"])
+            for row in connection.execute(f"PRAGMA table_xinfo({table})")
+            if not row["hidden"]
+        }
+        if there != columns:
+            what = ", ".join(sorted(there)) or "none"
+            raise _other_tables(path, f"the columns {what[:200]} in the table {table}")
+
+
+@cache
+def _expected_columns() -> dict[str, set[str]]:
+    """Table → columns, as `DDL` makes them."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.executescript(DDL)
+        names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
+        return {row["name"]: set(_columns(connection, row["name"])) for row in names}
+
+
+def _other_tables(path: Path, what: str) -> ConfigError:
+    return ConfigError(
+        str(path),
+        what,
+        "the tables of a ledger",
+        "It was edited or damaged: restore it from a copy, or give another --out",
+    )
+
+
 def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
     try:
         with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
@@ -190,10 +248,13 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
                 _nobody_at_work(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
             # One transaction: a process killed here leaves an empty file, or the ledger of before.
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_statements(connection)} "
-                f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
-            )
+            try:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {_statements(connection)} PRAGMA "
+                    f"application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; COMMIT;"
+                )
+            except sqlite3.IntegrityError as error:  # rows of before that no ablate has written
+                raise _other_tables(path, f"rows that it cannot have ({error})") from error
     except Timeout as error:
         raise LedgerError(
             f"{path}: found its first-use lock held for {timeout:.0f} s; expected it free. "

@@ -10,11 +10,19 @@ from contextlib import contextmanager
 from trainables.machine.progress import LOG as PROGRESS
 from trainables.machine.texts import printable
 
+LONGEST_LINE = 2000  # characters of what is quoted from a file
+
 
 def say(text: object, *, error: bool = False, end: str = "\n", flush: bool = False) -> None:
     """Print to standard output or standard error, escape codes written out."""
     stream = sys.stderr if error else sys.stdout
     print(printable(str(text)), file=stream, end=end, flush=flush)
+
+
+def one_line(text: object) -> str:
+    """Return text of a stranger for a line of its own, which it can neither end nor fill."""
+    words = " ".join(str(text).split())
+    return words if len(words) <= LONGEST_LINE else f"{words[:LONGEST_LINE]}…"
 
 
 def tolerant() -> None:

@@ -7,8 +7,9 @@ import errno
 import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from trainables.errors import ConfigError
 
@@ -58,7 +59,7 @@ def inside(folder: Path, name: object) -> Path:
 
 def open_regular(
     path: str | Path, *, most_bytes: int | None = None, follow_links: bool = True
-) -> BinaryIO:
+) -> BufferedReader:
     """Open a file that a stranger may have made, for reading, and only if it is a regular one.
 
     Opening a FIFO in the usual way waits for a writer for ever, and a device never ends.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.facts.place import ledger_path, trial_called
 from ablate.cli.facts.shown import words
-from ablate.values.terminal import say
+from ablate.values.terminal import one_line, say
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _list(facts: Ledger) -> None:
     for row in queries.sweeps(facts):
         say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
     for row in queries.reasons(facts):
-        say(f"{row['status']} {row['trial_id']}: {row['reason']}")
+        say(f"{row['status']} {row['trial_id']}: {one_line(row['reason'])}")
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:

@@ -178,7 +178,8 @@ def _dead_links(out: Path) -> list[Path]:
     return [
         page
         for page in sorted((out / "reports").glob("*/report.html"))
-        if any(
+        if page.is_file()  # a FIFO would be waited for
+        and any(
             not (out / "trials" / trial / EXPORT).exists()
             for trial in set(LINKED.findall(page.read_text(encoding="utf-8", errors="replace")))
         )

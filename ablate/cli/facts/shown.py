@@ -11,6 +11,7 @@ from typing import Any
 from ablate.engine.live.rows import duration
 from ablate.ledger import queries
 from ablate.ledger.records import Records
+from ablate.values.terminal import one_line
 
 METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
 CELLS = 3  # that are named
@@ -20,7 +21,7 @@ FILES = ("trial.log", "config.json", "best.safetensors")
 def words(records: Records, trial_id: str, out: Path) -> list[str]:
     row = records.trial(trial_id) or {}
     return [
-        f"{trial_id}: {row['status']}" + (f", {row['reason']}" if row["reason"] else ""),
+        f"{trial_id}: {row['status']}" + (f", {one_line(row['reason'])}" if row["reason"] else ""),
         f"in:      {_cells(records, trial_id)}",
         f"is:      {_config(row['config'], row['seed'])}",
         f"gave:    {_results(records, row)}",

@@ -16,7 +16,7 @@ from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
-from ablate.values.terminal import say
+from ablate.values.terminal import one_line, say
 
 AT_WORK, REASONS = 8, 5  # trials and reasons that are named
 
@@ -25,7 +25,8 @@ def status(args: argparse.Namespace) -> int:
     """Of the sweep that is named, or of all that run, or of the latest."""
     path = ledger_path(args.out)
     with Records(path) as records:
-        alive = [driver for driver in drivers(path.parent) if driver.alive]
+        known = {sweep["sweep_id"] for sweep in queries.sweeps(records)}
+        alive = [each for each in drivers(path.parent) if each.alive and each.sweep_id in known]
         if args.sweep is not None:
             chosen = [find_sweep(records, args.sweep, "SWEEP")]
         elif alive:
@@ -97,8 +98,8 @@ def _at_work(row: dict[str, Any], epoch: int, out: Path, now: float) -> dict[str
         "trial_id": row["trial_id"],
         "place": queries.place(row),
         "epoch": epoch,
-        "epochs": row["config"]["training"]["epochs"],
-        "seconds": round(now - row["started"], 1),
+        "epochs": (row["config"].get("training") or {}).get("epochs"),
+        "seconds": round(now - (row["started"] or row["created"]), 1),
         "log": str(out / "trials" / row["trial_id"] / "trial.log"),
     }
 
@@ -145,7 +146,7 @@ def told(found: dict[str, Any]) -> Iterator[str]:
         if more > 0:
             yield f"  at work: {more} more"
     for row in found["failures"][:REASONS]:
-        yield f"  failed: {row['n']} × {row['reason']} (as {row['trial']})"
+        yield f"  failed: {row['n']} × {one_line(row['reason'])} (as {row['trial']})"
     if len(found["failures"]) > REASONS:
         yield f"  failed: for {len(found['failures']) - REASONS} other reasons"
 

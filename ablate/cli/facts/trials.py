@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from codecs import getincrementaldecoder
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ablate.cli.facts.place import ledger_path, trial_called
 from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
-from ablate.values.terminal import say
+from ablate.values.terminal import one_line, say
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
+from trainables.machine.files import open_regular
 
 FOLLOW_SECONDS = 0.5
+BLOCK = 2**16  # bytes that are read at once
+MOST_BYTES = 2**24  # that are looked through for the last lines
 
 
 def trials(args: argparse.Namespace) -> int:
@@ -36,7 +41,7 @@ def _line(records: Records, row: dict[str, Any], objective: str) -> str:
     text = f"{row['trial_id']}  {row['status']}  {queries.place(row)}"
     if value is not None:
         text += f"  {objective} {value:.4f}"
-    return text if row["reason"] is None else f"{text}  {row['reason']}"
+    return text if row["reason"] is None else f"{text}  {one_line(row['reason'])}"
 
 
 def logs(args: argparse.Namespace) -> int:
@@ -65,20 +70,57 @@ def logs(args: argparse.Namespace) -> int:
 
 def _tail(file: Path, lines: int | None) -> int:
     """Print the last lines, or all; returns the bytes read."""
-    content = file.read_bytes()
-    shown = content.decode(errors="replace").splitlines()
-    if lines is not None:
-        shown = shown[max(0, len(shown) - lines) :]
-    if shown:
-        say("\n".join(shown))
-    return len(content)
+    with _opened(file) as log:
+        size = log.seek(0, os.SEEK_END)
+        log.seek(0 if lines is None else _start_of_last(log, lines, size))
+        return _print_rest(log, end_line=True)
+
+
+def _start_of_last(log: BinaryIO, lines: int, size: int) -> int:
+    """Return where the last lines begin; of lines longer than `MOST_BYTES` in all their end."""
+    start, found = size, 0
+    while start > max(0, size - MOST_BYTES):
+        begin = max(0, start - BLOCK)
+        log.seek(begin)
+        block = log.read(start - begin)
+        at = len(block)
+        if start == size and block.endswith(b"\n"):
+            at -= 1  # it ends the last line
+        while (at := block.rfind(b"\n", 0, at)) >= 0:
+            found += 1
+            if found == lines:
+                return begin + at + 1
+        start = begin
+    return start
 
 
 def _more(file: Path, read: int) -> int:
     """Print what came after so many bytes; returns how many there are."""
-    with file.open("rb") as log:
+    with _opened(file) as log:
         log.seek(read)
-        fresh = log.read()
-    if fresh:
-        say(fresh.decode(errors="replace"), end="", flush=True)
-    return read + len(fresh)
+        return _print_rest(log, end_line=False)
+
+
+def _print_rest(log: BinaryIO, *, end_line: bool) -> int:
+    """Print what is left, a block at a time; returns where it ends.
+
+    Args:
+        end_line: whether to end a last line that has no end.
+    """
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
+    text = "\n"
+    while block := log.read(BLOCK):
+        text = decoder.decode(block) or text
+        say(text, end="", flush=True)
+    rest = decoder.decode(b"", final=True)
+    say(rest + ("\n" if end_line and not (rest or text).endswith("\n") else ""), end="", flush=True)
+    return log.tell()
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return open_regular(file)
+    except OSError as error:
+        raise ConfigError(
+            str(file), error.strerror or str(error), "the log of a trial", "Look at it yourself"
+        ) from error

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from ablate.cli.facts.place import ledger_path
 from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
@@ -113,7 +115,7 @@ def _written(
         for key, value in (
             ("sweep", sweep["sweep_id"]),
             ("design", design["design"]),
-            ("seeds", design["seeds"]),
+            ("seeds", design.get("seeds")),
         ):
             made.set_user_attr(key, value)
         rows = list(cells[study].values())
@@ -153,10 +155,7 @@ def _distributions(
 
     Choices are categories by what they are, not by their index as samplers are told.
     """
-    space: Space = {
-        path: Axis.model_validate({k: v for k, v in axis.items() if v is not None})
-        for path, axis in (design.get("space") or {}).items()
-    }
+    space: Space = {path: _axis(path, axis) for path, axis in (design.get("space") or {}).items()}
     found: dict[str, Axis | Levels] = {}
     for path in dict.fromkeys(path for each in coords for path in each):
         axis = space.get(path)
@@ -166,6 +165,23 @@ def _distributions(
         else:
             found[path] = Levels([*(axis.choice or ()), *values] if axis is not None else values)
     return found
+
+
+def _axis(path: str, axis: Any) -> Axis:
+    """Read an axis of a recorded space.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return Axis.model_validate({k: v for k, v in axis.items() if v is not None})
+    except (ValidationError, AttributeError) as error:
+        raise ConfigError(
+            f"space.{path}",
+            f"{axis!r:.100}, which is no axis",
+            "the search space of the sweep's spec",
+            "The ledger was edited or damaged: restore it from a copy",
+        ) from error
 
 
 def _trial(
@@ -200,12 +216,13 @@ def _trial(
         intermediate_values=_curve(records, rows, metrics) if len(metrics) == 1 else {},
         user_attrs=_attributes(cell, rows, evaluations),
     )
-    started = [row["started"] for row in rows if row["started"]]
-    ended = [row["ended"] for row in rows if row["ended"]]
+    # Optuna wants both; a trial that came by import may lack them.
+    started = [row["started"] or row["created"] for row in rows]
+    ended = [row["ended"] or row["created"] for row in rows]
     if state != TrialState.WAITING:
-        trial.datetime_start = datetime.fromtimestamp(min(started)) if started else None
+        trial.datetime_start = datetime.fromtimestamp(min(started))
     if state.is_finished():
-        trial.datetime_complete = datetime.fromtimestamp(max(ended)) if ended else None
+        trial.datetime_complete = datetime.fromtimestamp(max(ended))
     return trial
 
 

@@ -11,6 +11,7 @@ removes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -20,16 +21,43 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Annotated, Any, Self
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from ablate.engine.live.rows import Name, Seconds, StudyRow
 from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
-
-if TYPE_CHECKING:
-    from ablate.engine.live.rows import StudyRow
+from trainables.machine.files import read_regular
 
 FOLDER = "drivers"
 POLL_SECONDS = 0.5
+MOST_BYTES = 2**24  # of a driver's file, which has a few for each trial at work
 log = logging.getLogger("ablate.engine")
+
+
+class _Typed(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Node(_Typed):
+    name: Name
+    slots: Annotated[int, Field(ge=0, le=10**9)]
+    trials: list[Name]
+
+
+class _Said(_Typed):
+    """The content of a driver's file, which anybody who may write the folder can have made."""
+
+    owner: str
+    sweep_id: Name
+    name: Name
+    began: Seconds
+    at: Seconds
+    slots: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None
+    trials: list[Name]
+    studies: list[StudyRow]
+    stopping: bool
+    nodes: list[_Node] = []
 
 
 @dataclass(frozen=True)
@@ -59,7 +87,8 @@ class Driver:
 
     def ask_to_stop(self) -> None:
         """Raises OSError: the folder cannot be written."""
-        self.path.with_suffix(".stop").touch()
+        with contextlib.suppress(FileExistsError):  # somebody has asked already
+            self.path.with_suffix(".stop").touch(exist_ok=False)
 
 
 def drivers(out: Path) -> list[Driver]:
@@ -71,12 +100,25 @@ def drivers(out: Path) -> list[Driver]:
 def _read(path: Path) -> Driver | None:
     """None: it has ended just now, or the file is of another version, or of nobody here."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        owner, trials, studies = (told.pop(key) for key in ("owner", "trials", "studies"))
-        return Driver(path, Owner.parse(owner), trials=(*trials,), studies=(*studies,), **told)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
+        told = _Said.model_validate_json(text)
+        owner = Owner.parse(told.owner)
+    except (OSError, ValueError) as error:  # pydantic's and ours are of the second
         log.info("%s tells of no driver: %r", path, error)
         return None
+    return Driver(
+        path,
+        owner,
+        told.sweep_id,
+        told.name,
+        told.began,
+        told.at,
+        told.slots,
+        tuple(told.trials),
+        tuple(asdict(study) for study in told.studies),
+        told.stopping,
+        tuple(node.model_dump() for node in told.nodes),
+    )
 
 
 class Presence:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+# Of a line that is printed: no control characters, and finite times that can be shown.
+Name = Annotated[str, Field(pattern=r"^\P{Cc}*$", max_length=4096)]
+Seconds = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
 
 
 @dataclass(frozen=True)
 class StudyRow:
     """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the first objective."""
 
-    study: str
-    size: int
-    known: int
-    done: int
-    running: int
-    failed: int
+    study: Name
+    size: Count
+    known: Count
+    done: Count
+    running: Count
+    failed: Count
     best: float | None
-    eta: float | None
-    note: str
+    eta: Seconds | None
+    note: Name
 
     @property
     def ended(self) -> bool:
