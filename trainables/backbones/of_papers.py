@@ -45,7 +45,7 @@ OF_PAPERS = (
     OfPapers("resnet50.tv_in1k", "timm", "DDML Tables 1, 2; IDML Tables 1, 3 to 8; NIR"),
     OfPapers("resnet50", "none", "IDML Tables 2 and 10, ImageNet"),
     OfPapers("googlenet", "torchvision", "DVML Tables 1 to 4"),
-    OfPapers("vit_small_patch16_224.augreg_in21k", "timm", "HypViT in DDML Tables 1, 2"),
+    OfPapers("vit_small_patch16_224.augreg_in21k_ft_in1k", "timm", "HypViT in DDML Tables 1, 2"),
     OfPapers("vit_small_patch16_224.dino", "timm", "HypViT in DDML Tables 1, 2"),
     OfPapers("deit_small_patch16_224.fb_in1k", "timm", "HypViT; IDML Table 9, from random values"),
     OfPapers("deit_tiny_patch16_224.fb_in1k", "timm", "IDML Table 9, from random values"),
