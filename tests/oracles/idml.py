@@ -63,16 +63,20 @@ def public_relative(s: Tensor, p: Tensor, u: Tensor, gamma: float) -> Tensor:
     return (norm(u / norm(u)) ** 2 + gamma) / gap**2
 
 
-def public_product(s: Tensor, w: Tensor, u: Tensor, gamma: float, tau: float) -> Tensor:
+def public_product(  # noqa: PLR0917
+    s: Tensor, w: Tensor, u: Tensor, gamma: float, tau: float, bias: Tensor | float = 0.0
+) -> Tensor:
     """The public code's in classification, to a class weight of no uncertainty: of products, not
-    cosines, with ReLU(u) and both norms squared."""
+    cosines, with ReLU(u) and both norms squared. Its linear layer gives the product with the
+    class's bias, and the class weight of the distance as what it makes of unit vectors, which
+    is every entry of w plus that bias."""
     product, beta = s.new_zeros(()), s.new_zeros(())
     for i in range(len(s)):
         product = product + s[i] * w[i]
     for i in range(len(u)):
         beta = beta + (u[i] * u[i] if u[i].item() > 0 else u[i] * 0)
-    r = (beta + gamma) / norm(s - w) ** 2
-    return 1 - (1 - product) * torch.exp(-r / tau)
+    r = (beta + gamma) / norm(s - (w + bias)) ** 2
+    return 1 - (1 - product - bias) * torch.exp(-r / tau)
 
 
 def proxy_anchor(

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, configured_geometry
+from trainables.losses.softmax import Softmax
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State
 from trainables.methods.head import start_kaiming
@@ -56,7 +57,7 @@ class IDML(Mixing):
     The public code differs from the paper's equations; its retrieval is `uncertainty: unit,
     gamma: 4` on Proxy-Anchor with objective "separate" (and its uncertainty head never trains, see
     `uncertainty`). In classification the paper is C_IN at τ = 1, γ = 0 on NormSoftmax, the public
-    code `uncertainty: relu, tau: 5, gamma: 0` on the loss softmax.
+    code `uncertainty: relu, tau: 5, gamma: 0, bias_in_score: true` on the loss softmax.
 
     Deviations: one λ per step. On NormSoftmax the sum below includes the image's own class and
     scores are divided by the loss's temperature; Eq. 9 has the other classes alone, and no
@@ -97,6 +98,13 @@ class IDML(Mixing):
             score that trained (Table 8).
         uncertainty_gain: of the uncertainty head's initial weights.
         uncertainty_token: u is of a second token's output, not of f (`second_token.py`); None: off.
+        bias_in_score: with uncertainty "relu", where the classifier's bias b enters. On, as in the
+            public code, it is part of the product and of the distance, whose class weight is
+            w_j + b_j·1:
+
+                1 − (1 − ⟨s, w_j⟩ − b_j) e^{−r/τ},   r = (β² + γ) / ‖s − (w_j + b_j·1)‖²
+
+            None: off, b_j is added to the score of ⟨s, w_j⟩ and w_j.
         """
 
         name: Literal["idml"] = "idml"
@@ -111,6 +119,13 @@ class IDML(Mixing):
         test_metric: Literal["semantic", "introspective"] = "semantic"
         uncertainty_gain: float = Field(0.01, gt=0, le=100)
         uncertainty_token: SecondToken | None = None
+        bias_in_score: bool | None = None
+
+        @field_validator("bias_in_score")
+        @classmethod
+        def off_is_none(cls, value: bool | None) -> bool | None:
+            """Read false as None, so that the default, written out or not, is one trial."""
+            return value or None
 
     def __init__(
         self,
@@ -151,6 +166,18 @@ class IDML(Mixing):
             raise ValueError(
                 "method.uncertainty relu with a loss of products with class weights (softmax), not "
                 f"with {name}: take uncertainty vector, or that loss"
+            )
+        if config.bias_in_score and config.uncertainty != "relu":
+            raise ValueError(
+                "method.bias_in_score with uncertainty relu, not with uncertainty "
+                f"{config.uncertainty}: only that form scores products with class weights"
+            )
+        if config.bias_in_score and not (
+            isinstance(trial.loss, Softmax.Config) and trial.loss.bias
+        ):
+            raise ValueError(
+                "method.bias_in_score with a classifier that has a bias, not with loss "
+                f"{name} without one: set loss.bias true, or leave bias_in_score out"
             )
         check_second_token(trial, config.uncertainty_token, config.metric, config.test_metric)
         if config.metric == "plain":
@@ -232,6 +259,9 @@ class IDML(Mixing):
             return geometries.score(query, reference, geometry)
         (s_q, u_q), (s_r, u_r) = self._parts(query), self._parts(reference)
         plain = geometries.score(s_q, s_r, geometry)
+        bias = self._bias_in_score()
+        if bias is not None:
+            plain, s_r = plain + bias, s_r + bias[:, None]
         beta_squared = pair_uncertainty_squared(u_q, u_r)
         if self.options.uncertainty != "vector":
             alpha_squared = geometries.squared_distance(s_q, s_r)
@@ -241,7 +271,9 @@ class IDML(Mixing):
             relative = (geometries.safe_sqrt(beta_squared) + self.gamma) / alpha.clamp_min(CLOSEST)
         if geometry.kind == "l2sq" and self.options.squared == "plain":
             plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
-        return introspective(plain, confidence(relative, self.tau), geometry, form)
+        found = introspective(plain, confidence(relative, self.tau), geometry, form)
+        # The loss adds the bias to every score, this one included, which has it inside.
+        return found if bias is None else found - bias
 
     def observed(self) -> dict[str, Tensor]:
         """Mean ‖u‖ of the step's original and of its mixed images."""
@@ -272,6 +304,13 @@ class IDML(Mixing):
         if self.proxy_uncertainty is not None:
             groups.append(ParamGroup("proxies", [self.proxy_uncertainty]))
         return groups
+
+    def _bias_in_score(self) -> Tensor | None:
+        """Return the class biases [C] that the score contains, or None if the loss adds them."""
+        if not self.options.bias_in_score:
+            return None
+        assert isinstance(self.loss, Softmax)
+        return self.loss.bias
 
     def _uncertain(self, features: Tensor) -> Tensor:
         u: Tensor = self.uncertainty(features[:, -self.width :])

@@ -24,6 +24,7 @@ from tests.trainables.methods.idml_cases import (
     x,
 )
 from trainables import streams
+from trainables.core.identity import config_hash
 from trainables.losses.base import Loss
 from trainables.methods.base import Batch
 from trainables.trial import TrialConfig
@@ -71,6 +72,38 @@ def test_the_public_codes_softmax_by_loops(tau: float, gamma: float) -> None:
     assert (u > 0).any() and (u < 0).any()
     expected = oracle.softmax(public(method, features, tau, gamma), SETS, C, 1.0)
     compare(method, metric(method, features, slots(SETS)), expected)
+
+
+@pytest.mark.parametrize(("tau", "gamma"), [(5.0, 0.0), (TAU, GAMMA)])
+def test_the_bias_is_part_of_product_and_distance_by_loops(tau: float, gamma: float) -> None:
+    options = {"uncertainty": "relu", "tau": tau, "gamma": gamma, "bias_in_score": True}
+    method, features = attached("idml", softmax(), **options), x()
+    (s, u), w, b = heads(method, features), method.loss.weights, method.loss.bias
+    assert (b != 0).sum() > 1
+
+    def scored(i: int, j: int) -> Tensor:
+        return oracle.public_product(s[i], w[j], u[i], gamma, tau, b[j])
+
+    compare(method, metric(method, features, slots(SETS)), oracle.softmax(scored, SETS, C, 1.0))
+    answers = attached("idml", softmax(), test_metric="introspective", **options).logits(features)
+    for i in range(len(features)):
+        for j in range(C):
+            assert answers[i, j].item() == pytest.approx(scored(i, j).item(), rel=1e-6)
+
+
+def test_bias_in_score_needs_a_bias_and_is_off_by_default() -> None:
+    def trial(bias: bool, **method: Any) -> TrialConfig:
+        given = {"name": "idml", "mixing": "none", "uncertainty": "relu", **method}
+        return TrialConfig.model_validate(
+            {"loss": {"name": "softmax", "bias": bias}, "method": given}
+        )
+
+    assert trial(True, bias_in_score=False) == trial(True)
+    assert config_hash(trial(True), "data") != config_hash(trial(True, bias_in_score=True), "data")
+    with pytest.raises(ValidationError, match="without one: set loss"):
+        trial(False, bias_in_score=True)
+    with pytest.raises(ValidationError, match="bias_in_score with uncertainty relu"):
+        trial(True, uncertainty="vector", metric="plain", bias_in_score=True)
 
 
 @pytest.mark.parametrize("form", ["paper", "public"])
