@@ -26,6 +26,11 @@ class ProxyNCANIR(Loss):
     class, P_x⁻ all others; B⁺ are the items with a proxy in P⁺, B⁻ those with one in P⁻: with
     one label and two classes or more, all of the batch.
 
+    Deviation from the public code: its positive term counts the proxy of a class once for each
+    item y of that class in the batch, so that it is log(1 + n_y e^{−α(s(x,p) − δ)}) with n_y such
+    items. Eq. 6, and this, count each proxy once; in batches of two of a class the losses were 2 %
+    apart.
+
     Label sets: P_x⁺ is the set's proxies (the paper has one label per item). Pair weights in
     (0, 1) multiply the exponentials.
 
