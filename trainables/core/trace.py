@@ -12,6 +12,10 @@ from torch import Tensor
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
+RATIO = "_to_metric"  # ends the name of a term's gradient over the metric term's
+OVERWHELMING = 1000.0  # a ratio from which on the metric term is as good as absent
+LARGEST = "/max"
+
 
 class Trace:
     """Values and weights by term, as the device's tensors until the epoch is read.
@@ -76,7 +80,9 @@ class Trace:
     def means(self) -> dict[str, float]:
         """`train/loss`, `term/<name>/value` and `…/weight`, and `observed/<name>`: means over
         the epoch. What is observed may be infinite for a step, as a gradient norm may; such
-        steps stay out of the mean and their share is told as `observed/<name>/nonfinite`."""
+        steps stay out of the mean and their share is told as `observed/<name>/nonfinite`. Of a
+        term's gradient over the metric's, `<term>_to_metric`, there is also the largest finite
+        value, `…/max`: one step can undo an epoch whose mean looks harmless."""
         averages: dict[str, float] = {}
         loss = 0.0
         for name, values in self._values.items():
@@ -90,6 +96,8 @@ class Trace:
             finite = steps.isfinite()
             if bool(finite.any()):
                 averages[f"observed/{name}"] = float(steps[finite].mean())
+                if name.endswith(RATIO):
+                    averages[f"observed/{name}{LARGEST}"] = float(steps[finite].max())
             if not bool(finite.all()):
                 averages[f"observed/{name}/nonfinite"] = float((~finite).double().mean())
         averages["train/loss"] = loss / self.length if self.length else math.nan
@@ -118,6 +126,20 @@ class Trace:
         }
         trace._checked = trace.length
         return trace
+
+
+def overwhelming_terms(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return each term whose gradient overwhelmed the metric term's in an epoch, and the ratio.
+
+    Args:
+        metrics: what `Trace.means` returned for the epoch.
+    """
+    ratios = {
+        name.removeprefix("observed/").removesuffix(RATIO + LARGEST): value
+        for name, value in metrics.items()
+        if name.startswith("observed/") and name.endswith(RATIO + LARGEST)
+    }
+    return {term: ratio for term, ratio in ratios.items() if ratio >= OVERWHELMING}
 
 
 def total(terms: Mapping[str, Term]) -> Tensor:

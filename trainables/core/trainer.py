@@ -29,7 +29,7 @@ from trainables.core.inputs import Inputs
 from trainables.core.looks import Looks, Scores, looked_at
 from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
 from trainables.core.runtime import EXPORT, EpochReport, FinalReport, Runtime
-from trainables.core.trace import Trace
+from trainables.core.trace import Trace, overwhelming_terms
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
 from trainables.evaluation.metrics import EVALUATOR
@@ -155,6 +155,16 @@ class Trainer:
         assert self.trace is not None
         self.trace.check()
         metrics = self.trace.means()
+        for term, ratio in overwhelming_terms(metrics).items():
+            LOG.warning(
+                "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
+                "term. Adam remembers such a step for hundreds of others, and the network may have "
+                "stopped learning. Lower optimizer.multipliers.auxiliary, or limit the gradient "
+                "(method.gradient_limit of nir, training.clip_norm).",
+                self.epoch + 1,
+                term,
+                ratio,
+            )
         self.trace = None
         for group in self.optimizer.param_groups:
             metrics[f"lr/{group['role']}"] = float(group["lr"])

@@ -226,7 +226,11 @@ class Method(nn.Module):
         return {}
 
     def observed_gradients(self) -> dict[str, Tensor]:
-        """The same of gradients (`watched.py`), read after `backward`; in a pack [S] each."""
+        """The same of gradients (`watched.py`), read after `backward`; in a pack [S] each.
+
+        `<term>_to_metric` is the gradient of a term over the metric term's, both with respect to
+        the embedding: its largest value of an epoch is logged as `observed/<term>_to_metric/max`,
+        and above `trace.OVERWHELMING` the trial's log and the report warn."""
         return {}
 
     def measure(

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from trainables.core.trace import Trace
+from trainables.core.trace import Trace, overwhelming_terms
 from trainables.errors import ConfigError, TrialFailure
 from trainables.methods.base import Term
 
@@ -75,3 +75,15 @@ def test_observed_scalars_are_meaned_and_survive_a_checkpoint() -> None:
     for found in (trace.means(), again.means()):
         assert found["observed/norm"] == 2
         assert found["observed/norm/nonfinite"] == pytest.approx(1 / 3)
+
+
+def test_the_largest_ratio_of_an_epoch_is_kept_and_overwhelming_ones_are_named() -> None:
+    trace = Trace(1, 0)
+    for ratio in (0.2, 5e3, math.nan):
+        trace.add({"metric": Term(torch.tensor(1.0))})
+        trace.observe({"nir_to_metric": torch.tensor(ratio), "other_to_metric": torch.tensor(0.1)})
+    found = trace.means()
+    assert found["observed/nir_to_metric/max"] == 5e3
+    assert found["observed/nir_to_metric"] == pytest.approx(2500.1)
+    assert overwhelming_terms(found) == {"nir": 5e3}
+    assert overwhelming_terms({**found, "observed/nir_to_metric/max": 900.0}) == {}

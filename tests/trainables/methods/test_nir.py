@@ -256,6 +256,63 @@ def test_observed_gradients_are_those_of_the_embedding() -> None:
     assert all(value.dim() == 0 and not value.requires_grad for value in found.values())
 
 
+@pytest.mark.parametrize("limit", [1e-3, 1e6])
+def test_a_limit_scales_all_of_the_regularisers_gradients_by_one_factor(limit: float) -> None:
+    """1e6 is above the ratio, so that nothing is scaled."""
+    options = {"omega": 0.3, "negative_pairs": "separate"}
+    method = nir(**options, gradient_limit=limit)
+    seen: list[Tensor] = []
+    method.head.register_forward_hook(lambda module, given, z: seen.append(z))
+    _, terms = step(method)
+    Trace(1, 0).add(terms).backward()
+    found = {name: p.grad for name, p in method.named_parameters()}
+    observed = method.observed_gradients()
+
+    free = nir(**options)
+    embeddings: list[Tensor] = []
+    free.head.register_forward_hook(lambda module, given, z: embeddings.append(z))
+    _, apart = step(free)
+    named = [("z", embeddings[0]), *free.named_parameters()]
+    parts = [
+        torch.autograd.grad(part, [p for _, p in named], retain_graph=True, allow_unused=True)
+        for part in (0.3 * apart["metric"].value, apart["nir"].value)
+    ]
+    lengths = [part[0].norm().item() for part in parts]
+    factor = min(1.0, limit * lengths[0] / lengths[1])
+    assert (factor < 1) == (limit < 1)
+    for (name, _), of_metric, of_nir in list(zip(named, *parts, strict=True))[1:]:
+        expected = sum(
+            scale * each for scale, each in ((1, of_metric), (factor, of_nir)) if each is not None
+        )
+        torch.testing.assert_close(found[name], expected, rtol=1e-6, atol=1e-12)
+    assert float(observed["metric_gradient"]) == pytest.approx(lengths[0], rel=1e-9)
+    assert float(observed["nir_gradient"]) == pytest.approx(factor * lengths[1], rel=1e-9)
+    assert float(observed["nir_limited"]) == (limit < 1)
+    assert float(observed["nir_to_metric"]) <= limit * (1 + 1e-9)
+
+
+def test_a_limit_meets_a_gradient_that_is_not_finite() -> None:
+    method = nir(gradient_limit=1.0)
+    with torch.no_grad():
+        for weight in method.flow.parameters():
+            weight.mul_(1e200)
+    _, terms = step(method)
+    (1e300 * terms["nir"].value + terms["metric"].value).backward()
+    gradients = [p.grad for p in method.parameters() if p.grad is not None]
+    assert gradients and all(gradient.isfinite().all() for gradient in gradients)
+    assert float(method.observed_gradients()["nir_limited"]) == 1
+
+
+def test_without_a_metric_term_there_is_nothing_to_be_relative_to() -> None:
+    found = []
+    for limit in (None, 1e-3):
+        method = nir(omega=0.0, gradient_limit=limit)
+        _, terms = step(method)
+        Trace(1, 0).add(terms).backward()
+        found.append(method.head.weight.grad)
+    assert torch.equal(found[0], found[1])
+
+
 def test_exponents_beyond_the_limit_keep_a_finite_gradient() -> None:
     x = torch.tensor([-200.0, -1.0, 0.0, LIMIT, LIMIT + 7, 1e6], requires_grad=True)
     found = exp_with_tangent(x)

@@ -108,6 +108,13 @@ def test_a_product_of_weights_that_is_0_leaves_its_term_out(
         equal(made, shared_cache)
 
 
+def test_each_member_has_its_own_limit_of_a_branchs_gradient(
+    drawn: Path, shared_cache: Path
+) -> None:
+    made = configs(drawn, {"name": "nir", "omega": 0.3, "gradient_limit": 0.01}, "proxy_anchor")
+    equal(made, shared_cache)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
