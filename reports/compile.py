@@ -178,8 +178,8 @@ def _compile(
 
 def _early(frame: Frame, recipe: Recipe, folder: Path, drawn: list[Drawn]) -> list[Saved]:
     """After `drawn`, the figures that are of no trained model."""
-    colours = heatmap.families(frame, recipe.heatmaps)
-    drawn += [heatmap.heatmap(frame, part, colours[part.metric]) for part in recipe.heatmaps]
+    size = heatmap.size_of(frame, recipe.heatmaps)
+    drawn += [heatmap.heatmap(frame, part, size) for part in recipe.heatmaps]
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
     drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
     drawn += [curves.curves(frame, part) for part in recipe.curves]

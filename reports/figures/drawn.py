@@ -26,8 +26,12 @@ DASHES = ("-", "--", "-.", ":")
 TEXT = 9.0  # points, of all letters in all figures
 WIDTH, HEIGHT = 5.6, 3.5  # inches, of a figure of one panel
 GRID = "#e4e4e4"
+PANEL = "#f2f2f2"  # behind what is missing
+# Letters on a colour that stays as it is on a dark page, where black and white are exchanged.
+DARK_INK, LIGHT_INK = "#010101", "#fefefe"
 SHORT = 4  # lines of a legend that finds room within the axes
 PIXELS = 5_500_000  # of a PNG, at most
+LETTERS = 13  # in an inch of text, at least
 LINE = 0.18  # inches, of a legend
 MANY = 1000  # marks, from which they are pixels within the picture and have no values to hover over
 STYLE: dict[str, Any] = {
@@ -158,6 +162,16 @@ def heading(figure: Axes | Figure, title: str, width: int = 60) -> None:
         figure.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
     else:
         figure.set_title(text, loc="left", fontweight="bold", pad=8)
+
+
+def title_panel(panel: Axes, title: str, inches: float) -> None:
+    """Set the title of one of several panels in lines that are no wider than the panel.
+
+    Names of cells break after a comma too, which has no space behind it.
+    """
+    letters = int(inches * LETTERS)
+    words = title.replace(",", ", ")
+    panel.set_title("\n".join(textwrap.wrap(" ".join(words.split()), letters)), loc="left")
 
 
 def said(own: str, found: str) -> str:

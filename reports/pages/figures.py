@@ -14,17 +14,27 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from matplotlib.spines import Spine
+from matplotlib.text import Text
 from PIL import Image
 
-from reports.figures.drawn import Drawn
+from reports.figures.drawn import GRID, PANEL, Drawn, style
 from reports.frame import Frame
 from reports.tables.cells import protocol
 from reports.tables.labels import slug
 
 CSS_INCH = 96  # CSS pixels
 LARGEST = 250_000  # bytes of a figure's SVG in the report itself
-SMALL = 240  # CSS pixels of the longer side of what stands for a page; of the picture twice as many
+SMALL = 260  # CSS pixels of the longer side of what stands for a page; of the picture twice as many
 QUALITY = 82
+GREY = "#7d8590"  # letters that are read on a light page and on a dark one
+# Colours of drawings that follow the page: paper, ink, and lines between them. All others stay.
+THEME = {
+    "paper": ("#ffffff", "#0d1117"),
+    "ink": ("#000000", "#e6edf3"),
+    "grid": (GRID, "#30363d"),
+    "panel": (PANEL, "#21262d"),
+}
 
 
 def template(name: str) -> jinja2.Template:
@@ -49,12 +59,12 @@ def file_name(drawn: Drawn) -> str:
 
 def shown(drawn: Drawn, svg: Path) -> dict[str, str]:
     """A figure as it stands in the report."""
-    return _small(drawn, svg) if apart(drawn, svg) else inline(drawn, svg)
+    return _small(drawn) if apart(drawn, svg) else inline(drawn, svg)
 
 
 def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
     """A figure in full, with the marks that tell their values."""
-    data = base64.b64encode(svg.read_bytes()).decode()
+    data = base64.b64encode(themed(svg.read_text(encoding="utf-8")).encode()).decode()
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
     return {
         "key": drawn.key,
@@ -68,17 +78,44 @@ def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
     }
 
 
-def _small(drawn: Drawn, svg: Path) -> dict[str, str]:
-    with Image.open(svg.with_suffix(".png")) as image:
-        picture = image.convert("RGB")
-    picture.thumbnail((2 * SMALL, 2 * SMALL))
+def themed(svg: str) -> str:
+    """Return a drawing that follows the page's light or dark scheme.
+
+    The file of its own stays as it was drawn, as programs that read SVG know no variables.
+    """
+    for name, (light, _) in THEME.items():
+        svg = svg.replace(f": {light}", f": var(--{name})")
+    light, dark = (
+        "".join(f"--{name}: {colours[at]}; " for name, colours in THEME.items()) for at in (0, 1)
+    )
+    rules = (
+        f":root {{ {light}fill: var(--ink); }} "
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}"
+    )
+    return svg.replace("<defs>", f"<style>{rules}</style><defs>", 1)
+
+
+def _thumbnail(drawn: Drawn) -> Image.Image:
+    """Return a small picture of a figure, with grey letters and nothing behind them."""
+    inches = max(drawn.figure.get_size_inches())
+    for part in drawn.figure.findobj(lambda each: isinstance(each, Text | Spine)):
+        part.set(color=GREY)
     file = BytesIO()
-    picture.save(file, "JPEG", quality=QUALITY)
+    with style():
+        drawn.figure.savefig(file, format="png", dpi=2 * SMALL / inches, transparent=True)
+    with Image.open(file) as image:
+        return image.convert("RGBA")
+
+
+def _small(drawn: Drawn) -> dict[str, str]:
+    picture = _thumbnail(drawn)
+    file = BytesIO()
+    picture.save(file, "WEBP", quality=QUALITY)
     return {
         "key": drawn.key,
         "title": drawn.title,
         "caption": drawn.caption,
-        "source": f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}",
+        "source": f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}",
         "href": f"runs-{slug(drawn.study)}",
         "width": f"{picture.width // 2}",
         "spots": "",

@@ -1,4 +1,8 @@
-"""Heatmaps: the mean over seeds at each pair of levels."""
+"""Heatmaps: the mean over seeds at each pair of levels.
+
+All heatmaps of a report have one size, so that the panels of a paper's figure line up. Each has
+colours of its own: on one scale for all, a panel whose effect is small would have a single colour.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,19 @@ from matplotlib.patches import Rectangle
 from matplotlib.patheffects import Normal, withStroke
 from matplotlib.ticker import MaxNLocator
 
-from reports.figures.drawn import Drawn, Spot, heading, ordered, said, seeds_text, style
+from reports.figures.drawn import (
+    DARK_INK,
+    LIGHT_INK,
+    PANEL,
+    WIDTH,
+    Drawn,
+    Spot,
+    heading,
+    ordered,
+    said,
+    seeds_text,
+    style,
+)
 from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summary
@@ -34,7 +50,7 @@ SPAN = 6.0  # sds of the seeds that the colours span at least: noise is to look 
 
 @dataclass(frozen=True)
 class Shades:
-    """One scale of colours for heatmaps of one metric, in the unit that is shown.
+    """The scale of colours of a heatmap, in the unit that is shown.
 
     sd: of single runs over seeds, pooled over cells; None where no cell has two. source: which.
     """
@@ -45,18 +61,17 @@ class Shades:
     source: str = ""
 
 
-def shades(frame: Frame, family: Sequence[Heatmap]) -> Shades:
-    """The scale of heatmaps of one metric: from the least mean to the largest, and at least six
-    sds of the seeds wide, so that what is within their scatter has nearly one colour.
+def shades(frame: Frame, recipe: Heatmap) -> Shades:
+    """Return the scale of a heatmap: from the least mean to the largest, and at least six sds of
+    the seeds wide, so that what is within their scatter has nearly one colour.
 
-    The sd is that of the family's own cells; where none has several seeds, that of all the cells of
-    the sweep that have.
+    The sd is that of the heatmap's own cells; where none has several seeds, that of all the cells
+    of the sweep that have.
     """
-    metric, factor = family[0].metric, scale(family[0].metric)
-    own = [frame.study(name) for name in dict.fromkeys(part.study for part in family)]
-    groups = [values for cells in own for values in _by_cell(cells, metric)]
+    metric, factor = recipe.metric, scale(recipe.metric)
+    groups = _by_cell(frame.study(recipe.study), metric)
     means = [found.mean * factor for values in groups if (found := summary(values))]
-    pooled, where = pooled_sd(groups), "their own"
+    pooled, where = pooled_sd(groups), "its own"
     if pooled is None:
         every = [frame.study(name) for name in dict.fromkeys(frame.cells["study"])]
         pooled = pooled_sd(values for cells in every for values in _by_cell(cells, metric))
@@ -73,26 +88,31 @@ def _by_cell(cells: pd.DataFrame, metric: str) -> list[list[float]]:
     return [list(by_seed(mine, metric).values()) for _, mine in cells.groupby("cell", sort=False)]
 
 
-def families(frame: Frame, parts: Sequence[Heatmap]) -> dict[str, Shades]:
-    """Metric → the scale that all these heatmaps of it share."""
-    metrics = dict.fromkeys(part.metric for part in parts)
-    return {metric: shades(frame, [p for p in parts if p.metric == metric]) for metric in metrics}
+def size_of(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float, float]:
+    """Return the size in inches at which each of these heatmaps has room for its settings."""
+    levels = [_levels(frame.study(part.study), part) for part in parts]
+    columns, lines = (max((len(found[i]) for found in levels), default=1) for i in (0, 1))
+    return max(WIDTH, 2.0 + 0.72 * columns), 1.5 + 0.62 * max(1, lines)
 
 
-def heatmap(frame: Frame, recipe: Heatmap, colours: Shades | None = None) -> Drawn:
+def _levels(cells: pd.DataFrame, recipe: Heatmap) -> tuple[list[Any], list[Any]]:
+    axes = [cells.get(axis, pd.Series(dtype=object)) for axis in (recipe.x, recipe.y)]
+    xs, ys = (ordered(list(axis.dropna())) for axis in axes)
+    return xs, ys
+
+
+def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = None) -> Drawn:
     """Mean over seeds at each pair of levels, with ± sd where there are two or more seeds.
 
-    colours: the scale of its family; by itself its own. Cells without a result are hatched. Each
-    level has the same width, so that a grid in powers of ten looks logarithmic.
+    size: in inches, of all heatmaps of a report (`size_of`); by itself its own. Cells without a
+    result are hatched. Each level has the same width, so that a grid in powers of ten looks
+    logarithmic.
 
     Raises:
         ReportError: unknown study.
     """
     cells = frame.study(recipe.study)
-    for axis in (recipe.x, recipe.y):
-        if axis not in cells.columns:
-            cells[axis] = None
-    xs, ys = ordered(list(cells[recipe.x].dropna())), ordered(list(cells[recipe.y].dropna()))
+    xs, ys = _levels(cells, recipe)
     means = np.full((len(ys), len(xs)), np.nan)
     texts: dict[Any, str] = {}
     counts: list[int] = []
@@ -109,21 +129,22 @@ def heatmap(frame: Frame, recipe: Heatmap, colours: Shades | None = None) -> Dra
             elif len(here):
                 texts[i, j] = str(here["status"].iloc[0])
     title = greek(recipe.title or recipe.study)
-    colours = colours or shades(frame, [recipe])
+    colours = shades(frame, recipe)
     with style():
         figure = _heatmap_figure(means, texts, (xs, ys), recipe, title=title, colours=colours)
+        figure.set_size_inches(size or size_of(frame, [recipe]))
     caption = (
         f"{metric_label(recipe.metric)}, {protocol(frame)}: mean"
         f"{' ± sd' if max(counts, default=0) > 1 else ''}, {seeds_text(counts)}"
         f" for each of {len(xs)} × {len(ys)} settings; hatched: no result. "
-        "Colours are one scale for all heatmaps of this metric; "
+        "Colours: on a scale of its own"
     )
     if colours.sd is None:
-        caption += "no setting was repeated, so that differences may be noise."
+        caption += "; no setting was repeated, so that differences may be noise."
     else:
         caption += (
-            f"bar on it: ± one sd of runs over seeds, {number(colours.sd, recipe.digits)}, pooled "
-            f"over {colours.source}."
+            f", {SPAN:g} sds wide or more; bar on it: ± one sd of runs over seeds, "
+            f"{number(colours.sd, recipe.digits)}, pooled over {colours.source}."
         )
     spots = tuple(
         Spot(
@@ -150,8 +171,7 @@ def _heatmap_figure(
     colours: Shades,
 ) -> Figure:
     xs, ys = levels
-    columns, lines = max(1, len(xs)), max(1, len(ys))
-    figure = Figure(figsize=(2.0 + 0.72 * columns, 1.5 + 0.62 * lines), layout="constrained")
+    figure = Figure(layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(
         np.ma.masked_invalid(means),
@@ -170,23 +190,24 @@ def _heatmap_figure(
                         (j - 0.5, i - 0.5),
                         1,
                         1,
-                        facecolor="#f2f2f2",
+                        facecolor=PANEL,
                         edgecolor="#9a9a9a",
                         hatch="////",
                         linewidth=0,
                     )
                 )
-                light, box = False, {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+                ink, box = "black", {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
             else:
                 red, green, blue, _ = image.cmap(image.norm(means[i, j]))
-                light, box = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5, None
+                dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+                ink, box = LIGHT_INK if dark else DARK_INK, None
             axes.text(
                 j,
                 i,
                 texts.get((i, j), "not run"),
                 ha="center",
                 va="center",
-                color="white" if light else "black",
+                color=ink,
                 bbox=box,
                 linespacing=1.15,
             ).set_in_layout(False)  # it stands in its square
@@ -201,7 +222,7 @@ def _heatmap_figure(
     axes.set_xlabel(coordinate_name(recipe.x))
     label = coordinate_name(recipe.y)
     axes.set_ylabel(label, rotation=0 if len(label) < 3 else 90, labelpad=12, va="center")
-    heading(axes, title, 20 + 9 * columns)
+    heading(axes, title)
     bar = figure.colorbar(image, ax=axes, pad=0.03, fraction=0.06)
     bar.outline.set_visible(False)
     bar.set_label(metric_label(recipe.metric))

@@ -7,11 +7,11 @@ import math
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from reports.figures.drawn import WIDTH, Drawn, Spot, empty, heading, style
+from reports.figures.drawn import WIDTH, Drawn, Spot, empty, heading, style, title_panel
 from reports.figures.models.seen import Picture, Views, views
 from reports.frame import Frame
 from reports.recipe import Figure
-from reports.tables.labels import greek
+from reports.tables.labels import greek, number
 
 ACROSS = 2  # panels
 LIKEST = 10  # pairs that tell themselves, a panel
@@ -53,7 +53,7 @@ def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:
     spots: list[Spot] = []
     for panel, matrix, (each, view) in zip(panels, matrices, told.found, strict=False):
         shown = panel.imshow(matrix, vmin=low, vmax=high, cmap="cividis", interpolation="nearest")
-        panel.set_title(f"{greek(each.cell)}: mean {view['mean']:.3f}", loc="left")
+        title_panel(panel, f"{greek(each.cell)}: mean {number(view['mean'], 3)}", side)
         panel.set_xticks([])
         panel.set_yticks([])
         names, above = view["classes"], np.triu_indices(len(matrix), 1)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure as Canvas
 
-from reports.figures.drawn import COLOURS, WIDTH, Drawn, Spot, empty, heading, style
+from reports.figures.drawn import COLOURS, WIDTH, Drawn, Spot, empty, heading, style, title_panel
 from reports.figures.models.seen import Picture, Views, views
 from reports.frame import Frame
 from reports.recipe import Figure
@@ -62,7 +62,7 @@ def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:
         empty(panels[0], "nothing was read")
         return figure, ()
     for panel, (each, view) in zip(panels, told.found, strict=False):
-        panel.set_title(f"{greek(each.cell)}: unsure {100 * view['unsure']:.1f} %", loc="left")
+        title_panel(panel, f"{greek(each.cell)}: unsure {100 * view['unsure']:.1f} %", side)
         _ring(panel, view["sure"])
         edges = (COLOURS[0], COLOURS[1], GREY)
         for name, points, colour, mark in zip(

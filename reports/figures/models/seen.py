@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from PIL import Image
 
 from reports.figures.drawn import Drawn, Spot, Strip, said
-from reports.frame import Frame
+from reports.frame import OTHER, Frame
 from reports.parts.figures import FIGURES, MOST_LINES, ModelOptions
 from reports.recipe import Figure, Recipe
 from reports.stats.describe import summary
@@ -73,9 +73,10 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
     first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
     why = ""
     if options.cells:
-        names = [name for name in options.cells if name in first]
+        names = [_with_method(name, first) for name in options.cells if name in first]
     elif options.every:
-        names = list(dict.fromkeys(map(str, done["cell"])))[:MOST_LINES]
+        every = (_with_method(str(name), first) for name in done["cell"])
+        names = list(dict.fromkeys(every))[:MOST_LINES]
     else:
         sign = -1 if lower_is_better(figure.metric) else 1
         means = {
@@ -86,10 +87,29 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
         names = [max(means, key=means.__getitem__)] if means else list(first)[:1]
         why = f"the best by {metric_label(figure.metric)}" if means else "the first"
     return [
-        Seen(name, int(row["seed"]), row["trial_id"], row["run_id"], why)
+        Seen(name, int(row["seed"]), row["trial_id"], row["run_id"], why or _explain(name, first))
         for name in names
         for row in [first[name]]
     ]
+
+
+def _with_method(name: str, first: Mapping[str, Any]) -> str:
+    """Return the cell that stands for a row: where the row's best is the baseline, which is shown
+    under its own name, the best cell that has the method on."""
+    return name + OTHER if name + OTHER in first else name
+
+
+def _explain(name: str, first: Mapping[str, Any]) -> str:
+    """Say where a cell is not what its row's name leads a reader to expect; empty otherwise."""
+    if name.endswith(OTHER):
+        return (
+            f"the best configuration with the method on, because the best of "
+            f"{name.removesuffix(OTHER)} is the baseline itself"
+        )
+    trial = first[name]["trial_id"]
+    twins = [cell for cell, row in first.items() if row["trial_id"] == trial and cell != name]
+    own = [cell for cell in twins if not cell.endswith(OTHER)]
+    return f"the same model as {own[0]}" if own else ""
 
 
 @dataclass(frozen=True)

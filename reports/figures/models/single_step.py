@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
-from reports.figures.drawn import COLOURS, WIDTH, Drawn, Spot, empty, heading, style
+from reports.figures.drawn import COLOURS, WIDTH, Drawn, Spot, empty, heading, style, title_panel
 from reports.figures.models.seen import Picture, Views, pixels, views
 from reports.frame import Frame
 from reports.recipe import Figure
@@ -64,7 +64,7 @@ def _figure(told: Views, title: str) -> tuple[Canvas, tuple[Spot, ...]]:
     spots: list[Spot] = []
     for panel, (each, view) in zip(panels, told.found, strict=False):
         before, after = view["distances"]
-        panel.set_title(f"{greek(each.cell)}: {before:.3f} to {after:.3f}", loc="left")
+        title_panel(panel, f"{greek(each.cell)}: {before:.3f} to {after:.3f}", side)
         for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
             name, colour = NAMED[at] if at < 2 else ("", GREY)
             _arrow(panel, start, end, colour)

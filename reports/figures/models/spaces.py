@@ -17,6 +17,7 @@ from reports.figures.drawn import (
     legend,
     lined,
     style,
+    title_panel,
 )
 from reports.figures.models.seen import Picture, Views, views
 from reports.frame import Frame
@@ -107,7 +108,7 @@ def _histograms(panels: list[Axes], told: Views) -> list[Spot]:
             spots.append(
                 Spot(panel, mean, max(shares) / 2, f"{each.cell}, {words}: mean {mean:.4f}")
             )
-        panel.set_title(f"{greek(each.cell)}: overlap {100 * view['overlap']:.1f} %", loc="left")
+        title_panel(panel, f"{greek(each.cell)}: overlap {100 * view['overlap']:.1f} %", WIDTH)
         panel.set_ylabel("pairs (%)")
         lined(panel, "y")
     panels[-1].set_xlabel("distance")

@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes as Panel
 from matplotlib.collections import LineCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure as Canvas
 
 from reports.figures.drawn import (
@@ -41,6 +42,8 @@ from reports.tables.labels import (
     ticks,
 )
 
+# Without the darkest quarter, which a dark page would swallow.
+SHADES = ListedColormap(mpl.colormaps["cividis"](np.linspace(0.25, 1, 256)))
 LEFT_OUT = -0.12  # where a line passes a conditional parameter that its trial does not have
 
 
@@ -91,7 +94,7 @@ def _figure(told: Trials, axes: list[Axis], metric: str, title: str) -> tuple[Ca
     if ranked:
         lines = LineCollection(
             [np.column_stack([columns, places[trial.number]]) for trial in ranked],
-            cmap=mpl.colormaps["cividis"],
+            cmap=SHADES,
             linewidths=1.1,
             alpha=0.85,
             rasterized=len(ranked) > MANY,

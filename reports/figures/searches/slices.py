@@ -42,7 +42,8 @@ from reports.tables.labels import (
 )
 
 ACROSS = 3  # panels
-ORDER = ListedColormap(mpl.colormaps["Blues"](np.linspace(0.35, 1, 256)))  # early to late
+# Neither end is lost on a light page or on a dark one.
+ORDER = ListedColormap(mpl.colormaps["Blues"](np.linspace(0.3, 0.8, 256)))  # early to late
 
 
 def slices(frame: Frame, recipe: Figure) -> Drawn:

@@ -9,7 +9,7 @@ import pytest
 
 from reports.figures.kinds import drawer
 from reports.figures.models.seen import NOT_READ, asked, options_of, seen
-from reports.frame import Frame
+from reports.frame import OTHER, Frame
 from reports.parts.figures import FIGURES, ModelOptions
 from reports.recipe import Figure, Recipe
 from tests.reports.made import METRIC, frame
@@ -111,3 +111,48 @@ def test_groups_of_classes_and_distances_are_told(made: Frame) -> None:
     assert told[0] == "one, dark image: moved by 0.7000" and told[2] == "one, b: moved by 0.1000"
     plane = drawer("plane")(made, recipe("plane", cells=["one"]))
     assert "one: a against b, grey c; unsure 12.5 % of 90.0°." in plane.caption
+
+
+@pytest.mark.parametrize("kind", ["affinity", "plane", "single_step", "distances"])
+def test_titles_of_panels_do_not_overlap(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cells = [f"agnostic={v},specific={v},split={v}" for v in ("off", "on")]
+    cells += ["a name of many words that says what was varied", "Deep_Disentangled_Metric_Learning"]
+    coords = [{"v": name} for name in cells]
+    found = frame("compare", coords, lambda at, seed: 0.5, seeds=1, names=cells)
+    monkeypatch.setattr(Frame, "view", lambda self, run_id, name: READ[kind])
+    figure = drawer(kind)(found, recipe(kind, cells=cells))
+    figure.save(tmp_path)
+    axes = figure.figure.axes
+    titles = [each._left_title for each in axes if each._left_title.get_text()]  # type: ignore[attr-defined]
+    boxes = [title.get_window_extent() for title in titles]
+    assert len(boxes) == 4
+    for at, box in enumerate(boxes):
+        assert box.x1 <= figure.figure.bbox.x1
+        assert not any(box.overlaps(other) for other in boxes[at + 1 :])
+
+
+@pytest.mark.parametrize("kind", ["grad_cam", "gallery"])
+def test_a_row_whose_best_is_the_baseline_shows_its_method(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the baseline would be shown twice, under two names."""
+    names = ["plain", "ddml", f"ddml{OTHER}"]
+    coords = [{"variant": name} for name in names]
+    found = frame("compare", coords, lambda at, seed: 0.5, seeds=1, names=names)
+    monkeypatch.setattr(Frame, "view", lambda self, run_id, name: READ[kind])
+    figure = recipe(kind, cells=["ddml"])
+    assert models(found, figure) == [(names[2], 0)]
+    told = "the best configuration with the method on, because the best of ddml is the baseline"
+    assert told in drawer(kind)(found, figure).caption
+    assert models(found, recipe("spectrum")) == [("plain", 0), (names[2], 0)]
+
+
+def test_a_model_that_has_another_name_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row without a configuration of its own: the trial is the baseline's."""
+    found = frame("compare", [{"v": "plain"}, {"v": "ddml"}], lambda at, seed: 0.5, seeds=1)
+    found.cells["trial_id"] = "one"
+    monkeypatch.setattr(Frame, "view", lambda self, run_id, name: READ["grad_cam"])
+    drawn = drawer("grad_cam")(found, recipe("grad_cam", cells=["v=ddml"]))
+    assert "v=ddml, seed 0, the same model as v=plain: Grad-CAM" in drawn.caption

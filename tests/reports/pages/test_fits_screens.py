@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.reports.pages import wide
 from tests.reports.pages.browsing import BEYOND, WIDTHS, opened
@@ -137,3 +141,32 @@ def test_a_click_on_a_number_shows_its_runs_with_that_metric(browser: Any, addre
     values = [float(texts[at]) for texts in rows if texts[0] == f"variant={name}"]
     assert len(values) == 3 and sum(values) / 3 == pytest.approx(mean, abs=0.01)
     page.close()
+
+
+@pytest.mark.parametrize(("scheme", "low", "high"), [("light", 200, 255), ("dark", 0, 90)])
+def test_figures_are_as_light_as_their_page(
+    browser: Any, address: str, scheme: str, low: float, high: float
+) -> None:
+    page = opened(browser, address, 1440, scheme)
+    for place in ("#verdict figure img", ".figures figure:nth-of-type(2) img"):
+        with Image.open(BytesIO(page.locator(place).screenshot())) as shot:
+            grey = np.asarray(shot.convert("L"))
+        assert low <= np.median(grey) <= high and low <= grey[grey.shape[0] // 2, 8] <= high
+        assert np.ptp(grey) > 120, "letters are read on it"
+    page.close()
+
+
+def test_numbers_in_a_heatmap_are_read_in_both_schemes(browser: Any, address: str) -> None:
+    """The squares keep their colours, so the letters on them do too."""
+    shots = []
+    for scheme in ("light", "dark"):
+        page = opened(browser, address, 1440, scheme)
+        picture = page.locator(".figures figure").nth(2).locator("img")
+        spots = json.loads(picture.get_attribute("data-spots"))
+        with Image.open(BytesIO(picture.screenshot())) as shot:
+            grey = np.asarray(shot.convert("L"), int)
+        height, width = grey.shape
+        x, y = round(spots[0][0] * width / 1000), round(spots[0][1] * height / 1000)
+        shots.append(grey[y - 12 : y + 12, x - 24 : x + 24])
+        page.close()
+    assert np.ptp(shots[0]) > 80 and np.abs(shots[0] - shots[1]).max() < 16

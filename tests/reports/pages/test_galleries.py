@@ -126,3 +126,15 @@ def test_pages_are_logged_beside_the_report(made: Report) -> None:
     (parent,) = made.frame.parents
     found = made.html.parents[2] / "mlartifacts" / parent.run_id / "artifacts" / "report"
     assert {*PAGES.values()} <= {path.name for path in found.iterdir()}
+
+
+@pytest.mark.parametrize("width", [820, 1440])
+def test_words_stand_beside_a_small_picture(browser: Any, made: Report, width: int) -> None:
+    """So that no white is left beside it, as wide as the figures of a column are."""
+    page = opened(browser, made.html.as_uri(), width)
+    for figure in page.locator("figure.small").all():
+        whole, words = figure.bounding_box(), figure.locator("figcaption").bounding_box()
+        picture = figure.locator("img").bounding_box()
+        assert words["x"] >= picture["x"] + picture["width"] and words["y"] <= picture["y"] + 1
+        assert words["x"] + words["width"] >= whole["x"] + whole["width"] - 2
+    page.close()
