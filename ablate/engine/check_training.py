@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from trainables.data.sampler import steps_per_epoch
 from trainables.data.splits import Subset, split
 
 FEWEST = 100  # steps of a trial, below which a plan warns: optimisers have hardly begun by then
+NAMED = 5  # studies in a warning
 
 
 @dataclass(frozen=True)
@@ -89,11 +90,11 @@ class Trainings:
                 )
                 twice.setdefault(text, []).append(name)
         return [
-            f"{', '.join(names)}: {text}, fewer than {FEWEST}: such a trial hardly trains; raise "
-            "training.epochs, or lower training.batch_size"
+            f"{_named(names)}: {text}, fewer than {FEWEST}, which show little of what a setting "
+            "does; raise training.epochs, or lower training.batch_size"
             for text, names in short.items()
         ] + [
-            f"{', '.join(names)}: {text}, which stand several times in a batch; lower per_class"
+            f"{_named(names)}: {text}, which stand several times in a batch; lower per_class"
             for text, names in twice.items()
         ]
 
@@ -144,6 +145,11 @@ class Trainings:
             rows = self._data[data.images]
             self._train[key] = None if rows is None else split(rows, data.split, "").train
         return self._train[key]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _range(values: Iterable[int]) -> str:

@@ -34,9 +34,11 @@ def did_not_move(values: Sequence[float], metric: str) -> bool | None:
     """Tell whether a metric stayed where its first epoch left it.
 
     It did not move where its largest and its smallest value over the epochs differ by at most 0.005
-    of a share (half a point; of another metric by at most 0.5 % of its mean size). Frozen heads of
-    a good rate move by 2 points and more in 12 epochs. None, where no curve can tell: fewer than 3
-    epochs, or a share that is at least 0.995 throughout, which has no room.
+    of a share (half a point; of another metric by at most 0.5 % of its mean size). Measured on
+    frozen features of typefaces at 48 px, 12 epochs of NormSoftmax: 0.0000 to 0.0043 at rates of
+    1e-8 to 1e-4, which leave the embedding as it was, 0.035 and 0.047 at 1e-3, which trains it.
+    None, where no curve can tell: fewer than 3 epochs, or a share that is at least 0.995
+    throughout, which has no room.
     """
     if len(values) < EPOCHS or (is_share(metric) and min(values) >= FULL):
         return None
