@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ablate.designs.compare import LEFT_OUT
@@ -28,10 +28,12 @@ def notes(plan: Plan, name: str) -> list[str]:
     source = study.source()
     if source is None:
         left = shown.refused(study, name, plan.layers)
-        return [*study.notes(), *(f"refused: {p.cell}: expected {why}" for p, why in left)]
+        refused = [f"refused: {p.cell}: expected {why}" for p, why in left]
+        return [*study.notes(), *refused, *_undecidable(plan, name)]
     changes = _changes(plan, name, source.best_of)
     listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
-    return [*study.notes(), f"changed for them: {listed or 'nothing'}"]
+    changed = f"changed for them: {listed or 'nothing'}"
+    return [*study.notes(), changed, *_undecidable(plan, name)]
 
 
 def warnings(plan: Plan) -> list[str]:
@@ -39,7 +41,7 @@ def warnings(plan: Plan) -> list[str]:
     lines = rule.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     lines += [text for name in plan.order for text in _race(plan, name)]
-    return lines + _unseen(plan) + _unrounded(plan) + _undecidable(plan)
+    return lines + _unseen(plan) + _unrounded(plan)
 
 
 def _unseen(plan: Plan) -> list[str]:
@@ -78,35 +80,34 @@ def _unrounded(plan: Plan) -> list[str]:
     ]
 
 
-def _undecidable(plan: Plan) -> list[str]:
-    """Name the tables in which no comparison can get a verdict at the seeds of their study.
+def _undecidable(plan: Plan, name: str) -> list[str]:
+    """Say of a study whose table compares rows that its seeds allow no verdict, if they do not.
 
     Rows are counted at the least: those that show a best cell beside a neutral one may turn out to
     be their neighbours, and each data set and each level of `within` has a baseline of its own.
     """
-    found: dict[str, str] = {}
-    for table in plan.spec.report.tables:
-        study = plan.spec.studies[table.study]
-        if table.study not in plan.order or table.kind not in COMPARING or not study.fixed:
-            continue
-        points = [point for point in study.listed if LEFT_OUT not in point.arm]
-        groups = {
-            canonical([point.coords.get(name) for name in table.within])
-            + canonical([study.gives(point).get(path) for path in ("data.name", "data.root")])
-            for point in points
-        }
-        seeds, comparisons = len(plan.seeds(table.study)), len(points) - len(groups)
-        if comparisons > 0 and not can_reach_verdict(seeds, comparisons):
-            found[table.study] = (
-                f"{table.study} (seeds: {seeds}, comparisons: {comparisons}, seeds needed: "
-                f"{pairs_needed(comparisons)})"
-            )
-    if not found:
+    study, seeds = plan.spec.studies[name], len(plan.seeds(name))
+    counts = [
+        _comparisons(study, table.within)
+        for table in plan.spec.report.tables
+        if table.study == name and table.kind in COMPARING and study.fixed
+    ]
+    if not counts or can_reach_verdict(seeds, min(counts)):
         return []
     return [
-        "no comparison can get a verdict, better or worse, in the report's tables of "
-        f"{', '.join(found.values())}: give more seeds (--seeds N, or `seeds` of the study)"
+        "no comparison of its table can come out better or worse: comparisons "
+        f"{min(counts)}, seeds {seeds}, seeds needed {pairs_needed(min(counts))} (give --seeds N)"
     ]
+
+
+def _comparisons(study: Study, within: Sequence[str]) -> int:
+    points = [point for point in study.listed if LEFT_OUT not in point.arm]
+    baselines = {
+        canonical([point.coords.get(name) for name in within])
+        + canonical([study.gives(point).get(path) for path in ("data.name", "data.root")])
+        for point in points
+    }
+    return len(points) - len(baselines)
 
 
 def _race(plan: Plan, name: str) -> list[str]:

@@ -11,6 +11,8 @@ from tests.papers.full_trees import planted
 from tests.papers.sources import ENDING, FOLDER
 
 SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
+# The made trees hold four images of each class: what a plan says of that is true of them alone.
+OF_FEW_IMAGES = ("steps in all (1 an epoch", "training.per_class is")
 FAIR = ("--set", "data.split.protocol=held_out")
 
 
@@ -37,4 +39,5 @@ def test_it_plans_whole(
     assert f"objective {'val' if more else 'test'}/" in said
     assert "trials to run now and " in said
     assert "_fair: compare" in said
-    assert "warning" not in said
+    warned = [line for line in said.splitlines() if "warning" in line]
+    assert not [line for line in warned if not any(text in line for text in OF_FEW_IMAGES)]
