@@ -264,7 +264,7 @@ def test_backbones_of_the_papers_are_listed(
     assert main(["backbones"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert "not here; a run fetches it first" in lines["googlenet"]
-    assert "weights_sha256" in lines["bn_inception"]
+    assert "`ablate backbones bn_inception`" in lines["bn_inception"]
     assert " here " in lines["tf_efficientnet_lite0"]
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "googlenet-1378be20.pth").touch()

@@ -36,7 +36,9 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def planned(capsys: Captured) -> str:
     assert main(["run", "x.yaml", "--plan"]) == 0
     said = capsys.readouterr()
-    assert not said.err and "warning" not in said.out, said.out
+    # That so few images give few steps is true of them.
+    warned = [line for line in said.out.splitlines() if "warning" in line]
+    assert not said.err and all("steps in all (" in line for line in warned), said.out
     return said.out
 
 
