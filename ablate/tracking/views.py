@@ -14,7 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -112,7 +112,11 @@ class _Reading:
     """A process that reads these; none where nothing is wanted."""
 
     def __init__(
-        self, wanted: Sequence[Wanted], cache: Path, device: str, environment: dict[str, str]
+        self,
+        wanted: Sequence[Wanted],
+        cache: Path,
+        device: str,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         threads = max(1, (os.cpu_count() or 2) // 2)
         self.request = Request(tuple(wanted), device, threads, cache.resolve())
