@@ -68,6 +68,7 @@ hashes: install
 	$(BIN)/python -m tests.trainables.renew_hashes
 
 ui: install
+	@$(BIN)/python -m reports.stores.addresses sqlite:///$(OUT)/mlflow.db http://127.0.0.1:$(PORT)/
 	$(BIN)/mlflow ui --host 127.0.0.1 --port $(PORT) --backend-store-uri sqlite:///$(OUT)/mlflow.db
 
 clean:

@@ -103,12 +103,14 @@ class Results:
         status, reason, its coordinates as `coords/…`, and `val/…`, `test/…` of the selected epoch.
     paths: the report's files by kind; empty without a report.
     text: the report's tables, for a terminal.
+    trials_page: the page of the sweep's trials, below the address of MLflow's pages.
     """
 
     outcome: Outcome
     ledger: Path
     paths: dict[str, Path] = field(default_factory=dict)
     text: str = ""
+    trials_page: str = ""
 
     @property
     def sweep_id(self) -> str:
@@ -235,8 +237,8 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
         return Results(outcome, settings.ledger)
     from ablate.tracking.views import compile_report
 
-    paths, text = compile_report(options.store, plan.sweep_id, options.device)
-    return Results(outcome, settings.ledger, paths, text)
+    paths, text, trials_page = compile_report(options.store, plan.sweep_id, options.device)
+    return Results(outcome, settings.ledger, paths, text, trials_page)
 
 
 def _load(name: str) -> Any:

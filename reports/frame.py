@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pandas as pd
@@ -42,7 +42,8 @@ class Frame:
     Attributes:
         parents: the parent runs, oldest first; the first one's document names the sweep.
         trials: one row a trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
-            params (dicts), and a column per final metric (`val/map_at_r`, `seconds`, …).
+            params (dicts: all settings of the trial), and a column per final metric
+            (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `KEYS`, fold being None in a study without
             folds, then the final metrics; NaN where there
             are none. Cells that were planned and have no run have the status "missing".
@@ -195,6 +196,25 @@ def _document(client: Any, run_id: str) -> dict[str, Any]:
     return content
 
 
+@lru_cache(maxsize=256)  # the seeds of a cell share one
+def _settings(text: str) -> dict[str, str]:
+    """The tag `ablate.config` as parameters: dotted path → text; empty without it.
+
+    Stores written before have no such tag, and all settings as parameters of their runs.
+    """
+    flat: dict[str, str] = {}
+
+    def put(values: dict[str, Any], above: str) -> None:
+        for key, value in values.items():
+            if isinstance(value, dict) and value:
+                put(value, f"{above}{key}.")
+            else:
+                flat[f"{above}{key}"] = value if isinstance(value, str) else json.dumps(value)
+
+    put(json.loads(text) if text else {}, "")
+    return flat
+
+
 def _joined(tags: dict[str, str], name: str) -> str:
     """A tag that the tracker cut into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
@@ -218,7 +238,7 @@ def _trials(runs: Iterable[Child]) -> pd.DataFrame:
             "status": tags.get("ablate.status", "running"),
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _joined(tags, "ablate.cells")},
-            "params": run.params,
+            "params": _settings(_joined(tags, "ablate.config")) or run.params,
         }
         for key, value in run.metrics.items():
             if key.startswith(FINAL):

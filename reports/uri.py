@@ -11,6 +11,7 @@ from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
 VIEW = "workflowType=machine_learning"  # or MLflow shows its view for generative models
+SHARED_VIEW = "mlflow.sharedViewState."  # a tag of an experiment: what its page of runs shows
 _SECRET = re.compile(r"pass|pwd|token|secret|key|sig|cred|auth|odbc_connect", re.IGNORECASE)
 _PATH_FIRST = re.compile(r"[^/@:]*(:\d{1,5})?/")  # no user name before it: an @ is the path's
 _BARE = re.compile(r"([^:/@]+):(.+)@(.*)")  # me:word@host/db, its scheme forgotten
@@ -56,6 +57,14 @@ def run_page(experiment: str, run: str, artifact: str = "") -> str:
     """The page of a run, or of a file of it, below the address of MLflow's pages."""
     file = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"
+
+
+def sweep_page(experiment: str, sweep_id: str) -> str:
+    """Return the page of a sweep's trials below the address of MLflow's pages.
+
+    Filter, order and columns are in the experiment's tag `SHARED_VIEW` and the sweep's id.
+    """
+    return f"#/experiments/{experiment}/runs?viewStateShareKey={sweep_id}&{VIEW}"
 
 
 def _anatomy(uri: str) -> tuple[str, list[str]]:

@@ -30,6 +30,7 @@ from ablate.ledger.heartbeat import heartbeats
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Plan
+from ablate.plan.resolve import default_settings
 from ablate.storage.copies import Copies
 from ablate.storage.store import Storage
 from ablate.storage.trials import fetch, forget
@@ -160,6 +161,7 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
         plan.sweep_id,
         plan.spec.name,
         remedy=settings.replay,
+        defaults=default_settings(),
     )
     tracker.start(wait=False)  # it imports MLflow while Ray starts
     return tracker

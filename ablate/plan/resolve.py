@@ -12,10 +12,14 @@ from pydantic import ValidationError
 
 from ablate.values.fields import meant
 from ablate.values.layers import NAMED, Layer, Stack, merge, origin, overlay
+from ablate.values.paths import leaves
 from ablate.values.remedies import UNLIKE
 from ablate.values.validation import explain, fields_at, is_free
 from ablate.values.wording import listed
+from trainables.data.dataset import DATASETS
 from trainables.errors import ConfigError
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
 
 Locate = Callable[[str], str]  # dotted place in the spec → the same with file and line
@@ -42,6 +46,24 @@ def resolve(layers: Stack, locate: Locate) -> TrialConfig:
         if remedy == UNLIKE:  # nothing at that level: a key that belongs elsewhere
             remedy = meant(".".join(path), len(path) - 1, path[-1:], merged)
         raise ConfigError(place, fault.found, fault.expected, remedy) from None
+
+
+def default_settings() -> dict[str, dict[str, Any]]:
+    """Return the defaults of all settings by dotted path.
+
+    Returns:
+        Under "" those of every trial, and under "loss.NAME", "method.NAME" and "data.NAME" the
+        options of each component.
+    """
+    settings = {"": leaves(TrialConfig.model_construct().model_dump(mode="json"))}
+    for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
+        for name in registry:
+            options = registry[name].Config.model_construct().model_dump(mode="json")
+            own = leaves({part: {**options, "name": name}})
+            settings[f"{part}.{name}"] = {
+                path: value for path, value in own.items() if path != f"{part}.name"
+            }
+    return settings
 
 
 def _breaking(layers: Sequence[Layer], rule: str) -> str:

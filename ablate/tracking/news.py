@@ -28,6 +28,7 @@ class News:
     trial: payload.Row
     evaluations: dict[str, Any]
     cells: list[dict[str, Any]]
+    parameters: dict[str, str]
     mark: int
     row: payload.Row | None
     fresh: bool = False
@@ -37,7 +38,14 @@ class News:
         return str(self.trial["trial_id"])
 
     @classmethod
-    def of(cls, ledger: Ledger, store: str, sweep_id: str, trial_id: str) -> News | None:
+    def of(
+        cls,
+        ledger: Ledger,
+        store: str,
+        sweep_id: str,
+        trial_id: str,
+        settings: payload.Settings,
+    ) -> News | None:
         """None if the run has everything, or the trial is only planned."""
         trial = ledger.trial(trial_id)
         if trial is None:
@@ -46,11 +54,12 @@ class News:
         evaluations = ledger.evaluations(trial_id) if ended else {}
         found = ledger.cells_of(sweep_id, trial_id)
         cells = payload.cells_by_trial(found).get(trial_id, [])
-        mark = payload.checksum(trial, evaluations, cells) if ended else 0
+        parameters = settings.parameters(trial["config"])
+        mark = payload.checksum(trial, evaluations, cells, parameters) if ended else 0
         row = ledger.mlflow_run(store, sweep_id, trial_id)
         if row is not None and mark and row["logged_final"] == mark:
             return None
-        return cls(trial, evaluations, cells, mark, row)
+        return cls(trial, evaluations, cells, parameters, mark, row)
 
     def tags(self, sweep: payload.Row, parent_run_id: str) -> dict[str, str]:
         return payload.trial_tags(self.trial, sweep, parent_run_id, self.cells)
@@ -70,16 +79,37 @@ class News:
         if self.mark:
             recorded = ledger.recorded(self.trial_id)
             metrics += payload.final_metrics(trial, self.evaluations, recorded)
-        params = list(payload.flatten(trial["config"])) if row["logged_epoch"] == 0 else []
+        # At the end again: by then trials may differ in more settings. MLflow keeps one of each.
+        first = row["logged_epoch"] == 0
+        params = list(self.parameters.items()) if first or self.mark else []
         tags = {} if self.fresh else self.tags(sweep, parent_run_id)
         log_batches(client, run_id, metrics, params, tags)
+        if first:
+            client.log_text(run_id, payload.as_yaml(trial["config"]), "config.yaml")
         if self.mark:
+            log_inputs(client, run_id, payload.data_inputs(trial, self.evaluations))
             end = payload.milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
         last = int(row["logged_epoch"])
         for epoch in epochs:
             last += epoch["epoch"] == last + 1
         return last
+
+
+def log_inputs(
+    client: MlflowClient, run_id: str, inputs: Sequence[tuple[str, str, str, str]]
+) -> None:
+    """Log data sets as a run's inputs; one that the run has already stays as it is."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    if inputs:
+        found = [
+            DatasetInput(
+                Dataset(name, digest, "local", source), [InputTag("mlflow.data.context", context)]
+            )
+            for name, digest, source, context in inputs
+        ]
+        client.log_inputs(run_id, found)
 
 
 def log_batches(

@@ -11,18 +11,28 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import yaml
+
 from ablate.values.paths import leaves
 from trainables.evaluation.metric_name import MetricName
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
+DIGEST_LIMIT = 36  # characters of a data set's digest that MLflow keeps
+METRIC_COLUMNS, PARAM_COLUMNS = 6, 16
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
 
 Row = Mapping[str, Any]
+Defaults = Mapping[str, Mapping[str, Any]]
 
 
 def compact(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def as_yaml(config: Row) -> str:
+    """Return a trial's configuration as the artifact `config.yaml` shows it."""
+    return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=100)
 
 
 def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -30,6 +40,64 @@ def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in leaves(config).items():
         text = value if isinstance(value, str) else json.dumps(value)
         yield name, text[:PARAM_LIMIT]
+
+
+class Settings:
+    """Chooses which settings of a sweep's trials become MLflow parameters.
+
+    A setting does if it differs from its default, or if the trials observed so far differ in it. A
+    setting that only some trials have is one in which they differ.
+
+    Args:
+        defaults: as `ablate.plan.resolve.default_settings` returns them; None: every setting
+            becomes a parameter.
+    """
+
+    def __init__(self, defaults: Defaults | None) -> None:
+        self.defaults = defaults
+        self._common: dict[str, str] | None = None  # what all observed trials agree in
+        self._varied: set[str] = set()
+
+    def observe(self, config: Row) -> None:
+        """Take note of a trial's configuration."""
+        settings = dict(flatten(config))
+        if self._common is None:
+            self._common = settings
+            return
+        agreed = self._common.items() & settings.items()
+        self._varied |= {path for path, _ in (self._common.items() | settings.items()) - agreed}
+        self._common = dict(agreed)
+
+    @property
+    def varied(self) -> frozenset[str]:
+        """The settings in which the observed trials differ."""
+        return frozenset(self._varied)
+
+    def parameters(self, config: Row) -> dict[str, str]:
+        """Return the parameters of a trial with this configuration."""
+        settings = dict(flatten(config))
+        if self.defaults is None:
+            return settings
+        default = dict(flatten(self._defaults_of(config)))
+        return {
+            path: text
+            for path, text in settings.items()
+            if path in self._varied or default.get(path) != text
+        }
+
+    def _defaults_of(self, config: Row) -> dict[str, Any]:
+        """Return the default of each setting for the components that this configuration names."""
+        assert self.defaults is not None
+        parts = ("loss", "method", "data")
+        found = {
+            path: value
+            for path, value in self.defaults.get("", {}).items()
+            if path.endswith(".name") or path.partition(".")[0] not in parts
+        }
+        for part in parts:
+            name = (config.get(part) or {}).get("name")
+            found |= self.defaults.get(f"{part}.{name}", {})
+        return found
 
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
@@ -85,16 +153,19 @@ def trial_tags(
 ) -> dict[str, str]:
     """All tags of a child run. While a trial runs, `ablate.status` is "running".
 
-    `study` and `cell` are to group by: of the first of its cells. Commit and versions are the
-    parent's alone.
+    `ablate.export` names the trained model's file in the folder of runs, which the parent's tag
+    `ablate.folder` names: the weights are not copied. `study` and `cell` are to group by: of the
+    first of its cells. Commit and versions are the parent's alone.
     """
     split = trial["config"].get("data", {}).get("split", {})
     protocol = split.get("protocol", "held_out")
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
     name = f"{names[0]}{more} s{trial['seed']}" if names else trial["trial_id"]
+    export = {"ablate.export": f"trials/{trial['trial_id']}/{trial['export']}"}
     return {
         **provenance_tags(trial["provenance"]),
+        **(export if trial["export"] else {}),
         **({key: str(cells[0][key])[:TAG_LIMIT] for key in ("study", "cell")} if cells else {}),
         "mlflow.parentRunId": parent_run_id,
         "mlflow.runName": name[:250],
@@ -108,6 +179,7 @@ def trial_tags(
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
         **in_pieces("ablate.cells", compact(cells)),
+        **in_pieces("ablate.config", compact(trial["config"])),  # reports read it: one row a trial
     }
 
 
@@ -150,13 +222,65 @@ def final_metrics(
             yield f"final/{key}", float(trial[key]), at, step
 
 
-def checksum(trial: Row, evaluations: Mapping[str, Any], cells: list[dict[str, Any]]) -> int:
+def checksum(
+    trial: Row,
+    evaluations: Mapping[str, Any],
+    cells: list[dict[str, Any]],
+    parameters: Iterable[str],
+) -> int:
     """What a run's end says, as one number > 0: it changes when the run must be written again.
 
-    An evaluation added later, a further cell, or another end change it.
+    An evaluation added later, a further cell, a further parameter, or another end change it.
     """
     state = [trial["status"], trial["reason"], trial["ended"], evaluations, cells]
+    state.append(sorted(parameters))
     return zlib.crc32(compact(state).encode()) + 1
+
+
+def data_inputs(trial: Row, splits: Iterable[str]) -> list[tuple[str, str, str, str]]:
+    """Return (name, digest, source, context) of the data sets that a trial has read.
+
+    MLflow keeps one input for a name and digest: the parts of one data set have names of their own.
+    """
+    fingerprint = (trial["provenance"] or {}).get("data_fingerprint")
+    data = trial["config"].get("data") or {}
+    if not fingerprint or "name" not in data:
+        return []
+    source = str(data.get("root") or data["name"])
+    return [
+        (f"{data['name']} {split}", str(fingerprint)[:DIGEST_LIMIT], source, split)
+        for split in sorted({"train", *splits})
+    ]
+
+
+def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
+    """Return what MLflow's page of runs shows of a sweep: a filter, an order and columns.
+
+    Its pages keep such a view as a tag of the experiment, and open it by the tag's name.
+    """
+    spec = sweep["spec"]
+    objective = spec.get("objective", "val/map_at_r")
+    tables = (spec.get("report") or {}).get("tables") or []
+    metrics = [objective, *(name for table in tables for name in table.get("metrics") or [])]
+    columns = [
+        "tags.`study`",
+        "tags.`cell`",
+        *(f"metrics.`final/{name}`" for name in list(dict.fromkeys(metrics))[:METRIC_COLUMNS]),
+        *(f"params.`{name}`" for name in sorted(parameters)[:PARAM_COLUMNS]),
+    ]
+    filters = f"tags.`ablate.sweep_id` = '{sweep['sweep_id']}' and tags.`ablate.kind` = 'trial'"
+    return compact(
+        {
+            "searchFilter": filters,
+            "orderByKey": f"metrics.`final/{objective}`",
+            "orderByAsc": False,
+            "startTime": "ALL",
+            "lifecycleFilter": "Active",
+            "datasetsFilter": [],
+            "modelVersionFilter": "All Runs",
+            "selectedColumns": columns,
+        }
+    )
 
 
 def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def main() -> int:
         asked["live_seconds"],
         asked["drain_seconds"],
         asked["remedy"],
+        asked["defaults"],
         opened=lambda: tell(out, {"ready": True}),
     )
     try:

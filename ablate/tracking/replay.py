@@ -40,10 +40,12 @@ def replay(
         KeyError: the ledger does not know the sweep.
         mlflow.exceptions.MlflowException, OSError: the store is away.
     """
+    from ablate.plan.resolve import default_settings  # which brings torch
+
     quiet_environment()
     with Ledger(ledger_path) as ledger:
         name = experiment or str(ledger.sweep(sweep_id)["name"])
-        writer = Writer(ledger, tracking_uri, sweep_id, name)
+        writer = Writer(ledger, tracking_uri, sweep_id, name, defaults=default_settings())
         writer.reconcile(thorough=True)
         writer.begin()
         trial_ids = writer.trial_ids()

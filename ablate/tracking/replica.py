@@ -24,7 +24,7 @@ from filelock import Timeout
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
-from ablate.tracking.payload import STATUS
+from ablate.tracking.payload import STATUS, Defaults
 from ablate.tracking.runs import PARENT
 from ablate.tracking.store import is_damaged
 from ablate.tracking.writer import Writer, first_line
@@ -82,7 +82,7 @@ class Replica:
     driver: whose sweep it is. live_seconds: how often a running trial is written, at most.
     drain_seconds: how long a store that is away is waited for at the end. opened: called when
     the store's tables are there, or were tried in vain. remedy: the command that writes later
-    what could not be written.
+    what could not be written. defaults: as `Writer` takes them.
 
     A store that is away costs one warning, and so does one that is damaged, which is given up; any
     other error is raised.
@@ -97,6 +97,7 @@ class Replica:
     live_seconds: float
     drain_seconds: float
     remedy: str = "`ablate ledger replay`"
+    defaults: Defaults | None = None
     opened: Callable[[], None] = lambda: None
     damaged: bool = False  # the store's file is
     _begun: bool = False
@@ -108,7 +109,12 @@ class Replica:
         """Returns whether MLflow has everything; if not, a warning has said so."""
         with Ledger(self.ledger_path) as ledger:
             writer = Writer(
-                ledger, self.tracking_uri, self.sweep_id, self.experiment, driver=self.driver
+                ledger,
+                self.tracking_uri,
+                self.sweep_id,
+                self.experiment,
+                driver=self.driver,
+                defaults=self.defaults,
             )
             self._work(ledger, writer)
         if writer.refused and not self._away:
@@ -282,7 +288,8 @@ def end_orphans(ledger: Ledger, writer: Writer) -> None:
     } - {writer.sweep_id}
     for sweep_id in sorted(unfinished):
         name = ledger.sweep(sweep_id)["name"]
-        other = Writer(ledger, writer.tracking_uri, sweep_id, name)
+        defaults = writer.settings.defaults
+        other = Writer(ledger, writer.tracking_uri, sweep_id, name, defaults=defaults)
         try:
             other.lock.acquire(timeout=0)
         except Timeout:  # its driver's writer is at it

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ablate.ledger.owner import Owner
+from ablate.tracking.payload import Defaults
 from ablate.tracking.replica import CLOSE, EndStatus
 
 __all__ = ["EndStatus", "Tracker", "TrackingError"]
@@ -43,6 +44,7 @@ class Tracker:
         live_seconds: how often a running trial is written, at most.
         drain_seconds: how long `close` waits for a store that is away.
         remedy: the command that writes later what could not be written.
+        defaults: those of settings, which are then no parameters (`payload.Settings`).
 
     The URI, which may hold a password, goes through a pipe: every user of a machine can read its
     processes' command lines.
@@ -62,6 +64,7 @@ class Tracker:
         live_seconds: float = LIVE_SECONDS,
         drain_seconds: float = DRAIN_SECONDS,
         remedy: str = "`ablate ledger replay`",
+        defaults: Defaults | None = None,
     ) -> None:
         self.ledger_path = Path(ledger_path).absolute()
         self.log_path = self.ledger_path.parent / "logs" / f"mlflow-{sweep_id}.log"
@@ -75,6 +78,7 @@ class Tracker:
             "live_seconds": live_seconds,
             "drain_seconds": drain_seconds,
             "remedy": remedy,
+            "defaults": defaults,
         }
         self._first_try = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None

@@ -26,6 +26,7 @@ from ablate.tracking.store import client_uri
 from reports.figures.models.seen import Asked, asked
 from reports.frame import Frame
 from reports.stores.client import open_client
+from reports.uri import sweep_page
 from trainables.jobs.views.request import FOLDER, Request, View, Wanted
 
 LOG = logging.getLogger("ablate")
@@ -33,9 +34,9 @@ LOG = logging.getLogger("ablate")
 
 def compile_report(
     store: Store, sweep_id: str, device: str = "auto"
-) -> tuple[dict[str, Path], str]:
+) -> tuple[dict[str, Path], str, str]:
     """Paths and text of a sweep's report, from MLflow, into which goes before what its figures show
-    of trained models that are here.
+    of trained models that are here; and the page of its trials below MLflow's address.
 
     device: that reads those.
     """
@@ -53,7 +54,8 @@ def compile_report(
         raise ReportError(
             f"{error} When it is back: {store.remedy()}, then {store.command('report')}"
         ) from error
-    return {"page": report.html, **report.paths}, report.text
+    page = sweep_page(report.frame.parents[0].experiment_id, sweep_id)
+    return {"page": report.html, **report.paths}, report.text, page
 
 
 @contextmanager

@@ -21,11 +21,13 @@ from ablate.tracking import payload
 from ablate.tracking.headline import headlines
 from ablate.tracking.news import News, log_batches
 from ablate.tracking.runs import PARENT, Runs
+from reports.uri import SHARED_VIEW
 
 if TYPE_CHECKING:
     from mlflow.exceptions import MlflowException
 
 DRIVER = "ablate.driver"
+FOLDER = "ablate.folder"
 CHUNK = 32  # trials whose runs are recorded by one transaction of the ledger
 IN_A_ROW = 8  # so many trials that fail one after the other are no fault of theirs
 NEVER = "INVALID_PARAMETER_VALUE"
@@ -48,7 +50,8 @@ class Refusal:
 class Writer(Runs):
     """Writes the runs of a sweep as the ledger has them.
 
-    refused: the trials that the store did not take when they were last written.
+    refused: the trials that the store did not take when they were last written. defaults: those of
+    settings, which are then no parameters (`payload.Settings`).
 
     Raises:
         What `Runs` does.
@@ -62,8 +65,11 @@ class Writer(Runs):
         experiment: str,
         *,
         driver: Owner | None = None,
+        defaults: payload.Defaults | None = None,
     ) -> None:
         super().__init__(ledger, tracking_uri, sweep_id, experiment, driver=driver)
+        self.settings = payload.Settings(defaults)
+        self._observed: set[str] = set()  # trials whose settings are known to `settings`
         self.refused: dict[str, Refusal] = {}
         self._in_a_row = 0
 
@@ -77,6 +83,8 @@ class Writer(Runs):
             if row["logged_final"]:
                 client.update_run(row["run_id"], status="RUNNING")
             client.set_tag(row["run_id"], DRIVER, self.driver)
+            client.set_tag(row["run_id"], FOLDER, str(self.ledger.path.parent.resolve()))
+            self._share_view()
             self._log_document(row["run_id"])
             self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, row["run_id"])
 
@@ -93,6 +101,7 @@ class Writer(Runs):
                 self._reconcile(thorough=False)
             run_id = self._parent()["run_id"]
             self._log_document(run_id)  # by now every study's cells are known
+            self._share_view()
             log_batches(client, run_id, points, [], {})
             driver = client.get_run(run_id).data.tags.get(DRIVER, "")
             if driver != self.driver and driver.count("/") >= 2 and Owner.parse(driver).alive(0.0):
@@ -108,6 +117,12 @@ class Writer(Runs):
         driver = self.open().get_run(row["run_id"]).data.tags.get(DRIVER, "")
         owner = Owner.parse(driver) if driver.count("/") >= 2 else None
         return owner is not None and owner.host == host_name() and not owner.alive(0.0)
+
+    def _share_view(self) -> None:
+        """Leave in the experiment what `reports.uri.sweep_page` opens."""
+        view = payload.shared_view(self.sweep, self.settings.varied)
+        name = f"{SHARED_VIEW}{self.sweep_id}"
+        self.open().set_experiment_tag(self._experiment_id, name, view)
 
     def _log_document(self, run_id: str) -> None:
         document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
@@ -125,6 +140,11 @@ class Writer(Runs):
         Returns the trials that the store did not take though it answers, with the reason, so that
         one of them cannot hold up the others. Raises if the store is away.
         """
+        for trial_id in set(trial_ids) - self._observed:
+            trial = self.ledger.trial(trial_id)
+            if trial is not None:
+                self.settings.observe(trial["config"])
+                self._observed.add(trial_id)
         # Those that were refused before come last: what is in front of them is written.
         ordered = sorted(trial_ids, key=self.refused.__contains__)
         for at in range(0, len(ordered), CHUNK):
@@ -143,7 +163,9 @@ class Writer(Runs):
         A run that a killed process made and did not record is thus still RUNNING, by which
         `reconcile` finds it; one filled and not recorded is filled again, to no effect.
         """
-        asked = {t: News.of(self.ledger, self.store, self.sweep_id, t) for t in trial_ids}
+        asked = {
+            t: News.of(self.ledger, self.store, self.sweep_id, t, self.settings) for t in trial_ids
+        }
         news = [new for new in asked.values() if new is not None]
         for trial_id in (t for t, new in asked.items() if new is None):
             self.refused.pop(trial_id, None)

@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 
 from reports.frame import load
+from reports.pages import csv_table
+from reports.pages.best import best_yaml
+from reports.pages.facts import facts
 from reports.stores import below
 from reports.stores.client import open_client
+from reports.tables.build import build_all
 
 
 def both(uri: str, monkeypatch: Any) -> tuple[list[below.Child], list[below.Child]]:
@@ -56,3 +60,26 @@ def test_a_store_of_another_make_is_mlflow_s_to_read(finished: Any, tmp_path: Pa
     assert below.of_file(store, "1", "nobody") is None
     assert below.of_file(tmp_path / "absent.db", "1", "nobody") is None
     assert not (tmp_path / "absent.db").exists()
+
+
+def test_a_store_of_before_gives_the_same_report(finished: Any, tmp_path: Path) -> None:
+    """Before, all settings of a trial were parameters of its run; now they lie in a tag."""
+    reports = {}
+    for layout, statement in (
+        ("before", "DELETE FROM tags WHERE key LIKE 'ablate.config%'"),
+        ("now", "DELETE FROM params"),
+    ):
+        store = tmp_path / layout / "mlflow.db"
+        store.parent.mkdir()
+        shutil.copy(finished.folder / "mlflow.db", store)
+        with sqlite3.connect(store) as connection:
+            assert connection.execute(statement).rowcount > 20
+        connection.close()
+        uri = f"sqlite:///{store}"
+        frame = load(uri, finished.sweep_id)
+        assert all("optimizer.betas" in params for params in frame.trials["params"])
+        tables = build_all(frame, frame.recipe)
+        texts = [csv_table.to_csv(table) for table in tables]
+        texts += [best_yaml(frame, "tune"), facts(frame), list(frame.trials["params"])]
+        reports[layout] = texts
+    assert len(reports["now"]) > 5 and reports["before"] == reports["now"]

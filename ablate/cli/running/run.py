@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if outcome.interrupted is not None:
         return outcome.code
     results = api.finish(chosen, settings, options, outcome)
-    print_report(results.text, results.paths, options.store.shown)
+    print_report(results.text, results.paths, options.store.shown, results.trials_page)
     if not outcome.tracked:
         store = options.store
         say(

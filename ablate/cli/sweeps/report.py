@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ablate.cli.facts.place import ledger_path, store_of
 from ablate.values.terminal import say
+from reports.uri import link
 from trainables.errors import ConfigError
 
 
@@ -27,12 +28,12 @@ def report(args: argparse.Namespace) -> int:
     with Ledger(ledger_path(args.out)) as facts:
         sweep_id = find_sweep(facts, args.sweep, "sweep")
     store.check()
-    paths, text = compile_report(store, sweep_id)
-    print_report(text, paths, store.shown)
+    paths, text, trials_page = compile_report(store, sweep_id)
+    print_report(text, paths, store.shown, trials_page)
     return 0
 
 
-def print_report(text: str, paths: dict[str, Path], store: str) -> None:
+def print_report(text: str, paths: dict[str, Path], store: str, trials_page: str) -> None:
     if text:
         say(f"\n{text}\n")
     if "page" in paths:
@@ -41,4 +42,5 @@ def print_report(text: str, paths: dict[str, Path], store: str) -> None:
         # A server is its own interface; a file needs one, on the loopback address by default.
         served = store.startswith("http")
         say(f"MLflow: {store if served else f'mlflow ui --backend-store-uri {store}'}")
-        say("  it shows these runs under “Model training”, at its top left")
+        server = link(store) if served else "http://127.0.0.1:5000/"
+        say(f"  this sweep's trials, with their settings and results: {server}{trials_page}")

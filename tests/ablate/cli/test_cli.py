@@ -305,16 +305,16 @@ def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(
     ("store", "line"),
     [
         ("sqlite:////o/mlflow.db", "MLflow: mlflow ui --backend-store-uri sqlite:////o/mlflow.db"),
-        ("http://127.0.0.1:5000", "MLflow: http://127.0.0.1:5000"),
+        ("http://me:***@127.0.0.1:5000", "MLflow: http://me:***@127.0.0.1:5000"),
     ],
 )
 def test_the_end_says_where_the_report_and_mlflow_are(
     capsys: pytest.CaptureFixture[str], store: str, line: str
 ) -> None:
-    print_report("a table", {"page": Path("o/report.html")}, store)
+    print_report("a table", {"page": Path("o/report.html")}, store, "#/experiments/1/runs")
     said = capsys.readouterr().out.splitlines()
     assert "a table" in said and "report: o/report.html" in said and line in said
-    assert "“Model training”" in said[said.index(line) + 1]  # where MLflow opens its other view
+    assert said[said.index(line) + 1].endswith(" http://127.0.0.1:5000/#/experiments/1/runs")
 
 
 def test_why_a_trial_failed_is_told_at_once_and_first(

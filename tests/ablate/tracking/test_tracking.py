@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
@@ -551,3 +552,55 @@ def test_a_replay_into_a_fresh_store_describes_the_parent_too(
     (before,) = [r for r in runs(sweep) if r.data.tags["ablate.kind"] == "sweep"]
     first, second = (r.data.tags[note].replace(r.info.run_id, "") for r in (before, parent))
     assert first == second
+
+
+def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: Any) -> None:
+    """The first trial is written before any other shows which settings vary."""
+    defaults = {
+        "": {"loss.name": "proxy_anchor", "optimizer.betas": [0.9, 0.999], "optimizer.lr": 1e-3},
+        "loss.normsoftmax": {"loss.temperature": 0.05},
+        "method.ddml": {"method.beta": 0.0},
+    }
+    trials = sweep.plan(seeds=1, studies=("tune", "tuned"))
+    tracker = sweep.tracker(live_seconds=0.0, defaults=defaults)
+    tracker.start()
+    sweep.finish(trials[:1])
+    tracker.notify(trials[0])
+    deadline = time.monotonic() + 60
+    while trials[0] not in children(sweep) or not children(sweep)[trials[0]].data.params:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "method.alpha" in children(sweep)[trials[0]].data.params  # its default is not known
+    assert "method.beta" not in children(sweep)[trials[0]].data.params
+    sweep.finish(trials[1:])
+    assert tracker.close()
+    found = children(sweep)
+    always = {"data.name", "data.image_size", "data.split.protocol", "training.epochs"}
+    always |= {"backbone.name", "backbone.mode", "loss.name", "method.name", "optimizer.lr"}
+    ddml = {"method.alpha", "method.beta", "method.gamma"}  # the plain trial has none of them
+    with Ledger(sweep.ledger_path) as ledger:
+        for trial_id, run in found.items():
+            config = ledger.trial(trial_id)["config"]
+            expected = always | (ddml if config["method"]["name"] == "ddml" else set())
+            assert set(run.data.params) == expected
+            assert run.data.params.items() <= dict(flatten(config)).items()
+            artifact = sweep.folder / "mlartifacts" / run.info.run_id / "artifacts" / "config.yaml"
+            assert yaml.safe_load(artifact.read_text()) == config
+
+
+def test_defaults_are_those_of_trials() -> None:
+    from ablate.plan.resolve import default_settings
+    from ablate.tracking.payload import Settings
+    from trainables.trial import TrialConfig
+
+    settings = Settings(default_settings())
+    for given, expected in (
+        ({}, {}),
+        ({"optimizer": {"lr": 1e-3}}, {"optimizer.lr": "0.001"}),
+        (
+            {"loss": {"name": "normsoftmax"}, "method": {"name": "ddml", "beta": 0.5}},
+            {"loss.name": "normsoftmax", "method.name": "ddml", "method.beta": "0.5"},
+        ),
+    ):
+        config = TrialConfig.model_validate(given).model_dump(mode="json")
+        assert settings.parameters(config) == expected
