@@ -15,6 +15,7 @@ from ablate.engine.ray.caller import joined
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request, elsewhere, request
 from ablate.engine.settings import PACKER, RUNNER, Outcome, Settings
+from ablate.ledger.best import Best, find_best, metrics_of
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
 from ablate.plan.overrides import Overrides
@@ -22,9 +23,9 @@ from ablate.plan.plan import Fingerprint, Plan
 from ablate.spec.loaded import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.check_store import Store
+from ablate.values.paths import has, lookup, varied_paths
 from ablate.values.terminal import progress_shown
 from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import check_option, check_values
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class Results:
     """A sweep after a run.
 
     frame: a pandas DataFrame with one row per (cell, seed): study, cell, seed, trial_id,
-        status, reason, its coordinates as `coords/…`, and `val/…`, `test/…` of the selected epoch.
+        status, reason, its coordinates as `coords/…`, the settings in which trials of the sweep
+        differ as `params/…`, inherited ones too, and `val/…`, `test/…` of the selected epoch.
     paths: the report's files by kind; empty without a report.
     text: the report's tables, for a terminal.
     trials_page: the page of the sweep's trials, below the address of MLflow's pages.
@@ -123,20 +125,34 @@ class Results:
         with Ledger(self.ledger) as ledger:
             return pd.DataFrame(result_rows(ledger, self.sweep_id))
 
+    def best(self, study: str | None = None) -> Best:
+        """The best cell of a study, or of all by the sweep's objective: `config`, `metrics`,
+        `model` (a path), `yaml` (a spec that runs it).
+
+        Raises:
+            ConfigError: no such study, or no result in it.
+        """
+        with Ledger(self.ledger) as ledger:
+            return find_best(ledger, self.sweep_id, study, self.ledger.parent)
+
 
 def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
     """The ledger's cells of a sweep with their metrics, in the order of studies and cells."""
     results = []
-    for cell in ledger.cells(sweep_id):
-        trial = ledger.trial(cell["trial_id"])
+    cells = ledger.cells(sweep_id)
+    trials = {cell["trial_id"]: ledger.trial(cell["trial_id"]) for cell in cells}
+    varied = varied_paths(trial["config"] for trial in trials.values() if trial)
+    for cell in cells:
+        trial = trials[cell["trial_id"]]
         row = {key: cell[key] for key in ("study", "cell", "idx", "seed", "trial_id")}
         if cell["fold"] is not None:
             row["fold"] = cell["fold"]
         row["status"] = trial["status"] if trial else "missing"
         row["reason"] = trial["reason"] if trial else None
         row |= {f"coords/{name}": value for name, value in cell["coords"].items()}
-        for split, metrics in ledger.evaluations(cell["trial_id"]).items():
-            row |= {str(MetricName(split, name)): value for name, value in metrics.items()}
+        config = trial["config"] if trial else {}
+        row |= {f"params/{path}": lookup(config, path) for path in varied if has(config, path)}
+        row |= metrics_of(ledger, cell["trial_id"])
         results.append(row)
     return results
 

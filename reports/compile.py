@@ -129,10 +129,13 @@ def _compile(
             f"{table.key}_plain": latex.plain(table),
         }
         texts |= {f"{name}.tex": text for name, text in tex.items() if text is not None}
-    names = distinct([f"best_{slug(study)}" for study in recipe.best])
+    # A recipe that asks for none still gets the best of each study: that is what readers look for.
+    begun = tuple(name for name in frame.study_order if name not in frame.idle)
+    studies = recipe.best or begun
+    names = distinct([f"best_{slug(study)}" for study in studies])
     best = {
         f"{name}.yaml": text
-        for name, study in zip(names, recipe.best, strict=True)
+        for name, study in zip(names, studies, strict=True)
         if (text := best_yaml(frame, study)) is not None
     }
     texts |= best
@@ -171,6 +174,8 @@ def _compile(
             markup.plain_notes(shared),
         ]
     )
+    if best:
+        plain += f"\nBest configurations, as YAML that runs: {', '.join(best)}.\n"
     if idle := frame.idle:
         plain += f"\nNot begun, and not in the report: {', '.join(idle)}.\n"
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)

@@ -237,7 +237,7 @@ CurvesT = TypeVar("CurvesT", Curves, FactorCurves, Figure)
 class Recipe(RecipePart):
     """The whole `report:` section.
 
-    best: studies whose best configuration is written as YAML.
+    best: studies whose best configuration is written as YAML (default: all).
     sources: where settings come from; in a file the name of the one that says it.
     """
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from ablate.designs.base import COMPARED
 from ablate.designs.study import Study
-from ablate.values.remedies import nearest_metric
-from ablate.values.wording import listed
+from ablate.values.remedies import nearest_metric, some_metrics
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -33,7 +32,7 @@ def check_objectives(
                     raise ConfigError(
                         f"studies.{name}.{place}by",
                         repr(around.by),
-                        f"a metric of {centre}: one of {listed(known)}",
+                        f"a metric of {centre}: {some_metrics(around.by, known)}",
                         nearest_metric(around.by, known),
                     )
 
@@ -71,6 +70,6 @@ def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str,
         raise ConfigError(
             place,
             repr(metric),
-            f"one of {listed(known)}",
+            some_metrics(metric, known),
             f"{remedy}; others must be listed in studies.{name}.metrics",
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
-from ablate.values.remedies import nearest, nearest_metric
+from ablate.values.remedies import nearest, nearest_metric, some_metrics
 from ablate.values.wording import listed
 from reports.parts.figures import FIGURES, ModelOptions
 from reports.recipe import TABLES, Figure, Recipe
@@ -169,7 +169,7 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
                 raise ConfigError(
                     f"studies.{name}.metrics.{i}",
                     repr(metric),
-                    f"one of {listed(names)}, or recall_at_<k> with k ≤ 1000",
+                    f"{some_metrics(metric, names)}, or recall_at_<k> with k ≤ 1000",
                     nearest_metric(metric, names),
                 )
 
@@ -211,11 +211,11 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
         raise ConfigError(
             place,
             f"{metric!r}, which {name} does not read",
-            f"one of {listed(metrics)}, or one of its `metrics`",
+            f"{some_metrics(metric, metrics)}, or one of its `metrics`",
             f"Add `metrics: [{last}]` to studies.{name}",
         )
     raise ConfigError(
-        place, repr(metric), f"one of {listed(metrics)}", nearest_metric(metric, metrics)
+        place, repr(metric), some_metrics(metric, metrics), nearest_metric(metric, metrics)
     )
 
 

@@ -16,8 +16,8 @@ from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.check_objectives import check_compared
 from ablate.spec.fair.section import Fair
-from ablate.values.remedies import nearest_metric
-from ablate.values.wording import listed, shown
+from ablate.values.remedies import nearest_metric, some_metrics
+from ablate.values.wording import shown
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 
@@ -119,7 +119,7 @@ class Spec(SpecPart):
             raise ConfigError(
                 "objective",
                 repr(value),
-                f"one of {listed(METRICS)}",
+                some_metrics(value, METRICS),
                 nearest_metric(value, METRICS),
             )
         return value

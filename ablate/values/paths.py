@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainables.errors import ConfigError
@@ -67,3 +67,10 @@ def has(values: Mapping[str, Any], path: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def varied_paths(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The paths whose value, or whose presence, differs between configurations."""
+    flat = [leaves(config) for config in configs]
+    paths = dict.fromkeys(path for each in flat for path in each)
+    return [path for path in paths if any(each.get(path) != flat[0].get(path) for each in flat)]

@@ -49,7 +49,7 @@ _REMEDIES = {
     "string_too_long": "Shorten it",
 }
 _BOUNDS = {
-    "greater_than": ("gt", "Give more than"),
+    "greater_than": ("gt", "Give a number above"),
     "greater_than_equal": ("ge", "Give at least"),
     "less_than": ("lt", "Give less than"),
     "less_than_equal": ("le", "Give at most"),
@@ -87,6 +87,16 @@ def nearest_metric(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {near!r}?" if near else UNLIKE
 
 
+def some_metrics(word: str, known: Iterable[str], most: int = 6) -> str:
+    """A few known metrics for a message, those most like `word` first."""
+    names = list(known)
+    like = difflib.get_close_matches(word.casefold(), names, n=most, cutoff=0)
+    hint = next((name for name in names if repr(name) in nearest_metric(word, names)), None)
+    shown = list(dict.fromkeys([*([hint] if hint else []), *like]))[:most]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} others" if more > 0 else "")
+
+
 def expected(fault: Mapping[str, Any]) -> str:
     """What pydantic expected, in the words of YAML rather than Python's."""
     kind, context = fault["type"], fault.get("ctx", {})
@@ -110,7 +120,7 @@ def remedy(fault: Mapping[str, Any]) -> str:
         return _REMEDIES[kind]
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"{words} {context[key]}"
+        return f"{words} {context[key]:.15g}"
     makers: dict[str, Callable[[], str]] = {
         "int_parsing": lambda: _number(value, whole=True),
         "int_type": lambda: _number(value, whole=True),

@@ -16,6 +16,7 @@ from trainables.config.registry import FromRegistry
 from trainables.errors import ConfigError
 
 _TAGS = ("design", "name")  # the fields by which tagged unions are told
+AXES = ("space", "grid", "factors", "components", "variants")  # what a study varies, by design
 LISTED, NAMED = "list of levels", "named levels"  # the members of a union told by their type
 _MEMBER = re.compile(r"(int|float|str|bool|(constrained-|function-|tuple\[|dict\[|list\[).*)")
 
@@ -167,7 +168,7 @@ def explain(
     if kind == "extra_forbidden":
         names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
         known = f"one of {listed(names)}" if names else "no such key"
-        likely = _owner(path, names) or nearest(path[-1], names)
+        likely = _axes(path[-1], names) or _owner(path, names) or nearest(path[-1], names)
         return path, ConfigError(dotted, f"the unknown key {path[-1]!r}", known, likely)
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return path, _untold(fault, path, model, data)
@@ -222,6 +223,12 @@ def _untold(
     return ConfigError(
         f"{dotted}.{tag}", repr(name), f"one of {listed(known)}", nearest(name, known)
     )
+
+
+def _axes(key: str, names: Sequence[str]) -> str | None:
+    """The remedy for what a study varies, written under the name that another design has for it."""
+    own = next((name for name in AXES if name in names), None)
+    return f"Did you mean {own!r}?" if key in AXES and own else None
 
 
 def _owner(path: Sequence[str], names: Sequence[str]) -> str | None:

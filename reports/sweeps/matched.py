@@ -27,6 +27,7 @@ from reports.tables.cells import by_cell, by_seed
 from reports.tables.labels import lower_is_better
 
 BEST = "best of the search"
+ALL = "all trials of the search"
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of trials of the same cell and seed, that is another in each sweep. Empty: not
-    there."""
+    """A setting of trials of the same cell, that is another in each sweep. Empty: not there."""
 
     path: str
     first: str
@@ -171,27 +171,38 @@ def _side(cells: pd.DataFrame, cell: str, values: Mapping[int, float]) -> Side:
 
 
 def _settings(first: Frame, second: Frame, studies: list[str]) -> tuple[Setting, ...]:
-    """What differs in the parameters of trials of one study, cell, seed and fold."""
+    """What differs in the parameters of trials of one study, cell and fold; of a search what all of
+    its trials have in common."""
     params = [_params(frame, studies) for frame in (first, second)]
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     for key in (key for key in params[0] if key in params[1]):
         a, b = params[0][key], params[1][key]
         for path in sorted({*a, *b}):
-            if a.get(path) != b.get(path):
-                change = (path, a.get(path, ""), b.get(path, ""))
+            if a.get(path) != b.get(path) and None not in (a.get(path, ""), b.get(path, "")):
+                change = (path, a.get(path) or "", b.get(path) or "")
                 found.setdefault(change, {})[f"{key[0]}: {key[1]}"] = None
     ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return tuple(Setting(*change, tuple(cells)) for change, cells in ordered)
 
 
-def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str, str]]:
-    """(study, cell, seed, fold) → parameters of its trial, but for searches."""
+def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str, str | None]]:
+    """(study, cell, fold) → parameters of its trials, whichever their seeds.
+
+    A search proposes other cells in another sweep, so that its trials are taken together under
+    `ALL`. None stands for a parameter in which trials of one key differ.
+    """
     by_trial = dict(zip(frame.trials["trial_id"], frame.trials["params"], strict=True))
-    fixed = [name for name in studies if frame.design(name) != "search"]
-    rows = frame.cells[frame.cells["study"].isin(fixed)]
-    keys = zip(rows["study"], rows["cell"], rows["seed"], rows["fold"].fillna(-1), strict=True)
-    return {
-        key: by_trial[trial]
-        for key, trial in zip(keys, rows["trial_id"], strict=True)
-        if trial in by_trial
-    }
+    rows = frame.cells[frame.cells["study"].isin(studies)]
+    columns = (rows["study"], rows["cell"], rows["fold"].fillna(-1), rows["trial_id"])
+    found: dict[tuple[Any, ...], dict[str, str | None]] = {}
+    searches = {name for name in studies if frame.design(name) == "search"}
+    for study, cell, fold, trial in zip(*columns, strict=True):
+        if trial not in by_trial:
+            continue
+        own = by_trial[trial]
+        key = (study, ALL if study in searches else cell, fold)
+        shared = found.setdefault(key, dict(own))
+        for path in {*shared, *own}:
+            if shared.get(path) != own.get(path):
+                shared[path] = None
+    return found

@@ -51,13 +51,14 @@ GREEK = {
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is shown in per cent; those are shares in [0, 1], but for deviations."""
+    """Whether a metric is shown in per cent; those are shares in [0, 1], but for deviations.
+
+    A metric of another package, or one that a method measures, is shown as it is.
+    """
     split, _, rest = metric.partition("/")
     last = rest.rsplit("/", 1)[-1]
-    plain = last in PLAIN or last.startswith("uncertainty_")  # a norm, of IDML
-    if split == "train":
-        return rest != "loss" and not plain  # the loss is what epochs log under this name
-    return split in ("val", "test", "best", "ensemble") and not plain
+    known = last in METRICS or re.fullmatch(r"recall_at_\d+", last) is not None
+    return split in ("train", "val", "test", "best", "ensemble") and known and last not in PLAIN
 
 
 def scale(metric: str) -> float:

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,8 +34,10 @@ from torch import Tensor
 
 from trainables.backbones.backbone import Backbone, count_parameters, frozen_backbone
 from trainables.core.network import Network, build_method, build_trial_backbone
+from trainables.core.pictures import list_pictures
 from trainables.data.augment import eval_images
 from trainables.data.decode import check_size, of_short_side, rgb
+from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
@@ -109,9 +113,26 @@ class Model:
 
         Args:
             images: uint8 array or tensor [N, H, W, 3] or [N, H, W], or a list of PIL images of any
-                sizes. They are cropped and resized as in the trial's evaluation.
+                sizes. They are cropped and resized as in the trial's evaluation. Or a folder of
+                pictures: embeddings come in the order of `trainables.core.pictures.list_pictures`.
+
+        Raises:
+            ConfigError: images of another shape or type, no such folder, or a picture in it that
+                cannot be read.
         """
+        if isinstance(images, str | os.PathLike):
+            return self._embed_folder(Path(images), batch_size)
         return self._each(self.network.embed, images, batch_size)
+
+    def _embed_folder(self, folder: Path, batch_size: int) -> Tensor:
+        """Decode a folder's pictures as the trial's own were, and embed them batch by batch."""
+        short = None if self.config.data.drawings else self.config.data.kept
+        pictures = (Picture(folder / path) for path in list_pictures(folder))
+        pixels = ahead(lambda picture: picture_pixels(picture, short), pictures)
+        parts = []
+        while batch := [Image.fromarray(each) for each in islice(pixels, batch_size)]:
+            parts.append(self.embed(batch, batch_size))
+        return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
         """[N, C], float32, on the CPU: of `classes`, the largest is the answer of a trial of

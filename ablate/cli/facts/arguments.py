@@ -48,8 +48,25 @@ def add_trials(commands: Commands) -> None:
     only.add_argument(
         "--status", choices=("running", "done", "failed", "partial", "interrupted"), help="of one"
     )
+    trials.add_argument(
+        "--sort", metavar="METRIC", help="the best first, as test/recall_at_1; shows this metric"
+    )
+    trials.add_argument(
+        "--params", action="store_true", help="also the settings in which its trials differ"
+    )
     out(trials)
     trials.set_defaults(handler="facts.trials:trials")
+    best = commands.add_parser(
+        "best",
+        help="the best configuration as YAML that runs, its metrics, its model and how to use it",
+        description="Print the best configuration of a study as a spec that `ablate run` takes. "
+        "Comments in it give the metrics, the path of the model and ready commands. The best cell "
+        "is that of the highest mean of the study's objective.",
+    )
+    best.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    best.add_argument("study", nargs="?", help="default: all studies, by the sweep's objective")
+    out(best)
+    best.set_defaults(handler="facts.trials:best")
     logs = commands.add_parser("logs", help="what a trial wrote into its log")
     logs.add_argument("trial", metavar="TRIAL", help="a trial id or its beginning")
     logs.add_argument("--lines", type=positive, metavar="N", help="the last N alone")

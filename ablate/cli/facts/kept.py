@@ -3,13 +3,12 @@ once more."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ablate.ledger import queries
+from ablate.ledger.best import best_cell, cells_by_study, objectives
 from ablate.ledger.records import Records
-from trainables.evaluation.metric_name import MetricName
 
 SETTLED = ("done", "failed")
 
@@ -20,37 +19,11 @@ def best_trials(records: Records) -> set[str]:
     found: set[str] = set()
     for sweep in queries.sweeps(records):
         spec = records.sweep(sweep["sweep_id"])["spec"]
-        cells: dict[str, dict[str, list[str]]] = {}  # study → cell → trials, in their order
-        for row in records.cells(sweep["sweep_id"]):
-            of_study = cells.setdefault(row["study"], {})
-            of_study.setdefault(row["cell"], []).append(row["trial_id"])
-        for study, of_study in cells.items():
-            for metric, most in _objectives(spec, study):
-                found |= set(_best(records, of_study, metric, most=most))
+        for study, cells in cells_by_study(records, sweep["sweep_id"]).items():
+            for metric, most in objectives(spec, study):
+                cell = best_cell(records, cells, metric, most=most)
+                found |= {row["trial_id"] for row in cells[cell]} if cell else set()
     return found
-
-
-def _objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
-    """Metric, and whether more of it is better."""
-    own = (spec["studies"].get(study) or {}).get("objectives")
-    for each in own or [{"metric": spec["objective"], "direction": "maximize"}]:
-        yield each["metric"], each["direction"] == "maximize"
-
-
-def _best(
-    records: Records, cells: Mapping[str, list[str]], metric: str, *, most: bool
-) -> list[str]:
-    split, name = MetricName.parse(metric)
-    chosen: tuple[float, list[str]] | None = None
-    for trials in cells.values():
-        values = [records.evaluations(trial).get(split, {}).get(name) for trial in trials]
-        known = [value for value in values if value is not None]
-        if not known:
-            continue
-        mean = statistics.fmean(known) * (1 if most else -1)
-        if chosen is None or mean > chosen[0]:
-            chosen = mean, trials
-    return [] if chosen is None else chosen[1]
 
 
 def unfinished(records: Records) -> dict[str, str]:

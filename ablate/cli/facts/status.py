@@ -156,7 +156,10 @@ def _of_driver(driver: dict[str, Any]) -> str:
     words += f" for {duration(driver['seconds'])} ({process(driver['pid'], driver['host'])})"
     if driver["slots"] is None:
         return f"{words}; Ray is starting"
-    busy = len(driver["trials"])
+    # A trial holds a slot once a node has said so: head and nodes then tell the same.
+    busy = sum(node["in_use"] for node in driver["nodes"])
+    starting = len(driver["trials"]) - busy
     words += f"; {busy} of {int(driver['slots'])} slots in use"
+    words += f", {starting} about to start" if starting > 0 else ""
     left = driver["seconds_left"]
     return words + ("" if left is None else f", about {duration(left)} left")

@@ -6,16 +6,21 @@ import argparse
 import os
 import time
 from codecs import getincrementaldecoder
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ablate.cli.facts.place import ledger_path, trial_called
 from ablate.ledger import queries
+from ablate.ledger.best import find_best, metrics_of
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
+from ablate.values.paths import has, lookup, varied_paths
+from ablate.values.remedies import nearest_metric, some_metrics
 from ablate.values.terminal import one_line, say
+from reports.tables.labels import level, lower_is_better
 from trainables.errors import ConfigError
-from trainables.evaluation.metric_name import MetricName
 from trainables.machine.files import open_regular
 
 FOLLOW_SECONDS = 0.5
@@ -28,20 +33,64 @@ def trials(args: argparse.Namespace) -> int:
     wanted = "failed" if args.failed else args.status
     with Records(ledger_path(args.out)) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")
-        objective = records.sweep(sweep_id)["spec"]["objective"]
-        for row in queries.trials_of(records, sweep_id):
+        metric = args.sort or records.sweep(sweep_id)["spec"]["objective"]
+        rows = [
+            row | {"metrics": metrics_of(records, row["trial_id"])}
+            for row in queries.trials_of(records, sweep_id)
+        ]
+        if args.sort:
+            rows = _sorted(rows, args.sort)
+        varied = varied_paths(row["config"] for row in rows) if args.params else []
+        for row in rows:
             if wanted in (None, row["status"]):
-                say(_line(records, row, objective))
+                say(_line(row, metric, varied))
     return 0
 
 
-def _line(records: Records, row: dict[str, Any], objective: str) -> str:
-    split, metric = MetricName.parse(objective)
-    value = records.evaluations(row["trial_id"]).get(split, {}).get(metric)
+def _sorted(rows: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+    """The trials that have a metric, the best one first, then the others.
+
+    Raises:
+        ConfigError: no trial has this metric.
+    """
+    known = dict.fromkeys(name for row in rows for name in row["metrics"])
+    if metric not in known:
+        raise ConfigError(
+            "--sort",
+            repr(metric),
+            f"a metric that a trial has: {some_metrics(metric, known)}",
+            nearest_metric(metric, known),
+        )
+    sign = 1 if lower_is_better(metric) else -1
+    return sorted(rows, key=lambda row: sign * row["metrics"].get(metric, sign * inf))
+
+
+def _line(row: dict[str, Any], metric: str, varied: Sequence[str]) -> str:
+    value = row["metrics"].get(metric)
     text = f"{row['trial_id']}  {row['status']}  {queries.place(row)}"
     if value is not None:
-        text += f"  {objective} {value:.4f}"
+        text += f"  {metric} {value:.4f}"
+    for path in varied:
+        if has(row["config"], path):
+            text += f"  {path}={level(lookup(row['config'], path))}"
     return text if row["reason"] is None else f"{text}  {one_line(row['reason'])}"
+
+
+def best(args: argparse.Namespace) -> int:
+    """Print the best configuration of a study as YAML that runs; comments say how to use it."""
+    path = ledger_path(args.out)
+    with Records(path) as records:
+        sweep, study = args.sweep, args.study
+        if sweep is not None and study is None:
+            latest = find_sweep(records, None, "SWEEP")
+            names = {
+                value for row in queries.sweeps(records) for value in (row["sweep_id"], row["name"])
+            }
+            if sweep not in names and sweep in records.sweep(latest)["spec"]["studies"]:
+                sweep, study = latest, sweep
+        sweep_id = find_sweep(records, sweep, "SWEEP")
+        say(find_best(records, sweep_id, study, path.parent).yaml, end="")
+    return 0
 
 
 def logs(args: argparse.Namespace) -> int:

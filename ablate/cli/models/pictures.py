@@ -13,9 +13,9 @@ from torch import Tensor
 from ablate.storage.trials import weights_here
 from ablate.values.terminal import say
 from trainables import load
+from trainables.core.pictures import list_pictures
 from trainables.core.runtime import EXPORT
 from trainables.data.files.store.picture import Picture, ahead, picture_pixels
-from trainables.data.sets.folder import SUFFIXES, images_below
 from trainables.errors import ConfigError
 from trainables.jobs.nodes.carried import TRIALS
 from trainables.machine.progress import Progress
@@ -53,18 +53,7 @@ def listed(given: str) -> tuple[Path, list[Path]]:
         ConfigError: no such folder, or no picture in it.
     """
     root = user_path(given, "FOLDER")
-    try:
-        linked = [entry for entry in root.iterdir() if entry.is_symlink() and entry.is_dir()]
-        files = {file for each in (root, *linked) for file in images_below(each)}
-    except OSError as error:
-        raise ConfigError(
-            "FOLDER", f"{root}: {error.strerror}", "a readable folder of pictures"
-        ) from error
-    if not files:
-        raise ConfigError(
-            "FOLDER", f"no picture in {root}", f"files ending in {' '.join(SUFFIXES)}"
-        )
-    return root, sorted((Path(file).relative_to(root) for file in files), key=lambda f: f.parts)
+    return root, list_pictures(root, "FOLDER")
 
 
 def class_names(paths: Sequence[Path]) -> list[str] | None:

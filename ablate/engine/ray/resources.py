@@ -87,8 +87,8 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
             place = "--device" if device.startswith("cuda") else "resources.gpus"
             raise ConfigError(
                 place,
-                f"a request for {needed:g} GPU(s), and {there} here that torch can use",
-                "no more than there are",
+                f"a request for {needed:g} GPU(s)",
+                f"at most {there}, the number here that torch can use",
                 "Run with --device cpu and gpus: 0, or see ablate doctor",
             )
         gpus = float(min(1, there)) if gpus is None else needed

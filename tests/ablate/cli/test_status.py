@@ -57,7 +57,10 @@ def test_a_sweep_under_way_is_told_from_files(
         assert command(tmp_path, "status") == 0
         text = capsys.readouterr().out
         assert f"sweep small ({made.sweep_id}): running for 0:0" in text
-        assert f"process {made.owner.pid}" in text and "2 of 2 slots in use" in text
+        assert (
+            f"process {made.owner.pid}" in text
+            and "; 1 of 2 slots in use, 1 about to start" in text
+        )
         assert "tune: 0/6 done, " in text and "1 failed" in text
         assert f"at work: {second.trial_id} (" in text and "epoch 0 of 3" in text
         assert "  node one: 1 of 1 slots in use\n  node two: 0 of 1 slots in use\n" in text

@@ -76,6 +76,26 @@ def test_settings_that_differ_are_named_with_their_cells() -> None:
     assert "optimizer.lr" in text and "s: variant=plain; s: variant=ddml and 1 more" in text
 
 
+def test_settings_of_searches_and_of_other_seeds_are_named_too() -> None:
+    """Of a search what all of its trials have in common; its proposals differ in any case."""
+
+    def search(offset: int, epochs: str) -> Frame:
+        points = [{"x": i + offset} for i in range(4)]
+        return frame(
+            "search",
+            points,
+            lambda at, seed: 0.1 * at["x"],
+            seeds=1,
+            params=lambda at: {"training.epochs": epochs, "optimizer.lr": str(at["x"])},
+        )
+
+    (setting,) = match(search(0, "1"), search(2, "40")).settings
+    assert (setting.path, setting.first, setting.second) == ("training.epochs", "1", "40")
+    first, second = made(seeds=1), made(seeds=1, tag="x")
+    second.cells["seed"] += 7
+    assert [each.path for each in match(first, second).settings] == ["optimizer.lr"]
+
+
 def test_the_same_trials_are_said_to_be_so_and_not_listed() -> None:
     told = match(made(), made())
     assert told.settings == () and told.made == ()

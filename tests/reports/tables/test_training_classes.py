@@ -73,5 +73,7 @@ def test_no_other_table_speaks_of_training_classes() -> None:
 def test_shares_but_for_the_loss() -> None:
     assert is_share("train/recall_at_1") and is_share("train/gaussian_p")
     assert not is_share("train/loss") and not is_share("train/density")
+    assert not is_share("test/of_another_package")
+    assert metric_label("test/of_another_package") == "of another package, test"
     assert metric_label("train/nmi") == "NMI, training (%)"
     assert metric_label("train/loss") == "loss, training"

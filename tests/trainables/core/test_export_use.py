@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.trainables.core import exported
 from trainables import load
@@ -46,3 +47,20 @@ def test_a_plug_in_that_is_absent_is_one_line(file: Path, tmp_path: Path, part: 
 def test_a_folder_is_no_export(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"expected an export, best\.safetensors"):
         load(tmp_path)
+
+
+def test_a_folder_of_pictures_is_embedded(file: Path, tmp_path: Path) -> None:
+    """In the order of their paths, as the opened pictures are; a damaged one is named."""
+    for number, pixels in enumerate(PICTURES):
+        (tmp_path / f"class {2 - number}").mkdir()
+        Image.fromarray(pixels).save(tmp_path / f"class {2 - number}" / "a.png")
+    model = load(file, "cpu")
+    wanted = model.embed([Image.fromarray(pixels) for pixels in PICTURES[::-1]])
+    assert torch.allclose(model.embed(tmp_path, batch_size=2), wanted, atol=1e-5)
+    assert torch.allclose(model.embed(str(tmp_path)), wanted, atol=1e-5)
+    (tmp_path / "class 1" / "b.png").write_bytes(b"none")
+    with pytest.raises(ConfigError, match=r"class 1/b\.png"):
+        model.embed(tmp_path)
+    with pytest.raises(ConfigError, match="no picture"):
+        (tmp_path / "empty").mkdir()
+        model.embed(tmp_path / "empty")

@@ -110,14 +110,14 @@ def test_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "Not a directory" in said(lambda: fingerprint(config(tmp_path / "file"), tmp_path))
     (tmp_path / "bare").mkdir()
-    assert "0 class folders" in said(lambda: fingerprint(config(tmp_path / "bare"), tmp_path))
+    assert "no class folder" in said(lambda: fingerprint(config(tmp_path / "bare"), tmp_path))
 
 
 def test_one_class(root: Path, tmp_path: Path) -> None:
     message = said(lambda: fingerprint(config(root / "class 0"), tmp_path))
-    assert "0 class folders" in message
+    assert "no class folder" in message
     picture(tmp_path / "one" / "only" / "a.png", (9, 9), 0)
-    assert "1 class folders" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
+    assert "only one class folder" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
 
 
 def test_empty_class(root: Path, tmp_path: Path) -> None:

@@ -109,8 +109,8 @@ def listing(root: Path) -> list[Path]:
     if len(classes) < 2:
         raise ConfigError(
             "data.root",
-            f"{len(classes)} class folders in {root}",
-            "at least 2",
+            f"{'only one class folder' if classes else 'no class folder'} in {root}",
+            "at least two, because a metric compares classes",
             "Give the folder that holds one folder of images per class",
         )
     files: list[Path] = []

@@ -1,0 +1,208 @@
+"""The best configuration of a study, its metrics and its model, from the ledger alone."""
+
+from __future__ import annotations
+
+import shlex
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ablate.ledger import queries
+from ablate.ledger.records import Records, Row
+from ablate.values.paths import has, lookup, varied_paths
+from ablate.values.terminal import one_line
+from trainables.core.runtime import EXPORT
+from trainables.errors import ConfigError
+from trainables.evaluation.metric_name import MetricName
+
+SHOWN = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
+
+
+@dataclass(frozen=True)
+class Best:
+    """The cell of a study with the best mean of its objective.
+
+    Attributes:
+        sweep: name of the sweep. sweep_id: its id. study, cell: which cell it is.
+        metric: the objective. value: its mean over seeds. most: whether more of it is better.
+        metrics: the mean over seeds of every metric that its trials were read for.
+        settings: the settings in which trials of the sweep differ, by path.
+        config: the whole configuration of the trial.
+        trials: ids of its finished trials, the best one first. seeds: their seeds.
+        out: the output folder.
+    """
+
+    sweep: str
+    sweep_id: str
+    study: str
+    cell: str
+    metric: str
+    value: float
+    most: bool
+    metrics: Mapping[str, float]
+    settings: Mapping[str, Any]
+    config: Mapping[str, Any]
+    trials: tuple[str, ...]
+    seeds: tuple[int, ...]
+    out: Path
+
+    @property
+    def model(self) -> Path:
+        """The exported model of the best trial; it is gone where it was pruned."""
+        return self.out / "trials" / self.trials[0] / EXPORT
+
+    @property
+    def yaml(self) -> str:
+        """A spec that runs this configuration alone, with its metrics and commands as comments."""
+        spec = {
+            "name": f"best-{self.sweep}"[:100],
+            "seeds": sorted(set(self.seeds)),
+            "objective": self.metric,
+            "trial": self.config,
+            "studies": {
+                "best": {
+                    "design": "compare",
+                    "variants": {self.study: {}},
+                    "evaluate": ["val", "test"],
+                }
+            },
+        }
+        text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
+        return "".join(f"# {one_line(line)}".rstrip() + "\n" for line in self._lines()) + text
+
+    def _lines(self) -> Iterator[str]:
+        several = f"mean of {len(self.trials)} trials" if len(self.trials) > 1 else "one trial"
+        yield f"Best of study {self.study} in sweep {self.sweep} ({self.sweep_id}): {self.cell}"
+        yield f"chosen by {self.metric} = {self.value:.4f} ({several})"
+        for path, value in self.settings.items():
+            yield f"  {path}: {value}"
+        shown = [
+            f"{name} {value:.4f}"
+            for name, value in self.metrics.items()
+            if MetricName.parse(name).metric in SHOWN
+        ]
+        yield f"metrics: {', '.join(shown)}"
+        if not self.model.is_file():
+            yield f"model: {self.model} is not here (pruned, or in storage)"
+            return
+        yield f"model: {self.model}"
+        root = self.config["data"].get("root")
+        model, folder = shlex.quote(str(self.model)), shlex.quote(root) if root else "FOLDER"
+        yield f"  ablate embed {model} {folder}"
+        yield f"  ablate neighbours {model} {folder}"
+
+
+def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> Best:
+    """Find the best cell of a study, or without one of all studies by the sweep's objective.
+
+    Raises:
+        ConfigError: no such study, or none of its trials has a result.
+    """
+    sweep, by_study = records.sweep(sweep_id), cells_by_study(records, sweep_id)
+    declared = list(sweep["spec"]["studies"])
+    if study is not None and study not in declared:
+        raise ConfigError(
+            "STUDY", repr(study), f"a study of {sweep['name']}: {', '.join(declared)}", "Choose one"
+        )
+    whole = sweep["spec"]["objective"]
+    found: list[Best] = []
+    for name in declared if study is None else [study]:
+        metric, most = next(objectives(sweep["spec"], name))
+        cells = by_study.get(name, {})
+        cell = best_cell(records, cells, metric, most=most)
+        if cell is not None and (study is not None or metric == whole):
+            found.append(_read_best(records, sweep, cells[cell], metric, out))
+    if not found:
+        raise ConfigError(
+            "STUDY" if study else "SWEEP",
+            f"no finished trial in {study or sweep['name']}",
+            "at least one with a value of its objective",
+            "`ablate trials` shows how its trials stand",
+        )
+    return max(found, key=lambda best: best.value if best.most else -best.value)
+
+
+def cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
+    """Study → cell → its rows (one a seed and fold), in their order."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for row in records.cells(sweep_id):
+        found.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
+    return found
+
+
+def objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
+    """The objectives of a study: metric, and whether more of it is better."""
+    own = (spec["studies"].get(study) or {}).get("objectives")
+    for each in own or [{"metric": spec["objective"], "direction": "maximize"}]:
+        yield each["metric"], each["direction"] == "maximize"
+
+
+def best_cell(
+    records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
+) -> str | None:
+    """The cell with the best mean over its seeds and folds, the earlier one on a tie."""
+    chosen: tuple[float, str] | None = None
+    for cell, rows in cells.items():
+        known = [value for _, value in _values(records, rows, metric)]
+        if not known:
+            continue
+        mean = statistics.fmean(known) * (1 if most else -1)
+        if chosen is None or mean > chosen[0]:
+            chosen = mean, cell
+    return None if chosen is None else chosen[1]
+
+
+def metrics_of(records: Records, trial_id: str) -> dict[str, float]:
+    """All metrics of a trial, as `split/name`."""
+    return {
+        str(MetricName(split, name)): value
+        for split, metrics in records.evaluations(trial_id).items()
+        for name, value in metrics.items()
+    }
+
+
+def _values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
+    split, name = MetricName.parse(metric)
+    found = [(row, records.evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows]
+    return [(row, value) for row, value in found if value is not None]
+
+
+def _read_best(
+    records: Records, sweep: Row, rows: Sequence[Row], objective: str, out: Path
+) -> Best:
+    study = rows[0]["study"]
+    most = dict(objectives(sweep["spec"], study))[objective]
+    ranked = sorted(
+        _values(records, rows, objective), key=lambda pair: -pair[1] if most else pair[1]
+    )
+    trials = [row["trial_id"] for row, _ in ranked]
+    read = [metrics_of(records, trial) for trial in trials]
+    means = {
+        name: statistics.fmean(each[name] for each in read)
+        for name in read[0]
+        if all(name in each for each in read)
+    }
+    configs = {
+        row["trial_id"]: row["config"] for row in queries.trials_of(records, sweep["sweep_id"])
+    }
+    config = configs[trials[0]]
+    settings = {p: lookup(config, p) for p in varied_paths(configs.values()) if has(config, p)}
+    return Best(
+        sweep["name"],
+        sweep["sweep_id"],
+        study,
+        ranked[0][0]["cell"],
+        objective,
+        statistics.fmean(value for _, value in ranked),
+        most,
+        means,
+        settings,
+        config,
+        tuple(trials),
+        tuple(row["seed"] for row, _ in ranked),
+        out,
+    )

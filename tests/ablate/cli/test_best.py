@@ -1,0 +1,92 @@
+"""The best configuration found from the ledger, and run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ablate import api
+from ablate.cli.main import main
+from ablate.engine.settings import Outcome
+from ablate.spec.read import read_spec
+from tests.ablate import driven, specs
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("out")
+    driven.run(specs.plan(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(out: Path) -> api.Results:
+    outcome = Outcome(specs.plan().sweep_id, 0, {}, {}, {}, {}, None, out_of_time=False)
+    return api.Results(outcome, out / "ledger.sqlite")
+
+
+def said(capsys: Captured, *words: str, code: int = 0) -> str:
+    assert main(list(words)) == code
+    seen = capsys.readouterr()
+    return seen.err if code else seen.out
+
+
+def test_the_best_is_a_spec_of_the_same_trials(
+    out: Path, results: api.Results, capsys: Captured
+) -> None:
+    """What it prints runs, and its trials are the ones that are known."""
+    frame = results.frame
+    tune = frame[frame["study"] == "tune"]
+    wanted = tune.loc[tune["val/map_at_r"].idxmax()]
+    text = said(capsys, "best", "small", "tune", "--out", str(out))
+    assert text == said(capsys, "best", "tune", "--out", str(out)) == results.best("tune").yaml
+    spec = yaml.safe_load(text)
+    assert spec["trial"]["optimizer"]["lr"] == wanted["params/optimizer.lr"]
+    plan = specs.plan(read_spec(spec).spec.model_dump(mode="json", by_alias=True))
+    (point,) = plan.spec.studies["best"].listed
+    assert [c.trial_id for c in plan.cells("best", point, 0, ())] == [wanted["trial_id"]]
+    assert f"{wanted['val/map_at_r']:.4f}" in text and "optimizer.lr" in text
+
+
+def test_without_a_study_it_is_the_best_of_all(results: api.Results) -> None:
+    means = results.frame.groupby(["study", "cell"])["val/map_at_r"].mean()
+    best = results.best()
+    assert best.value == pytest.approx(means.max())
+    assert best.metrics["val/map_at_r"] == pytest.approx(means.max())
+    assert best.trials and best.model.parent.name == best.trials[0]
+
+
+def test_ready_commands_name_a_model_that_is_there(results: api.Results) -> None:
+    model = results.best("tune").model
+    text = results.best("tune").yaml
+    assert f"ablate embed {model} FOLDER" in text and f"ablate neighbours {model} FOLDER" in text
+    model.rename(model.with_suffix(".pruned"))
+    assert f"{model} is not here" in results.best("tune").yaml
+    model.with_suffix(".pruned").rename(model)
+
+
+def test_the_frame_has_what_cells_inherit(results: api.Results) -> None:
+    """The learning rate of `parts` is that of the best of `tune`, and no coordinate of its own."""
+    parts = results.frame[results.frame["study"] == "parts"]
+    assert "coords/optimizer.lr" not in parts.dropna(axis=1).columns
+    assert set(parts["params/optimizer.lr"]) == {results.best("tune").config["optimizer"]["lr"]}
+    assert "params/training.epochs" not in results.frame  # the same in all
+
+
+def test_trials_are_sorted_and_show_their_settings(out: Path, capsys: Captured) -> None:
+    text = said(capsys, "trials", "--sort", "val/map_at_r", "--params", "--out", str(out))
+    values = [float(line.partition("val/map_at_r ")[2].split()[0]) for line in text.splitlines()]
+    assert values == sorted(values, reverse=True) and len(values) > 6
+    assert all("optimizer.lr=" in line for line in text.splitlines())
+    line = said(capsys, "trials", "--sort", "map@r", "--out", str(out), code=2)
+    assert "Did you mean 'val/map_at_r'?" in line
+
+
+@pytest.mark.parametrize("words", [("best", "small", "none"), ("best", "none")])
+def test_what_is_not_there_is_one_line(out: Path, words: tuple[str, ...], capsys: Captured) -> None:
+    line = said(capsys, *words, "--out", str(out), code=2)
+    assert "'none'" in line and line.count("\n") == 1
