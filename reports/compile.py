@@ -131,7 +131,7 @@ def _compile(
         texts |= {f"{name}.tex": text for name, text in tex.items() if text is not None}
     # A recipe that asks for none still gets the best of each study: that is what readers look for.
     begun = tuple(name for name in frame.study_order if name not in frame.idle)
-    studies = recipe.best or begun
+    studies = recipe.best if frame.recipe.best else begun
     names = distinct([f"best_{slug(study)}" for study in studies])
     best = {
         f"{name}.yaml": text

@@ -377,6 +377,15 @@ def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path
     assert not any(name.startswith("best_") for name in names)
 
 
+def test_best_configurations_are_listed_unasked(sweep: Any, tmp_path: Path) -> None:
+    recipe = {key: value for key, value in REPORT.items() if key != "best"}
+    sweep.finish(sweep.plan(report=recipe, studies=("tuned",)))
+    sweep.track()
+    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
+    assert "best_tuned.yaml" in report.text and "best_tuned.yaml" in report.html.read_text()
+    assert yaml.safe_load(report.paths["best_tuned.yaml"].read_text())["trial"]
+
+
 def test_two_machines_on_one_server_make_one_table(
     sweep: Any, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
