@@ -104,7 +104,7 @@ class Index:
             if folder not in names:
                 try:
                     with os.scandir(self.base / folder) as entries:
-                        names[folder] = {entry.name for entry in entries}
+                        names[folder] = {entry.name for entry in entries if _is_file(entry)}
                 except (FileNotFoundError, NotADirectoryError):
                     names[folder] = set()
             found[row] = name in names[folder]
@@ -177,6 +177,14 @@ class Index:
         roles = torch.from_numpy(self.roles) if self.roles.any() else None
         official = self.official(str(self.base))
         return Dataset(none, torch.from_numpy(self.labels), self.classes, official, roles)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether reading it ends: a FIFO or a device in the place of an image is none."""
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
 
 
 def _check_paths(paths: tuple[str, ...], where: str) -> None:

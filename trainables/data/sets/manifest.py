@@ -30,10 +30,14 @@ from trainables.data.files.index import PARTS, ROLES, Index, Row
 from trainables.data.files.places import given_root
 from trainables.data.files.store.picture import Picture
 from trainables.errors import ConfigError
+from trainables.machine.files import open_regular
 
 COLUMNS = ("path", "label", "split", "role", "image")
 USUAL = ("manifest.parquet", "manifest.csv")
-AT_ONCE = 256  # rows of images that are read together
+AT_ONCE = 256  # rows that are read together
+MOST_ROWS = 100_000_000  # of a table
+MOST_TEXT = 2**16  # bytes of a path or label
+MOST_CSV = 2**32  # bytes
 SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 
 
@@ -57,13 +61,13 @@ class Manifest(FileSet):
                 file = next((root / name for name in USUAL if name in inside), None)
                 if file is None:
                     raise ConfigError("data.root", f"neither in {root}", expected, "Give the file")
-                return file
+                return _regular(file, expected)
         except OSError as error:
             raise ConfigError("data.root", f"{root}: {error.strerror}", expected) from error
         if root.suffix.lower() not in (".csv", ".parquet") or not root.is_file():
             what = "no such file" if not root.exists() else "another kind of file"
             raise ConfigError("data.root", f"{root}: {what}", expected, "Give the table's file")
-        return root
+        return _regular(root, expected)
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
@@ -94,6 +98,15 @@ class Manifest(FileSet):
             return
         for row, content in enumerate(islice(_contents(index.base), first, None), first):
             yield Picture(index.base.parent / index.paths[row], content)
+
+
+def _regular(table: Path, expected: str) -> Path:
+    """The table, if it can be read without waiting and is of a bounded size."""
+    try:
+        open_regular(table, most_bytes=MOST_CSV if table.suffix.lower() == ".csv" else None).close()
+    except OSError as error:
+        raise ConfigError("data.root", f"{table}: {error.strerror}", expected) from error
+    return table
 
 
 def _beside(index: Index) -> Index:
@@ -138,7 +151,12 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
         opened = pq.ParquetFile(path)
         names = list(opened.schema_arrow.names)
         _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
-        for batch in opened.iter_batches(columns=[n for n in names if n in COLUMNS[:-1]]):
+        _check_rows(path, opened.metadata.num_rows)
+        texts = [n for n in names if n in COLUMNS[:-1]]
+        # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
+        opened = pq.ParquetFile(path, read_dictionary=texts)
+        for batch in opened.iter_batches(AT_ONCE, columns=texts):
+            _check_lengths(path, batch)
             yield from batch.to_pylist()
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
         if isinstance(error, ConfigError):
@@ -146,6 +164,31 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
         raise ConfigError(
             str(path), f"a table that cannot be read ({error})", "a whole CSV or Parquet file"
         ) from error
+
+
+def _check_rows(path: Path, count: int) -> None:
+    if count > MOST_ROWS:
+        raise ConfigError(
+            str(path), f"{count:,} rows", f"at most {MOST_ROWS:,}", "Divide it into several tables"
+        )
+
+
+def _check_lengths(path: Path, batch: Any) -> None:
+    """Refuse texts that would fill memory, before they are unpacked."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            longest = pc.max(pc.binary_length(values)).as_py() or 0
+            if longest > MOST_TEXT:
+                raise ConfigError(
+                    str(path),
+                    f"a text of {longest:,} bytes in the column {name}",
+                    f"at most {MOST_TEXT:,}",
+                    "Shorten it",
+                )
 
 
 def _check_columns(path: Path, found: list[str], needed: tuple[str, ...]) -> None:
