@@ -20,6 +20,8 @@ from reports.stores.client import artifact, has_artifact, open_client, uncollect
 from reports.uri import redacted
 
 FINAL = "final/"
+# Ends the name of the largest gradient of a term in an epoch, over the metric term's.
+LARGEST_RATIO = "_to_metric/max"
 BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
 KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "trial_id", "run_id"]
@@ -42,8 +44,8 @@ class Frame:
     Attributes:
         parents: the parent runs, oldest first; the first one's document names the sweep.
         trials: one row a trial: trial_id, run_id, parent_run_id, seed, status, reason, tags and
-            params (dicts: all settings of the trial), and a column per final metric
-            (`val/map_at_r`, `seconds`, …).
+            params (dicts: all settings of the trial), ratios (names of its metrics that end in
+            `LARGEST_RATIO`), and a column per final metric (`val/map_at_r`, `seconds`, …).
         cells: one row per (study, cell, seed, fold): `KEYS`, fold being None in a study without
             folds, then the final metrics; NaN where there
             are none. Cells that were planned and have no run have the status "missing".
@@ -135,6 +137,7 @@ TRIAL_KEYS = (
     "reason",
     "tags",
     "params",
+    "ratios",
 )
 
 
@@ -239,6 +242,7 @@ def _trials(runs: Iterable[Child]) -> pd.DataFrame:
             "reason": tags.get("ablate.reason", ""),
             "tags": {**tags, "ablate.cells": _joined(tags, "ablate.cells")},
             "params": _settings(_joined(tags, "ablate.config")) or run.params,
+            "ratios": tuple(sorted(name for name in run.metrics if name.endswith(LARGEST_RATIO))),
         }
         for key, value in run.metrics.items():
             if key.startswith(FINAL):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.frame import Frame
+from reports.frame import LARGEST_RATIO, Frame
 from reports.tables.factors.trials import Trial, trials_of
 from reports.tables.labels import is_share, level, lower_is_better
 
@@ -18,15 +18,18 @@ MOST_STILL = 0.5  # of the trials; where fewer stood still, a search may have tr
 EDGE = 0.05  # of a range, measured on its own scale
 NEAR = 0.2  # of a range, on the same side, where the best trials besides lie
 TRIALS = 5  # finished ones, at least, for an edge to mean anything
+OVERWHELMING = 1000.0  # times the metric term's gradient; trials warn of it in their logs, too
 VALUES = 10  # of a range of whole numbers or steps, below which its ends are hit by chance
 
 
 def find_warnings(frame: Frame) -> list[str]:
-    """Return a sentence for each study that did not move, and each range that is too narrow."""
+    """Return a sentence for each study that did not move or in which a term overwhelmed the metric
+    term, and each range that is too narrow."""
     lines = []
     for study in frame.study_order:
         metric = _objective(frame, study)
         lines += _still(frame, study, metric) + _edges(frame, study, metric)
+        lines += _overwhelmed(frame, study)
     return lines
 
 
@@ -122,6 +125,34 @@ def _edges(frame: Frame, study: str, metric: str) -> list[str]:
                 f"`{path}`."
             )
     return lines
+
+
+def _overwhelmed(frame: Frame, study: str) -> list[str]:
+    """Warn of each term whose gradient was a thousand times the metric term's in some epoch."""
+    trials = frame.trials[frame.trials["run_id"].isin(_runs(frame, study))]
+    worst: dict[str, list[float]] = {}
+    for run_id, names in zip(trials["run_id"], trials["ratios"], strict=True):
+        for name in names:
+            largest = frame.curves(name, [run_id])["value"].max()
+            worst.setdefault(name, []).append(float(largest))
+    lines = []
+    for name, ratios in worst.items():
+        above = [ratio for ratio in ratios if ratio >= OVERWHELMING]
+        if above:
+            term = name.removeprefix("observed/").removesuffix(LARGEST_RATIO)
+            lines.append(
+                f"{study}: the gradient of the term {term} was at least a thousand times that of "
+                f"the metric term in {len(above)} of {len(ratios)} trials, at most "
+                f"{max(above):.1e} times, and their networks may have stopped learning: lower "
+                "`optimizer.multipliers.auxiliary`, or limit the gradient (`method.gradient_limit` "
+                "of nir, `training.clip_norm`)."
+            )
+    return lines
+
+
+def _runs(frame: Frame, study: str) -> set[str]:
+    cells = frame.cells
+    return set(cells[cells["study"] == study]["run_id"])
 
 
 def _ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:

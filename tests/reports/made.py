@@ -51,6 +51,7 @@ def frame(
                     "status": "done" if found is not None else "failed",
                     "reason": "" if found is not None else "not finite",
                     "params": params(at),
+                    "ratios": (),
                     "tags": {"ablate.cells": json.dumps([told])},
                     metric: found,
                 }

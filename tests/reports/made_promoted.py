@@ -42,6 +42,7 @@ def made(
                 "seed": seed,
                 "status": "failed" if value is None else "done",
                 "params": {},
+                "ratios": (),
                 "reason": "not finite" if value is None else "",
                 "tags": {"ablate.cells": json.dumps([told])},
                 METRIC: value,

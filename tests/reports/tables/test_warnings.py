@@ -115,3 +115,17 @@ def test_a_report_of_still_trials_says_so(
     report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
     for text in (report.text, report.html.read_text(), report.paths["report.md"].read_text()):
         assert "tune: validation did not move in 5 of 5 trials" in text
+
+
+def test_a_gradient_of_a_thousand_times_the_metrics_is_told_and_a_lesser_one_is_not() -> None:
+    name = "observed/nir_to_metric/max"
+    frame = made.frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.5, seeds=1)
+    frame.trials["ratios"] = [(name,), (name,)]
+    for run_id in frame.trials["run_id"]:
+        frame._histories[run_id, "val/map_at_r"] = []
+        frame._histories[run_id, name] = [(1, 999.0), (2, 0.1)]
+    assert find_warnings(frame) == []
+    frame._histories["run1-0", name] = [(1, 1.5e14), (2, 0.1)]
+    (line,) = find_warnings(frame)
+    assert line.startswith("s: the gradient of the term nir was at least a thousand times")
+    assert "in 1 of 2 trials, at most 1.5e+14 times" in line
