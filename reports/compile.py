@@ -228,6 +228,7 @@ def beside(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
             if (trials / trial / name).is_file()
         }
         for trial in frame.trials["trial_id"]
+        if Path(trial).name == trial  # a store can be a stranger's, and a page must not lead away
     }
     return {trial: files for trial, files in found.items() if files}
 

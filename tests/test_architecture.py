@@ -7,6 +7,7 @@ that lists all violations.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -277,3 +278,20 @@ def test_sql_is_recognised() -> None:
     assert is_sql("SELECT trial_id, count(*) AS n FROM epochs GROUP BY trial_id")
     assert is_sql("UPDATE trials SET heartbeat=? WHERE owner=?")
     assert not is_sql("SELECT a sweep with --sweep")
+
+
+def test_paths_of_trials_are_made_in_one_place() -> None:
+    """An id may be a stranger's: `trainables/core/trial_folder.py` makes the path, or refuses."""
+    made = [
+        f"{module}, line {node.lineno}: {ast.unparse(node)}"
+        for module, path in sources().items()
+        if module not in ("trainables.core.trial_folder", "reports.compile")  # which checks itself
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_trial(node.right)
+    ]
+    assert not made, "\n".join(["Take trial_folder for these:", *made])
+
+
+def _is_trial(node: ast.expr) -> bool:
+    """Whether an expression is the id of a trial, by its name."""
+    return re.search(r"(^|\W|_)(trial|trial_id)(\W*)$", ast.unparse(node)) is not None

@@ -23,8 +23,8 @@ from trainables.core import identity
 from trainables.core.source import components
 from trainables.core.source.components import EVALUATOR
 from trainables.core.source.folder import Code
+from trainables.core.trial_folder import TRIALS
 from trainables.errors import ConfigError
-from trainables.jobs.batch.cells import TRIALS
 from trainables.jobs.batch.result import NAME, RESULT, Result, digest, read_mark, read_result
 from trainables.machine.files import inside
 from trainables.trial import TrialConfig

@@ -13,6 +13,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
 from ablate.sweep.jobs.settings import JobSettings
+from trainables.core.trial_folder import TRIALS
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
 PACKER = "trainables.packs.jobs:run_pack"  # likewise with several that share a slot
@@ -75,7 +76,7 @@ class Settings:
 
     def jobs(self, plan: Plan) -> JobSettings:
         return JobSettings(
-            trials=(self.out / "trials").resolve(),
+            trials=(self.out / TRIALS).resolve(),
             cache=self.cache.resolve(),
             device=self.request.device,
             threads=self.request.threads,

@@ -15,8 +15,8 @@ from ablate.storage.store import OPTION, Storage, StorageError
 from ablate.storage.word import Note
 from reports.uri import HIDDEN
 from trainables.core.runtime import EXPORT
+from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.nodes.carried import TRIALS
 from trainables.jobs.nodes.trial_files import FINAL, RUN_LOG
 from trainables.machine.files import inside
 
@@ -44,13 +44,11 @@ def bring(storage: Storage, trials: Path, trial_id: str, names: Iterable[str]) -
     Raises:
         OSError: the storage does not answer, or there is no room here.
     """
-    folder, names = inside(trials, trial_id), list(names)
+    folder, names = trial_folder(trials, trial_id), list(names)
     alone = FINAL in names and EXPORT not in names
     if alone and _whole(trials, trial_id) and _is_another(storage, folder, trial_id):
         (folder / EXPORT).unlink()
-    return [
-        name for name in names if storage.get(f"{TRIALS}/{trial_id}/{name}", inside(folder, name))
-    ]
+    return [name for name in names if storage.get(f"{_key(trial_id)}/{name}", inside(folder, name))]
 
 
 def weights_here(trials: Path, trial_id: str) -> None:
@@ -77,10 +75,15 @@ def fetch(storage: Storage, trials: Path, trial_id: str) -> None:
         bring(storage, trials, trial_id, WHOLE)
 
 
+def _key(trial_id: str) -> str:
+    """Return where a trial's files lie in storage."""
+    return f"{TRIALS}/{check_trial_id(trial_id)}"
+
+
 def _whole(trials: Path, trial_id: str) -> bool:
     """Whether both are here: whoever was killed while fetching has left the weights alone, and
     results come alone too."""
-    folder = inside(trials, trial_id)
+    folder = trial_folder(trials, trial_id)
     return (folder / EXPORT).exists() and (folder / FINAL).exists()
 
 
@@ -91,10 +94,10 @@ def lacks(storage: Storage, trials: Path, trial_id: str) -> bool:
     Raises:
         StorageError: it does not answer.
     """
-    folder = inside(trials, trial_id)
+    folder = trial_folder(trials, trial_id)
     if not (folder / EXPORT).exists():
         return False
-    there = storage.listed(f"{TRIALS}/{trial_id}")
+    there = storage.listed(_key(trial_id))
     if EXPORT not in there or not (folder / FINAL).exists():
         return EXPORT not in there
     if FINAL not in there:
@@ -115,15 +118,15 @@ def offer(storage: Storage, trials: Path, trial_id: str) -> None:
     """
     if not lacks(storage, trials, trial_id):
         return
-    folder = inside(trials, trial_id)
+    folder = trial_folder(trials, trial_id)
     for name in WHOLE:
         if (folder / name).exists():
-            storage.put(f"{TRIALS}/{trial_id}/{name}", folder / name)
+            storage.put(f"{_key(trial_id)}/{name}", folder / name)
 
 
 def _is_another(storage: Storage, folder: Path, trial_id: str) -> bool:
     """Whether storage has the result of another training than this one, whatever was read since."""
-    there = storage.read(f"{TRIALS}/{trial_id}/{FINAL}")
+    there = storage.read(f"{_key(trial_id)}/{FINAL}")
     return there is not None and _training(there) != _training((folder / FINAL).read_bytes())
 
 
@@ -141,9 +144,9 @@ def forget(storage: Storage, trial_id: str) -> None:
     Raises:
         StorageError: it does not answer.
     """
-    names = storage.listed(f"{TRIALS}/{trial_id}")
+    names = storage.listed(_key(trial_id))
     for name in sorted(names, key=lambda name: name != FINAL):
-        storage.delete(f"{TRIALS}/{trial_id}/{name}")
+        storage.delete(f"{_key(trial_id)}/{name}")
 
 
 def away(error: StorageError) -> ConfigError:

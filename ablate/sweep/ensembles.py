@@ -15,6 +15,7 @@ from pathlib import Path
 from ablate.designs.base import ENSEMBLE as SPLIT
 from ablate.plan.cell import Cell
 from ablate.sweep.state import SweepState
+from trainables.core.trial_folder import trial_folder
 from trainables.jobs.request import Fold
 from trainables.machine.files import inside
 
@@ -68,7 +69,11 @@ class Ensembles:
                 return None
             rows = [facts.ledger.trial(each.trial_id) or {} for each in group]
             return tuple(
-                Fold(each.config, each.seed, inside(trials / each.trial_id, row["export"]))
+                Fold(
+                    each.config,
+                    each.seed,
+                    inside(trial_folder(trials, each.trial_id), row["export"]),
+                )
                 for each, row in zip(group, rows, strict=True)
             )
         return None

@@ -17,6 +17,7 @@ from ablate.tracking.store import client_uri, quiet_environment, set_aside, sqli
 from ablate.tracking.writer import Writer, first_line
 from ablate.values.terminal import say
 from reports.uri import scrubbed
+from trainables.core.trial_folder import TRIALS
 from trainables.errors import ConfigError
 
 
@@ -90,7 +91,7 @@ def replay_all(
         refused |= done.refused
         say(f"sweep {sweep_id}: {done.trials} trials are in {store.shown}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
-            uri, trials = client_uri(store.uri), store.out / "trials"
+            uri, trials = client_uri(store.uri), store.out / TRIALS
             compile_report(
                 uri,
                 sweep_id,

@@ -27,6 +27,7 @@ from reports.figures.models.seen import Asked, asked
 from reports.frame import Frame
 from reports.stores.client import open_client
 from reports.uri import sweep_page
+from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.jobs.views.request import FOLDER, Request, View, Wanted
 
 LOG = logging.getLogger("ablate")
@@ -46,7 +47,7 @@ def compile_report(
 
     uri = client_uri(store.uri)
     look = partial(
-        supply, tracking_uri=uri, trials=store.out / "trials", cache=default_cache(), device=device
+        supply, tracking_uri=uri, trials=store.out / TRIALS, cache=default_cache(), device=device
     )
     try:
         report = compiler.compile_report(uri, sweep_id, store.out / "reports", supply=look)
@@ -90,7 +91,7 @@ def supply(
 
 
 def _path(trials: Path, each: Asked) -> Path:
-    return View(each.name, each.kind, each.options).path(trials / each.trial_id)
+    return View(each.name, each.kind, each.options).path(trial_folder(trials, each.trial_id))
 
 
 def _wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
@@ -102,12 +103,15 @@ def _wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
         except OSError as error:
             LOG.warning("the weights of trial %s did not come from storage: %s", trial, error)
     for each in missing:
-        if (trials / each.trial_id).is_dir():
+        folder = trial_folder(trials, each.trial_id)
+        if folder.is_dir():
             view = View(each.name, each.kind, each.options)
             wanted.setdefault(each.trial_id, []).append(view)
         else:
-            _lacks(each.trial_id, each.name, f"no folder {trials / each.trial_id}")
-    return [Wanted((trials / name).resolve(), tuple(views)) for name, views in wanted.items()]
+            _lacks(each.trial_id, each.name, f"no folder {folder}")
+    return [
+        Wanted(trial_folder(trials, name).resolve(), tuple(views)) for name, views in wanted.items()
+    ]
 
 
 class _Reading:

@@ -26,6 +26,8 @@ from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.values.terminal import say
 from trainables.core.runtime import EXPORT
+from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
+from trainables.errors import ConfigError
 
 CHECKPOINTS = "checkpoints"
 LINKED = re.compile(r"trials/([0-9a-f]{16}-s\d+)/" + re.escape(EXPORT))
@@ -41,9 +43,14 @@ class Piece:
 
 
 def prune(args: argparse.Namespace) -> int:
-    """0: told, or done with `--yes`. 1: a file could not be removed."""
+    """0: told, or done with `--yes`. 1: a file could not be removed.
+
+    Raises:
+        ConfigError: the folder of a trial lies outside; nothing is removed then.
+    """
     path = ledger_path(args.out)
     out = path.parent
+    _check_trials(out)
     with Ledger(path) as ledger:
         pieces, notes = chosen(ledger, out, args.sweep, args.keep)
         lines = _counted(pieces, out, "would free" if not args.yes else "frees")
@@ -51,6 +58,7 @@ def prune(args: argparse.Namespace) -> int:
         if not pieces:
             return 0
         if not args.yes:
+            say("\n".join(f"  {piece.path}" for piece in pieces))
             say(
                 "Nothing is removed yet. Where weights are gone, more splits or metrics cannot be "
                 "evaluated, but by training again. Do it with:"
@@ -64,6 +72,18 @@ def prune(args: argparse.Namespace) -> int:
     for page in _dead_links(out):
         say(f"{page} links to weights that are gone: `ablate report` writes it anew")
     return 1 if failed else 0
+
+
+def _check_trials(out: Path) -> None:
+    """Raise ConfigError where the folder of all trials leads out of the output folder."""
+    trials = out / TRIALS
+    if trials.is_symlink():
+        raise ConfigError(
+            str(trials),
+            f"a symbolic link to {trials.readlink()}",
+            "a folder, as nothing outside the output folder is removed",
+            "Move the trials there, or make the output folder as a whole the link",
+        )
 
 
 def chosen(
@@ -93,7 +113,7 @@ def chosen(
         if row["status"] not in SETTLED or trial in held:
             continue
         weights = keep != "weights" and trial not in best and trial not in needed
-        found += _pieces(out / "trials" / trial, row, weights=weights)
+        found += _pieces(trial_folder(out / TRIALS, trial), row, weights=weights)
     looked_at = {row["trial_id"] for row in rows}
     return found, [
         f"sweep {name} ({sweep_id}) is not finished: its weights stay"
@@ -129,7 +149,8 @@ def _remove(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
             failed.append(f"{piece.trial_id}: left as it is, for a run has taken it up")
             continue
         try:
-            with FileLock(piece.path.parent / ".lock", timeout=0):
+            folder = trial_folder(piece.path.parent.parent, piece.trial_id)  # still no link
+            with FileLock(folder / ".lock", timeout=0):
                 if piece.path.is_dir():
                     shutil.rmtree(piece.path)
                 else:
@@ -137,6 +158,8 @@ def _remove(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
             freed += piece.size
         except Timeout:
             failed.append(f"{piece.trial_id}: left as it is, for somebody is at work in its folder")
+        except ConfigError as error:
+            failed.append(str(error))
         except OSError as error:
             failed.append(f"{piece.path}: not removed ({error.strerror or error})")
         finally:
@@ -180,7 +203,7 @@ def _dead_links(out: Path) -> list[Path]:
         for page in sorted((out / "reports").glob("*/report.html"))
         if page.is_file()  # a FIFO would be waited for
         and any(
-            not (out / "trials" / trial / EXPORT).exists()
+            not (out / TRIALS / check_trial_id(trial) / EXPORT).exists()
             for trial in set(LINKED.findall(page.read_text(encoding="utf-8", errors="replace")))
         )
     ]

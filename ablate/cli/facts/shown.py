@@ -12,6 +12,7 @@ from ablate.engine.live.rows import duration
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.values.terminal import one_line
+from trainables.core.trial_folder import TRIALS, trial_folder
 
 METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
 CELLS = 3  # that are named
@@ -26,7 +27,7 @@ def words(records: Records, trial_id: str, out: Path) -> list[str]:
         f"is:      {_config(row['config'], row['seed'])}",
         f"gave:    {_results(records, row)}",
         f"took:    {_course(records, row)}",
-        f"left:    {_files(out / 'trials' / trial_id)}",
+        f"left:    {_files(trial_folder(out / TRIALS, trial_id))}",
     ]
 
 

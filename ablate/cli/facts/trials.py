@@ -20,6 +20,7 @@ from ablate.values.paths import has, lookup, varied_paths
 from ablate.values.remedies import nearest_metric, some_metrics
 from ablate.values.terminal import one_line, say
 from reports.tables.labels import level, lower_is_better
+from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 
@@ -98,7 +99,7 @@ def logs(args: argparse.Namespace) -> int:
     ledger = ledger_path(args.out)
     with Records(ledger) as records:
         trial = trial_called(records, args.trial)
-        file = ledger.parent / "trials" / trial / "trial.log"
+        file = trial_folder(ledger.parent / TRIALS, trial) / "trial.log"
         if not file.is_file():
             status = (records.trial(trial) or {}).get("status")
             raise ConfigError(

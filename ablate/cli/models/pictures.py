@@ -15,9 +15,9 @@ from ablate.values.terminal import say
 from trainables import load
 from trainables.core.pictures import list_pictures
 from trainables.core.runtime import EXPORT
+from trainables.core.trial_folder import TRIALS
 from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.errors import ConfigError
-from trainables.jobs.nodes.carried import TRIALS
 from trainables.machine.progress import Progress
 from trainables.machine.texts import unfit, user_path
 

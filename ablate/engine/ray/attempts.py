@@ -18,6 +18,7 @@ from ablate.engine.ray.apart import Apart
 from ablate.engine.ray.pipe import gathers
 from ablate.ledger.full_disk import full, tells_of_it
 from ablate.sweep.dispatch import Dispatch
+from trainables.core.trial_folder import trial_folder
 from trainables.jobs.attempt import RETRIES
 from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.jobs.request import Job
@@ -155,7 +156,7 @@ class Hands:
             if tries <= RETRIES:
                 self.dispatch.again(trial_id, reason)
             elif tells_of_it(reason):
-                raise full(self.dispatch.settings.trials / trial_id)
+                raise full(trial_folder(self.dispatch.settings.trials, trial_id))
             else:
                 self.attempts.over(trial_id)
                 self.dispatch.lose(trial_id, f"{reason} (given up after {tries} attempts)")

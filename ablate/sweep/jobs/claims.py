@@ -17,6 +17,7 @@ from ablate.schedulers.base import WAIT
 from ablate.sweep.jobs.elsewhere import Away, Elsewhere, read_by
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
+from trainables.core.trial_folder import trial_folder
 from trainables.jobs.request import Fold, Job, Mode
 
 
@@ -146,7 +147,7 @@ class Claims:
         if claim != "mine":
             return claim
         if self.force and first:
-            shutil.rmtree(settings.trials / trial_id, ignore_errors=True)
+            shutil.rmtree(trial_folder(settings.trials, trial_id), ignore_errors=True)
         if sources is not None and before is not None and sources.differing(before["source"], ()):
             # A driver with other code was at it and is gone: the worker begins anew as well.
             self.ledger.drop_epochs(trial_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.core.runtime import Runtime
+from trainables.core.trial_folder import trial_folder
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class JobSettings:
             device=self.device,
             threads=self.threads,
             cache_dir=self.cache,
-            trial_dir=self.trials / trial_id,
+            trial_dir=trial_folder(self.trials, trial_id),
             checkpoint_seconds=self.checkpoint_seconds,
             run=self.run,
             processes=self.processes,

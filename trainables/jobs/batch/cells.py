@@ -23,7 +23,6 @@ CELLS = Kind(
     "a file that `ablate cells SPEC --to FILE` has written",
     "Copy it again, or write it anew with `ablate cells`; to run a part of it give --shard",
 )
-TRIALS = "trials"  # in a batch's folder, as in a run's
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainables.core import trial_folder as folders
 from trainables.core.source.folder import Code
 from trainables.errors import ConfigError
-from trainables.jobs.batch.cells import TRIALS, Entry, Source
+from trainables.jobs.batch.cells import Entry, Source
 from trainables.jobs.batch.sheet import Kind, read_sheet, write_sheet
 from trainables.jobs.crossing import Crosses
 
@@ -69,7 +70,7 @@ class Result(Crosses):
 
 
 def trial_folder(folder: Path, trial_id: str) -> Path:
-    return folder / TRIALS / trial_id
+    return folders.trial_folder(folder / folders.TRIALS, trial_id)
 
 
 def write_result(

@@ -23,15 +23,17 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
 from trainables.jobs.nodes.envelope import Envelope, Storage
 from trainables.jobs.nodes.mirror import LAST_SECONDS, Mirror, Vanished
 from trainables.jobs.nodes.store import Patient, Store, here, opened
 from trainables.jobs.nodes.trial_files import FINAL, files_of, has_ended
 from trainables.jobs.request import Fold, Job
 from trainables.machine.cache_folder import default_cache
+from trainables.machine.files import inside
 
 LOG = logging.getLogger(__name__)
-FOLDER, TRIALS, LOCK = "nodes", "trials", ".lock"
+FOLDER, LOCK = "nodes", ".lock"
 READ = "read"  # folder of weights of other trials: their own folders come and go
 OFFER_SECONDS = 60.0  # that a job waits for weights which the driver may have
 LEFT_SECONDS = 24 * 3600.0  # after which the folder of another run is nobody's
@@ -92,7 +94,7 @@ class Carried:
         store = Patient(bare, 0.0 if storage.name in _away else LAST_SECONDS)
         if storage.proof is not None:
             _same_storage(store, storage.name, storage.proof)
-        name, clean = f"{TRIALS}/{self.job.trial_id}", self.envelope.clean
+        name, clean = f"{TRIALS}/{check_trial_id(self.job.trial_id)}", self.envelope.clean
         mirror = Mirror(bare, name, folder, storage.name, clean=clean)
         if self.apart and self.job.mode != "train":
             self._wait_for_weights(store)
@@ -200,9 +202,12 @@ def on_this_node(job: Job) -> Job:
     """The same job with this node's cache and a folder of this node's own."""
     cache = default_cache().resolve()
     trials = cache / FOLDER / (job.runtime.run or "run")
-    runtime = replace(job.runtime, cache_dir=cache, trial_dir=trials / job.trial_id)
+    runtime = replace(job.runtime, cache_dir=cache, trial_dir=trial_folder(trials, job.trial_id))
     members = tuple(
-        replace(each, export=trials / READ / each.export.parent.name / each.export.name)
+        replace(
+            each,
+            export=inside(trial_folder(trials / READ, each.export.parent.name), each.export.name),
+        )
         for each in job.members
     )
     return replace(job, runtime=runtime, members=members)

@@ -1,0 +1,164 @@
+"""A ledger that a stranger wrote names trials; none of its names leads out of the output folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ablate.cli.main import main
+from ablate.ledger.ledger import Ledger
+from ablate.storage.store import Storage
+from ablate.storage.trials import fetch, forget, lacks, weights_here
+from ablate.sweep.jobs.settings import JobSettings
+from tests.ablate import specs
+from tests.ablate.batch.sweeps import synthetic_settings
+from tests.ablate.driven import dispatch, drain
+from trainables.core.trial_folder import trial_folder
+from trainables.errors import ConfigError
+from trainables.jobs.batch import __main__ as batch
+from trainables.jobs.batch.cells import read_cells, write_cells
+
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """A folder outside, with files named as a trial's are."""
+    folder = tmp_path / "victim"
+    (folder / "checkpoints").mkdir(parents=True)
+    for name in ("checkpoints/photographs.zip", "best.safetensors", "trial.log"):
+        (folder / name).write_text("mine")
+    return folder
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Finished trials, each with a checkpoint and weights."""
+    folder = tmp_path / "a" / "out"
+    made = dispatch(specs.plan(), folder)
+    drain(made)
+    made.ledger.close()
+    for trial in (folder / "trials").iterdir():
+        (trial / "checkpoints").mkdir(exist_ok=True)
+        (trial / "best.safetensors").write_bytes(b"w")
+    return folder
+
+
+def first(out: Path) -> str:
+    with Ledger(out / "ledger.sqlite") as ledger:
+        return str(ledger.rows("SELECT trial_id FROM trials ORDER BY 1")[0]["trial_id"])
+
+
+def rename(out: Path, trial_id: str) -> str:
+    """Give a trial of the ledger another id; whoever edits a ledger can."""
+    before = first(out)
+    with Ledger(out / "ledger.sqlite") as ledger, ledger.write() as db:
+        for table in ("trials", "cells", "evaluations", "epochs"):
+            db.execute(f"UPDATE {table} SET trial_id=? WHERE trial_id=?", [trial_id, before])
+    return trial_id
+
+
+def absolute(out: Path, victim: Path) -> str:
+    return rename(out, str(victim))
+
+
+def relative(out: Path, victim: Path) -> str:
+    return rename(out, "../../../victim")
+
+
+def linked(out: Path, victim: Path) -> str:
+    trial = first(out)
+    shutil.rmtree(out / "trials" / trial)
+    (out / "trials" / trial).symlink_to(victim)
+    return trial
+
+
+def linked_as_a_whole(out: Path, victim: Path) -> str:
+    trial = rename(out, victim.name)
+    shutil.rmtree(out / "trials")
+    (out / "trials").symlink_to(victim.parent)
+    return trial
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+WAYS = [absolute, relative, linked]
+Leads = Callable[[Path, Path], str]
+
+
+@pytest.mark.parametrize("leads", [*WAYS, linked_as_a_whole])
+@pytest.mark.parametrize("words", [(), ("--yes",)])
+def test_prune_removes_nothing_outside(
+    out: Path, victim: Path, leads: Leads, words: tuple[str, ...], capsys: Captured
+) -> None:
+    leads(out, victim)
+    before, trials = contents(victim), sorted((out / "trials").glob("*/*"))
+    assert main(["prune", *words, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "expected" in said
+    assert contents(victim) == before and sorted((out / "trials").glob("*/*")) == trials
+
+
+def test_the_dry_run_shows_every_path(out: Path, capsys: Captured) -> None:
+    assert main(["prune", "--out", str(out)]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    checkpoints = {str(path) for path in out.glob("trials/*/checkpoints")}
+    assert checkpoints and checkpoints <= set(lines)
+    weights = {line for line in lines if line.endswith("best.safetensors")}
+    assert main(["prune", "--out", str(out), "--yes"]) == 0
+    assert weights and not any(Path(line).exists() for line in weights | checkpoints)
+
+
+@pytest.mark.parametrize("leads", WAYS)
+@pytest.mark.parametrize("command", [["logs"], ["ledger", "show"]])
+def test_commands_refuse_it(
+    out: Path, victim: Path, leads: Leads, command: list[str], capsys: Captured
+) -> None:
+    trial = leads(out, victim)
+    assert main([*command, trial, "--out", str(out)]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and "mine" not in captured.out
+
+
+@pytest.mark.parametrize("leads", WAYS)
+def test_storage_and_jobs_refuse_it(out: Path, victim: Path, leads: Leads, tmp_path: Path) -> None:
+    trial, before = leads(out, victim), contents(victim)
+    storage, trials = Storage(str(tmp_path / "storage")), out / "trials"
+    settings = JobSettings(trials, tmp_path / "cache", "cpu", 1, "tests.ablate.synthetic:run_job")
+    uses: list[Callable[[], object]] = [
+        lambda: fetch(storage, trials, trial),
+        lambda: weights_here(trials, trial),
+        lambda: lacks(storage, trials, trial),
+        lambda: settings.runtime(trial),
+    ]
+    if leads is not linked:  # a storage has no links of this folder
+        uses.append(lambda: forget(storage, trial))
+    for use in uses:
+        with pytest.raises(ConfigError):
+            use()
+    assert contents(victim) == before
+
+
+@pytest.mark.parametrize("name", ["../../victim", "/victim", "..", "", "a/b", "a\0b", "a\nb", 3])
+def test_no_folder_of_a_name_that_is_none(tmp_path: Path, name: object) -> None:
+    with pytest.raises(ConfigError, match="trial id"):
+        trial_folder(tmp_path, name)
+    assert trial_folder(tmp_path, "0123456789abcdef-s0").parent == tmp_path
+
+
+def test_a_file_of_cells_trains_in_its_own_folder(tmp_path: Path, victim: Path) -> None:
+    from ablate.batch.cells import leave
+
+    leave(specs.plan(), synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl")
+    source, entries = read_cells(tmp_path / "cells.jsonl")
+    hostile = [replace(e, job=replace(e.job, trial_id="../../victim")) for e in entries[:1]]
+    write_cells(tmp_path / "cells.jsonl", source, hostile)
+    before = contents(victim)
+    words = [str(tmp_path / "cells.jsonl"), "--out", str(tmp_path / "work")]
+    assert batch.main(words) != 0 and contents(victim) == before
