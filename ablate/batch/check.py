@@ -8,6 +8,7 @@ known to give the same numbers.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,37 +19,64 @@ from pydantic import ValidationError
 
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.sources import Differing, Sources, summary
+from ablate.ledger.sources import Differing, Sources, source_key, summary
 from trainables.core import identity
 from trainables.core.source import components
 from trainables.core.source.components import EVALUATOR
 from trainables.core.source.folder import Code
-from trainables.core.trial_folder import TRIALS
+from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.batch.result import NAME, RESULT, Result, digest, read_mark, read_result
-from trainables.machine.files import inside
+from trainables.jobs.batch.outcome import check_course
+from trainables.jobs.batch.result import (
+    FILES,
+    MOST_BYTES,
+    NAME,
+    RESULT,
+    Event,
+    Result,
+    digest,
+    read_mark,
+    read_result,
+)
+from trainables.machine.files import inside, open_regular
 from trainables.trial import TrialConfig
+
+MOST_IN_ALL = 2**30  # bytes of the results of a batch, which are held in memory
+LOG = "trial.log"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trial that has ended, and what its result says. folder: in the batch's."""
+
+    folder: Path
+    result: Result
+    epochs: list[Event]
+    last: Event
 
 
 @dataclass
 class Brought:
     """A batch's folder as it was found whole.
 
-    trials: folders of the trials that have ended. unfinished: others. differing: of those that
+    trials: those that have ended. hashes: of the code of each that says it. unsourced: how many do
+    not say it. unfinished: others. differing: of those that
     other code made. torch: version → how many trials.
     """
 
     folder: Path
     sweep_id: str
     name: str
-    trials: list[Path] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    hashes: dict[str, dict[str, str | None]] = field(default_factory=dict)
+    unsourced: int = 0
     unfinished: int = 0
     differing: dict[str, Differing] = field(default_factory=dict)
     torch: Counter[str] = field(default_factory=Counter)
 
 
 def look_at(folder: Path, ledger: Ledger, sources: Sources) -> Brought:
-    """Everything in a batch's folder; nothing is written but the hashes of sources.
+    """Everything in a batch's folder; nothing is written.
 
     Raises:
         ConfigError: anything in it is not what it should be.
@@ -65,27 +93,55 @@ def look_at(folder: Path, ledger: Ledger, sources: Sources) -> Brought:
             "Give the --out whose ledger wrote the cells (`ablate cells SPEC --out …`)",
         )
     asked = {cell["trial_id"] for cell in ledger.cells(brought.sweep_id)}
+    if (folder / TRIALS).is_symlink():
+        raise ConfigError(
+            str(folder / TRIALS),
+            "a symbolic link",
+            "a folder",
+            "Copy the batch's folder as a whole",
+        )
     there = sorted(path for path in (folder / TRIALS).glob("*") if path.is_dir())
-    for trial in there:
-        if not (trial / NAME).exists():
+    size = 0
+    for path in there:
+        trial = trial_folder(folder / TRIALS, path.name)
+        if not os.path.lexists(trial / NAME):
             brought.unfinished += 1
             continue
-        result, _, last = read_result(trial)
-        check_identity(trial, result, brought, asked)
-        check_files(trial, result)
-        if last["event"] == "final":
-            inside(trial, last["export"])
-        brought.trials.append(trial)
+        result, epochs, last = read_result(trial)
+        size += (trial / NAME).lstat().st_size
+        if size > MOST_IN_ALL:
+            raise ConfigError(
+                str(folder),
+                f"results of more than {MOST_IN_ALL:,} bytes together",
+                "fewer",
+                "Import it in parts: copy some of its trials with batch.jsonl to another folder",
+            )
+        config = check_identity(trial, result, brought, asked)
+        try:
+            check_course(epochs, last, config.training.epochs)
+        except ValueError as error:
+            raise ConfigError(
+                str(trial / NAME), str(error), "what such a trial tells", RESULT.remedy
+            ) from None
+        check_files(trial, result, last)
+        brought.trials.append(Trial(trial, result, epochs, last))
         version = str(last.get("provenance", {}).get("torch", ""))
         if version:
             brought.torch[version] += 1
-        if result.code is not None:
+        if result.code is None:
+            brought.unsourced += 1
+        else:
+            brought.hashes[result.trial_id] = trained_with(result.code)
             _look_at_code(brought, result, result.code, last["event"], sources)
     return brought
 
 
-def check_identity(trial: Path, result: Result, brought: Brought, asked: set[str]) -> None:
-    """Raises ConfigError for another trial than the folder, the sweep or its own words say."""
+def check_identity(trial: Path, result: Result, brought: Brought, asked: set[str]) -> TrialConfig:
+    """Return its configuration.
+
+    Raises:
+        ConfigError: another trial than the folder, the sweep or its own words say.
+    """
     path = str(trial / NAME)
     if result.sweep_id != brought.sweep_id or result.trial_id != trial.name:
         raise ConfigError(
@@ -129,14 +185,26 @@ def check_identity(trial: Path, result: Result, brought: Brought, asked: set[str
             "Give the --out whose ledger wrote the cells, or write them from this one first "
             "(`ablate cells SPEC`)",
         )
+    return config
 
 
-def check_files(trial: Path, result: Result) -> None:
-    """Raises ConfigError for a file of a trial that is gone or not as it was written."""
+def check_files(trial: Path, result: Result, last: Event) -> None:
+    """Raises ConfigError for a file of a trial that is gone, not as it was written, or no regular
+    file, and for files that are none of a trial's."""
+    export = [str(inside(trial, last["export"]).name)] if last["event"] == "final" else []
+    if not set(export) <= set(result.files) <= {*FILES, *export}:
+        raise ConfigError(
+            str(trial / NAME),
+            f"the files {', '.join(result.files) or 'none'}",
+            f"those of a trial, {', '.join([*export, *FILES])}",
+            RESULT.remedy,
+        )
+    if os.path.lexists(trial / LOG):
+        _check_regular(trial / LOG)
     for name, wanted in result.files.items():
         path = trial / name
-        if Path(name).name != name:
-            raise ConfigError(str(trial / NAME), f"a file {name!r}", "a name", RESULT.remedy)
+        if os.path.lexists(path):
+            _check_regular(path)
         if not path.is_file() or digest(path) != wanted:
             raise ConfigError(
                 str(path),
@@ -146,8 +214,26 @@ def check_files(trial: Path, result: Result) -> None:
             )
 
 
+def _check_regular(path: Path) -> None:
+    """Raise ConfigError for a link or a special file: what it leads to is not the batch's."""
+    try:
+        open_regular(path, most_bytes=MOST_BYTES, follow_links=False).close()
+    except OSError as error:
+        raise ConfigError(
+            str(path), str(error.strerror), "a file of the trial", "Copy the folder again"
+        ) from None
+
+
 def refusal(brought: Brought) -> ConfigError | None:
     """What speaks against the code that made it; None: nothing."""
+    if brought.unsourced:
+        return ConfigError(
+            str(brought.folder),
+            f"{brought.unsourced} results that do not say which code made them",
+            "the hashes of their code (`code`)",
+            "Run the batch again with cells of this code; where numbers are the same, give "
+            "--same-code once",
+        )
     if not brought.differing:
         return None
     return ConfigError(
@@ -179,7 +265,7 @@ def _look_at_code(
         brought.differing[result.trial_id] = Differing(
             others,
             status.get(event, event),
-            sources.record(trained_with(code)),
+            source_key(trained_with(code)),
             (code.hashes.get(EVALUATOR),),
         )
 

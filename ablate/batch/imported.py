@@ -1,29 +1,33 @@
 """`ablate ledger import`: what a batch has finished becomes facts, as if a run had trained it.
 
-Files first, then the ledger, trial by trial: broken off anywhere, the same command goes on. What
-the ledger has already stays as it is. MLflow hears of it by the next run or `ablate ledger replay`.
+All of it is checked first; then come the files, and at last one transaction of the ledger: broken
+off anywhere, the same command goes on. What the ledger has already stays as it is. MLflow hears of
+it by the next run or `ablate ledger replay`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablate.batch.check import Brought, look_at, refusal, trained_with
+from ablate.batch.check import LOG, Brought, Trial, look_at, refusal, trained_with
 from ablate.ledger.full_disk import room
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources, summary
 from trainables.core.source.components import EVALUATOR
+from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.batch.result import Event, Result, read_result
-from trainables.machine.files import write_atomically
+from trainables.jobs.batch.result import MOST_BYTES, Event, Result
+from trainables.machine.files import open_regular
 
 LOCK_SECONDS = 5.0
-LOG = "trial.log"
+PIECE = 2**20  # bytes read at once
 
 
 @dataclass
@@ -65,8 +69,6 @@ def take(folder: Path, out: Path, *, same_code: bool = False) -> Imported:
         if fault is not None and not same_code:
             raise fault
         same = tuple(summary(brought.differing))
-        if brought.differing:
-            sources.accept(brought.differing)
         ledger.release_dead()
         done = Imported(
             brought.sweep_id,
@@ -76,16 +78,41 @@ def take(folder: Path, out: Path, *, same_code: bool = False) -> Imported:
             torch=dict(brought.torch),
         )
         with room(out):
-            _record_all(brought, out, ledger, sources, done)
+            chosen = [trial for trial in brought.trials if _is_wanted(ledger, trial)]
+            for trial in chosen:
+                trial_folder(out / TRIALS, trial.result.trial_id)  # or it refuses, before any copy
+            for trial in chosen:
+                _copy(trial.folder, trial_folder(out / TRIALS, trial.result.trial_id), trial.result)
+            with ledger.write():  # all of it, or nothing
+                if brought.differing:
+                    sources.accept(brought.differing, brought.hashes)
+                _record_all(brought, {each.folder for each in chosen}, ledger, sources, done)
     return done
 
 
+def _is_wanted(ledger: Ledger, trial: Trial) -> bool:
+    """Return whether the files of a trial are to come, as a claim of it would say "mine"."""
+    row = ledger.trial(trial.result.trial_id)
+    if row is None:
+        return True
+    if row["status"] == "running" and row["owner"] is not None:
+        return False  # owners that are gone have been released
+    return row["status"] != "done" and (row["status"] != "failed" or is_final(trial))
+
+
+def is_final(trial: Trial) -> bool:
+    return bool(trial.last["event"] == "final")
+
+
 def _record_all(
-    brought: Brought, out: Path, ledger: Ledger, sources: Sources, done: Imported
+    brought: Brought, copied: set[Path], ledger: Ledger, sources: Sources, done: Imported
 ) -> None:
     owner = Owner.me()
     for trial in brought.trials:
-        result, epochs, last = read_result(trial)
+        result, last = trial.result, trial.last
+        if trial.folder not in copied and _is_wanted(ledger, trial):
+            done.busy += 1  # a driver that had it when the files were copied has just left it
+            continue
         before = ledger.trial(result.trial_id)
         claim = ledger.claim(
             result.trial_id,
@@ -93,26 +120,21 @@ def _record_all(
             result.seed,
             result.config,
             owner,
-            retry_failed=last["event"] == "final",  # a result is more than a failure
+            retry_failed=is_final(trial),  # a result is more than a failure
             source=None if result.code is None else sources.record(trained_with(result.code)),
         )
         if claim == "busy":
             done.busy += 1
-        elif claim == "done" and last["event"] == "final":
+        elif claim == "done" and is_final(trial):
             _evaluate(ledger, owner, result, last, done)
         elif claim != "mine":
             done.known += 1
         else:
-            try:
-                _copy(trial, out / "trials" / result.trial_id, result)
-                if before is not None:  # the beginning of another course of the same trial
-                    ledger.drop_epochs(result.trial_id)
-                _record(ledger, result, epochs, last)
-            except BaseException:
-                ledger.release(result.trial_id, "interrupted", "its import was broken off")
-                raise
-            done.done += last["event"] == "final"
-            done.failed += last["event"] == "failed"
+            if before is not None:  # the beginning of another course of the same trial
+                ledger.drop_epochs(result.trial_id)
+            _record(ledger, result, trial.epochs, last)
+            done.done += is_final(trial)
+            done.failed += not is_final(trial)
 
 
 def _evaluate(ledger: Ledger, owner: Owner, result: Result, last: Event, done: Imported) -> None:
@@ -170,8 +192,43 @@ def _copy(trial: Path, to: Path, result: Result) -> None:
     try:
         names = sorted(result.files, key=lambda name: name == "final.json")
         for name in [LOG, *names]:
-            if (trial / name).exists():
-                write_atomically(to / name, (trial / name).read_bytes())
+            if os.path.lexists(trial / name):
+                _copy_file(trial / name, to / name, result.files.get(name))
         shutil.rmtree(to / "checkpoints", ignore_errors=True)
+        handle = os.open(to, os.O_RDONLY)
+        try:
+            os.fsync(handle)  # before the ledger says that they are there
+        finally:
+            os.close(handle)
     finally:
         lock.release()
+
+
+def _copy_file(source: Path, target: Path, wanted: str | None) -> None:
+    """Copy a regular file, whole or not at all, and only if its bytes are those that were checked.
+
+    Args:
+        wanted: their SHA-256; None: of a log, which has none.
+    """
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    digest, size = hashlib.sha256(), 0
+    try:
+        with (
+            open_regular(source, most_bytes=MOST_BYTES, follow_links=False) as file,
+            temporary.open("wb") as copy,
+        ):
+            while (piece := file.read(PIECE)) and (size := size + len(piece)) <= MOST_BYTES:
+                digest.update(piece)
+                copy.write(piece)
+            copy.flush()
+            os.fsync(copy.fileno())
+        if wanted is not None and digest.hexdigest() != wanted:
+            raise ConfigError(
+                str(source),
+                "a file that changed while it was imported",
+                "one that stays as it was written",
+                "Import again when nothing writes to the batch's folder",
+            )
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)

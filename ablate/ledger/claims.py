@@ -28,7 +28,11 @@ class Claims(Records):
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; it is on disk when the block has been left."""
+        """One transaction; it is on disk when the block has been left. Within such a block it is
+        part of that block's transaction."""
+        if self._is_writing():
+            yield self._connection
+            return
         with explained(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -43,6 +47,9 @@ class Claims(Records):
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+    def _is_writing(self) -> bool:
+        return self._connection.in_transaction
 
     def claim(
         self,

@@ -58,7 +58,7 @@ class Sources:
     def record(self, hashes: Mapping[str, str | None]) -> str:
         """Likewise of sources that a trial ran elsewhere."""
         text = json.dumps(hashes, sort_keys=True)
-        key = hashlib.sha256(text.encode()).hexdigest()[:16]
+        key = source_key(hashes)
         with self.ledger.write() as db:
             db.execute("INSERT OR IGNORE INTO sources VALUES (?,?)", [key, text])
         return key
@@ -114,11 +114,19 @@ class Sources:
             self._same[name] = components.one_code(name, pairs)
         return self._same[name]
 
-    def accept(self, differing: Mapping[str, Differing]) -> None:
-        """The sources of these trials are the code as it is: from now on, not this once."""
+    def accept(
+        self,
+        differing: Mapping[str, Differing],
+        hashes: Mapping[str, Mapping[str, str | None]] | None = None,
+    ) -> None:
+        """The sources of these trials are the code as it is: from now on, not this once.
+
+        Args:
+            hashes: of trials whose sources the ledger does not have yet.
+        """
         pairs: set[tuple[str, str, str, str]] = set()
-        for trial in differing.values():
-            kept = self.ledger.source(trial.key) or {}
+        for trial_id, trial in differing.items():
+            kept = (hashes or {}).get(trial_id) or self.ledger.source(trial.key) or {}
             recorded = {name: {value} for name, value in kept.items()}
             recorded[EVALUATOR] = set(trial.evaluators)
             for name in trial.components:
@@ -132,6 +140,12 @@ class Sources:
             db.executemany("INSERT OR IGNORE INTO same_code VALUES (?,?,?,?)", sorted(pairs))
         self._seen.clear()
         self._same.clear()
+
+
+def source_key(hashes: Mapping[str, str | None]) -> str:
+    """Return the key of the ledger's row that holds these hashes."""
+    text = json.dumps(hashes, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def refusal(differing: Mapping[str, Differing]) -> ConfigError | None:

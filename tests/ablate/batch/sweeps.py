@@ -93,12 +93,13 @@ def rounds(plan: Plan, settings: Settings, work: Path, run: Any) -> list[int]:
     while (written := cells.leave(plan, settings, file)).trials:
         found.append(written.trials)
         run(file, work)
-        imported.take(work, settings.out)
+        imported.take(work, settings.out, same_code=not settings.sources)
     return found
 
 
-def took(work: Path, out: Path, **more: Any) -> Imported:
-    return imported.take(work, out, **more)
+def took(work: Path, out: Path, *, same_code: bool = True) -> Imported:
+    """`same_code`: results of synthetic trials mostly do not say which code made them."""
+    return imported.take(work, out, same_code=same_code)
 
 
 def facts(out: Path) -> dict[str, Any]:

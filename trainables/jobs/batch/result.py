@@ -11,14 +11,26 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from trainables.core import trial_folder as folders
 from trainables.core.source.folder import Code
 from trainables.errors import ConfigError
 from trainables.jobs.batch.cells import Entry, Source
+from trainables.jobs.batch.outcome import (
+    EpochModel,
+    FailedModel,
+    FinalModel,
+    ResultModel,
+)
 from trainables.jobs.batch.sheet import Kind, read_sheet, write_sheet
 from trainables.jobs.crossing import Crosses
+from trainables.machine.files import open_regular
+
+if TYPE_CHECKING:
+    from io import BufferedReader
 
 Event = dict[str, Any]
 
@@ -27,15 +39,23 @@ RESULT = Kind(
     1,
     "the result of a trial of a batch",
     "Copy the folder again, or remove this file and start the batch again: it writes it anew",
+    most_bytes=64 * 2**20,
+    follow_links=False,
 )
 MARK = Kind(
     "batch",
     1,
     "the folder of a batch (`python -m trainables.jobs.batch CELLS --out DIR`)",
     "Name that folder, or copy it again",
+    most_bytes=2**16,
+    follow_links=False,
+)
+_LAST: TypeAdapter[FinalModel | FailedModel] = TypeAdapter(
+    Annotated[FinalModel | FailedModel, Discriminator("event")]
 )
 NAME = "result.jsonl"
 MARK_NAME = "batch.jsonl"
+MOST_BYTES = 32 * 2**30  # of a file of a trial, which is its weights at most
 FILES = ("config.json", "source.json", "final.json")  # of a trial's folder, and its export
 
 
@@ -104,7 +124,17 @@ def read_result(folder: Path) -> tuple[Result, list[Event], Event]:
     path = folder / NAME
     head, lines = read_sheet(path, RESULT)
     try:
+        ResultModel.model_validate(head)
+        for line in lines[:-1]:
+            EpochModel.model_validate(line)
+        _LAST.validate_python(lines[-1] if lines else {})
         result = Result.from_dict(head)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ", ".join([str(path), ".".join(map(str, first["loc"]))]).rstrip(", ")
+        raise ConfigError(
+            where, repr(first["input"])[:200], first["msg"].lower(), RESULT.remedy
+        ) from None
     except ConfigError as error:
         raise ConfigError(
             f"{path}, {error.path}", error.found, error.expected, error.remedy
@@ -158,8 +188,8 @@ def _of_this_code(result: Result, entry: Entry) -> bool:
 
 
 def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
+        return hashlib.file_digest(cast("BufferedReader", file), "sha256").hexdigest()
 
 
 # ------------------------------------------------------------------------- the folder as a whole
@@ -190,4 +220,7 @@ def read_mark(folder: Path) -> dict[str, Any]:
     Raises:
         ConfigError: it is no folder of a batch.
     """
-    return read_sheet(folder / MARK_NAME, MARK)[0]
+    head = read_sheet(folder / MARK_NAME, MARK)[0]
+    if not all(isinstance(head.get(name), str) for name in ("sweep_id", "name")):
+        raise ConfigError(str(folder / MARK_NAME), f"{head!r}"[:200], MARK.what, MARK.remedy)
+    return head

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.errors import ConfigError
-from trainables.machine.files import write_atomically
+from trainables.machine.files import read_regular, write_atomically
 
 SEAL = "sha256"
 
@@ -29,12 +29,15 @@ class Kind:
     """One sort of sheet.
 
     what: in words. remedy: what to do about one that is not as it was written.
+    most_bytes: of a file, as it may be a stranger's. follow_links: whether it may be a link.
     """
 
     name: str
     version: int
     what: str
     remedy: str
+    most_bytes: int = 2**30
+    follow_links: bool = True
 
 
 def write_sheet(
@@ -61,7 +64,7 @@ def read_sheet(path: Path, kind: Kind) -> tuple[dict[str, Any], list[dict[str, A
         ConfigError: no file, another kind of file, a newer one, or one that is cut off or altered.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path, most_bytes=kind.most_bytes, follow_links=kind.follow_links)
     except OSError as error:
         raise ConfigError(
             str(path), f"no file to read ({error.strerror})", kind.what, kind.remedy
@@ -81,29 +84,43 @@ def read_sheet(path: Path, kind: Kind) -> tuple[dict[str, Any], list[dict[str, A
         if lines != first["lines"]:
             found = f"{lines} lines where its first one counts {first['lines']}"
         raise ConfigError(str(path), found, "the lines as they were written", kind.remedy)
-    return first["head"], [json.loads(line) for line in body.splitlines()]
+    try:
+        return first["head"], [_parsed(line) for line in body.splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            str(path), f"a line that is no JSON object ({error})", "lines of objects", kind.remedy
+        ) from None
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    value = json.loads(line)
+    if not isinstance(value, dict):
+        raise ValueError(f"{str(value)[:50]!r}")
+    return value
 
 
 def _head(path: Path, kind: Kind, line: bytes, *, whole: bool) -> dict[str, Any]:
     try:
         first = json.loads(line)
-    except ValueError:  # no UTF-8 and no JSON alike
+    except (ValueError, RecursionError):  # no UTF-8 and no JSON alike
         first = None
     if not isinstance(first, dict) or not {"sheet", "version", SEAL} <= first.keys():
         cut = not whole and line.startswith(b'{"')
         found = "a file that is cut off in its first line" if cut else "a file of another kind"
         raise ConfigError(str(path), found, kind.what, kind.remedy)
     if first["sheet"] != kind.name:
-        raise ConfigError(str(path), f"a sheet of {first['sheet']}", kind.what, kind.remedy)
+        raise ConfigError(str(path), f"a sheet of {first['sheet']!r}"[:200], kind.what, kind.remedy)
     if first["version"] != kind.version:
         raise ConfigError(
             str(path),
-            f"version {first['version']} of its format",
+            f"version {first['version']!r} of its format"[:200],
             f"version {kind.version}",
             "Put the same ablate on both machines",
         )
     seal = first.pop(SEAL)
-    if hashlib.sha256(_text(first)).hexdigest() != seal:
+    kinds = {"lines": int, "body": str, "head": dict}
+    whole_head = all(isinstance(first.get(name), of) for name, of in kinds.items())
+    if not whole_head or hashlib.sha256(_text(first)).hexdigest() != seal:
         raise ConfigError(
             str(path),
             "a first line that was changed after it was written",

@@ -1,0 +1,229 @@
+"""A batch's folder that a stranger has made: one sentence, nothing written, no hang."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ablate.batch.cells import leave
+from ablate.ledger.ledger import Ledger
+from tests.ablate import specs
+from tests.ablate.batch.sweeps import here, synthetic_settings, took
+from trainables.errors import ConfigError
+from trainables.jobs.batch import result
+from trainables.jobs.batch.sheet import read_sheet, write_sheet
+
+GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-4]}}
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger, `out`, and a batch of two trials that has ended, `work`."""
+    top = tmp_path_factory.mktemp("batch")
+    plan = specs.plan({**specs.spec(), "studies": {"grid": GRID}})
+    leave(plan, synthetic_settings(top / "out"), top / "cells.jsonl")
+    assert here(top / "cells.jsonl", top / "work").done == 2
+    return top
+
+
+@pytest.fixture
+def work(pristine: Path, tmp_path: Path) -> Path:
+    shutil.copytree(pristine / "out", tmp_path / "out")
+    return Path(shutil.copytree(pristine / "work", tmp_path / "work"))
+
+
+def last_trial(work: Path) -> Path:
+    """The one that is looked at last: what is written before it is seen would be seen here."""
+    return sorted(work.glob("trials/*"))[-1]
+
+
+def refused(work: Path) -> str:
+    out = work.parent / "out"
+    with pytest.raises(ConfigError) as caught:
+        took(work, out)
+    with Ledger(out / "ledger.sqlite") as ledger:
+        assert not ledger.rows("SELECT * FROM trials") and not ledger.rows("SELECT * FROM sources")
+    assert not (out / "trials").exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def link(path: Path, secret: Path) -> None:
+    path.symlink_to(secret)
+
+
+def fifo(path: Path, secret: Path) -> None:
+    os.mkfifo(path)
+
+
+def device(path: Path, secret: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def folder(path: Path, secret: Path) -> None:
+    path.mkdir()
+
+
+@pytest.mark.parametrize("name", ["trial.log", "result.jsonl", "best.safetensors", "final.json"])
+@pytest.mark.parametrize("put", [link, fifo, device, folder])
+def test_links_and_special_files(
+    work: Path, tmp_path: Path, name: str, put: Callable[[Path, Path], None]
+) -> None:
+    secret, path = tmp_path / "secret", last_trial(work) / name
+    secret.write_bytes(path.read_bytes() if path.exists() else b"secret")
+    path.unlink(missing_ok=True)
+    put(path, secret)
+    assert name in refused(work)
+
+
+def test_folders_that_are_links(work: Path, tmp_path: Path) -> None:
+    trial = last_trial(work)
+    trial.rename(tmp_path / "aside")
+    trial.symlink_to(tmp_path / "aside")
+    assert "symbolic link" in refused(work)
+    trial.unlink()
+    (work / "trials").rename(tmp_path / "all")
+    (work / "trials").symlink_to(tmp_path / "all")
+    assert "symbolic link" in refused(work)
+
+
+def rewrite(work: Path, path: tuple[Any, ...], value: object) -> None:
+    """Set a value in the head (0) or a line (1, 2, …, -1 is the last), and renew the digests."""
+    file = last_trial(work) / result.NAME
+    head, lines = read_sheet(file, result.RESULT)
+    place: Any = head if path[0] == 0 else lines[path[0] if path[0] < 0 else path[0] - 1]
+    for key in path[1:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    write_sheet(file, result.RESULT, head, lines)
+
+
+WRONG: list[tuple[tuple[Any, ...], object]] = [
+    ((-1, "evaluations", "val", "map_at_r"), float("nan")),
+    ((-1, "evaluations", "val", "map_at_r"), float("inf")),
+    ((-1, "evaluations", "val", "map_at_r"), "0.9"),
+    ((-1, "evaluations", "val", "map_at_r"), True),
+    ((-1, "evaluations", "val", "map_at_r"), None),
+    ((-1, "evaluations", "val", "map_at_r"), 7.5),
+    ((-1, "evaluations", "val", "map_at_r"), -0.5),
+    ((-1, "evaluations", "val"), []),
+    ((-1, "evaluations", "../x"), {}),
+    ((-1, "evaluations"), None),
+    ((-1, "best_epoch"), 99),
+    ((-1, "best_epoch"), 0),
+    ((-1, "epochs"), 1),
+    ((-1, "epochs"), 10**9),
+    ((-1, "steps"), -1),
+    ((-1, "seconds"), float("nan")),
+    ((-1, "seconds"), "1"),
+    ((-1, "provenance"), 3),
+    ((-1, "export"), None),
+    ((-1, "export"), "trial.log"),
+    ((-1, "event"), "epoch"),
+    ((1, "epoch"), 2),
+    ((1, "epoch"), 1.5),
+    ((1, "steps"), 10**6),
+    ((1, "metrics", "val/map_at_r"), float("nan")),
+    ((1, "metrics", "train/loss"), "low"),
+    ((0, "seed"), "0"),
+    ((0, "seed"), 2**70),
+    ((0, "config"), []),
+    ((0, "code"), {"hashes": {}}),
+    ((0, "files"), {}),
+    ((0, "files", "x/../../y"), "0" * 64),
+    ((0, "files", "trial.log"), "0" * 64),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG)
+def test_values_that_no_trial_tells(work: Path, path: tuple[Any, ...], value: object) -> None:
+    rewrite(work, path, value)
+    refused(work)
+
+
+def test_a_result_that_hides_its_code(work: Path) -> None:
+    out = work.parent / "out"
+    with pytest.raises(ConfigError, match="do not say which code"):
+        took(work, out, same_code=False)
+    assert not (out / "trials").exists()
+    assert took(work, out, same_code=True).done == 2
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in nested values."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, each in parts:
+        found.append((*path, key))
+        if isinstance(each, dict | list):
+            found += places(each, (*path, key))
+    return found
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from([[], {}, [[]], {"": 0}, 10**400, "../../x", "/etc/passwd", "\x1b[2J", "a\0"]),
+)
+
+
+@settings(
+    max_examples=int(os.environ.get("ABLATE_FUZZ", "60")),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_mutations_are_refused_or_recorded_whole(pristine: Path, data: st.DataObject) -> None:
+    """Whatever is changed in a valid file: an import of all, or a sentence and nothing written."""
+    top = pristine / "fuzz"
+    shutil.rmtree(top, ignore_errors=True)
+    shutil.copytree(pristine / "out", top / "out")
+    shutil.copytree(pristine / "work", top / "work")
+    file = last_trial(top / "work") / result.NAME
+    if data.draw(st.booleans(), "bytes"):
+        content = bytearray(file.read_bytes())
+        at = data.draw(st.integers(0, len(content) - 1), "at")
+        new = data.draw(st.binary(max_size=4), "new")
+        file.write_bytes(content[:at] + new + content[at + data.draw(st.integers(0, 9), "cut") :])
+    else:
+        head, lines = read_sheet(file, result.RESULT)
+        whole = copy.deepcopy([head, *lines])
+        for _ in range(data.draw(st.integers(1, 3), "changes")):
+            path = data.draw(st.sampled_from(places(whole)), "path")
+            place: Any = whole
+            for key in path[:-1]:
+                place = place[key]
+            change = data.draw(st.sampled_from(["set", "drop", "double"]), "change")
+            if change == "set":
+                place[path[-1]] = data.draw(JUNK, "value")
+            elif change == "drop":
+                del place[path[-1]]
+            elif isinstance(place, list):
+                place.insert(path[-1], copy.deepcopy(place[path[-1]]))
+        if not whole:
+            return
+        write_sheet(file, result.RESULT, whole[0], whole[1:])
+    try:
+        done = took(top / "work", top / "out")
+    except ConfigError as error:
+        assert "\n" not in str(error)
+        assert not (top / "out" / "trials").exists()
+        with Ledger(top / "out" / "ledger.sqlite") as ledger:
+            assert not ledger.rows("SELECT * FROM trials")
+    else:
+        assert done.done + done.failed + done.unfinished == 2
+        with Ledger(top / "out" / "ledger.sqlite") as ledger:
+            for row in ledger.rows("SELECT metrics_json FROM evaluations"):
+                assert "NaN" not in json.dumps(row) and "Infinity" not in json.dumps(row)
