@@ -296,4 +296,4 @@ def _is_trial(node: ast.expr) -> bool:
     """Whether an expression is the id of a trial, by its name; what a call returns was checked."""
     if isinstance(node, ast.Call):
         return False
-    return re.search(r"(^|\W|_)(trial|trial_id)(\W*)$", ast.unparse(node)) is not None
+    return re.search(r"(^|\W|_)(trial|trial_id|trials\[\d+\])(\W*)$", ast.unparse(node)) is not None

@@ -16,6 +16,7 @@ from ablate.ledger.records import Records, Row
 from ablate.values.paths import has, lookup, varied_paths
 from ablate.values.terminal import one_line
 from trainables.core.runtime import EXPORT
+from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -53,7 +54,7 @@ class Best:
     @property
     def model(self) -> Path:
         """The exported model of the best trial; it is gone where it was pruned."""
-        return self.out / "trials" / self.trials[0] / EXPORT
+        return trial_folder(self.out / TRIALS, self.trials[0]) / EXPORT
 
     @property
     def yaml(self) -> str:
