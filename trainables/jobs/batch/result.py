@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
@@ -28,9 +28,6 @@ from trainables.jobs.batch.outcome import (
 from trainables.jobs.batch.sheet import Kind, read_sheet, write_sheet
 from trainables.jobs.crossing import Crosses
 from trainables.machine.files import open_regular
-
-if TYPE_CHECKING:
-    from io import BufferedReader
 
 Event = dict[str, Any]
 
@@ -189,7 +186,7 @@ def _of_this_code(result: Result, entry: Entry) -> bool:
 
 def digest(path: Path) -> str:
     with open_regular(path, most_bytes=MOST_BYTES, follow_links=False) as file:
-        return hashlib.file_digest(cast("BufferedReader", file), "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ------------------------------------------------------------------------- the folder as a whole
