@@ -109,7 +109,10 @@ def _head(path: Path, kind: Kind, line: bytes, *, whole: bool) -> dict[str, Any]
         found = "a file that is cut off in its first line" if cut else "a file of another kind"
         raise ConfigError(str(path), found, kind.what, kind.remedy)
     if first["sheet"] != kind.name:
-        raise ConfigError(str(path), f"a sheet of {first['sheet']!r}"[:200], kind.what, kind.remedy)
+        name = first["sheet"]
+        plain = isinstance(name, str) and name.isalpha()
+        shown = f"a sheet of {name if plain else repr(name)}"[:200]
+        raise ConfigError(str(path), shown, kind.what, kind.remedy)
     if first["version"] != kind.version:
         raise ConfigError(
             str(path),
