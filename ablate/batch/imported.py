@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ablate.batch.check import LOG, Brought, Trial, look_at, refusal, trained_with
-from ablate.ledger.full_disk import room
+from ablate.ledger.full_disk import is_full, room
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources, summary
@@ -82,7 +82,18 @@ def take(folder: Path, out: Path, *, same_code: bool = False) -> Imported:
             for trial in chosen:
                 trial_folder(out / TRIALS, trial.result.trial_id)  # or it refuses, before any copy
             for trial in chosen:
-                _copy(trial.folder, trial_folder(out / TRIALS, trial.result.trial_id), trial.result)
+                to = trial_folder(out / TRIALS, trial.result.trial_id)
+                try:
+                    _copy(trial.folder, to, trial.result)
+                except OSError as error:
+                    if is_full(error):
+                        raise
+                    raise ConfigError(
+                        str(error.filename or to),
+                        f"{error.strerror or error}",
+                        "a place where the trial's files can be written",
+                        "Move away what lies there, and import again",
+                    ) from error
             with ledger.write():  # all of it, or nothing
                 if brought.differing:
                     sources.accept(brought.differing, brought.hashes)

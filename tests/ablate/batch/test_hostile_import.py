@@ -150,6 +150,30 @@ def test_values_that_no_trial_tells(work: Path, path: tuple[Any, ...], value: ob
     refused(work)
 
 
+@pytest.mark.parametrize("path", [(0, "config", "x"), (-1, "provenance", "x"), (1, "metrics", "x")])
+def test_deep_values(work: Path, path: tuple[Any, ...]) -> None:
+    value: Any = 0
+    for _ in range(600):
+        value = [value]
+    rewrite(work, path, value)
+    assert "deep" in refused(work)
+
+
+@pytest.mark.parametrize("name", [".lock", "final.json", "trial.log", "checkpoints"])
+def test_what_lies_in_the_trials_folder_is_not_followed(
+    work: Path, tmp_path: Path, name: str
+) -> None:
+    victim, there = tmp_path / "victim", work.parent / "out" / "trials" / last_trial(work).name
+    victim.write_text("mine")
+    there.mkdir(parents=True)
+    (there / name).symlink_to(victim)
+    try:
+        took(work, work.parent / "out")
+    except ConfigError as error:
+        assert name in str(error) and "\n" not in str(error)
+    assert victim.read_text() == "mine"
+
+
 def test_a_result_that_hides_its_code(work: Path) -> None:
     out = work.parent / "out"
     with pytest.raises(ConfigError, match="do not say which code"):

@@ -110,16 +110,14 @@ def check_value(metric: str, name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}, which is not between 0 and 1")
 
 
-def check_finite(value: Any, depth: int = 0) -> None:
+def check_finite(value: Any) -> None:
     """Raise ValueError for a number in nested plain values that is not finite."""
-    if depth > 20:
-        raise ValueError("values that are nested more than 20 deep")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} is no finite number")
     parts = value.values() if isinstance(value, Mapping) else value
     if isinstance(value, Mapping | list):
         for each in parts:
-            check_finite(each, depth + 1)
+            check_finite(each)
 
 
 def _is_score(name: str) -> bool:

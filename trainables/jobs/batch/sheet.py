@@ -22,6 +22,7 @@ from trainables.errors import ConfigError
 from trainables.machine.files import read_regular, write_atomically
 
 SEAL = "sha256"
+MOST_DEPTH = 50
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def read_sheet(path: Path, kind: Kind) -> tuple[dict[str, Any], list[dict[str, A
             found = f"{lines} lines where its first one counts {first['lines']}"
         raise ConfigError(str(path), found, "the lines as they were written", kind.remedy)
     try:
+        _check_depth(first["head"])
         return first["head"], [_parsed(line) for line in body.splitlines()]
     except (ValueError, RecursionError) as error:
         raise ConfigError(
@@ -96,7 +98,24 @@ def _parsed(line: bytes) -> dict[str, Any]:
     value = json.loads(line)
     if not isinstance(value, dict):
         raise ValueError(f"{str(value)[:50]!r}")
+    _check_depth(value)
     return value
+
+
+def _check_depth(value: object) -> None:
+    """Raise ValueError for values nested so deep that whoever walks through them ends in an error
+    of the interpreter's."""
+    level: list[object] = [value]
+    for _ in range(MOST_DEPTH):
+        level = [
+            part
+            for each in level
+            if isinstance(each, dict | list)
+            for part in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return
+    raise ValueError(f"values nested more than {MOST_DEPTH} deep")
 
 
 def _head(path: Path, kind: Kind, line: bytes, *, whole: bool) -> dict[str, Any]:
