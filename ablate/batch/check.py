@@ -20,10 +20,9 @@ from pydantic import ValidationError
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Differing, Sources, source_key, summary
-from trainables.core import identity
-from trainables.core.source import components
-from trainables.core.source.components import EVALUATOR
-from trainables.core.source.folder import Code
+from trainables.core import components, identity
+from trainables.core.code_version import Code
+from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch.outcome import check_course
@@ -250,9 +249,9 @@ def _raised(code: Code | None) -> list[str]:
     not trials."""
     names: Iterable[tuple[str, str]] = code.revisions.items() if code is not None else ()
     return [
-        f"{name} at {components.revision_name(name)} {then}, which is {components.revision(name)}"
+        f"{name} at {components.revision_name(name)} {then}, which is {components.get_revision(name)}"
         for name, then in names
-        if name != EVALUATOR and components.is_known(name) and components.revision(name) != then
+        if name != EVALUATOR and components.is_known(name) and components.get_revision(name) != then
     ]
 
 

@@ -20,7 +20,7 @@ from ablate.ledger.full_disk import is_full, room
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources, summary
-from trainables.core.source.components import EVALUATOR
+from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch.result import MOST_BYTES, Event, Result

@@ -116,6 +116,11 @@ def source_lines(facts: Facts, *, same_code: bool) -> list[str]:
     if facts.unsourced:
         n = len(facts.unsourced)
         lines.append(f"source: unknown of {n} known trials, older than it is kept; they are taken")
+    if facts.earlier:
+        lines.append(
+            f"source: {len(facts.earlier)} known trials were made by earlier code that was shown "
+            "to give the same numbers; they are taken"
+        )
     return lines
 
 

@@ -47,6 +47,7 @@ class Facts:
     Attributes:
         differing: of what was read, the trials that other code made.
         unsourced: likewise those recorded before sources were kept.
+        earlier: likewise those of earlier code that `digests.json` lists as equal.
         strict: whether those that differ are foreign; until it is set they count as all others.
     """
 
@@ -63,6 +64,7 @@ class Facts:
         self.retry_failed, self.force = retry_failed, force
         self.differing: dict[str, Differing] = {}
         self.unsourced: set[str] = set()
+        self.earlier: set[str] = set()
         self.strict = False
         self._known: dict[str, Fact] = {}
         self._values: dict[str, dict[str, tuple[float, ...]]] = {}  # trial → metric
@@ -137,3 +139,5 @@ class Facts:
             self.differing[trial_id] = Differing(others, status, key, evaluators)
         elif key is None and status != "failed":  # as what could never run
             self.unsourced.add(trial_id)
+        elif sources.has_earlier_code(key):
+            self.earlier.add(trial_id)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from trainables.core.source import components
-from trainables.core.source.components import EVALUATOR
-from trainables.core.source.folder import Code
+from trainables.core import components, source_digests
+from trainables.core.code_version import Code
+from trainables.core.components import EVALUATOR
 from trainables.errors import ConfigError
 
 
@@ -50,9 +50,9 @@ class Sources:
 
     def key(self, config: Mapping[str, Any]) -> str:
         """Of the ledger's row with the sources that a trial runs; made if it is missing."""
-        names = tuple(components.components_of(config))
+        names = tuple(components.list_components(config))
         if names not in self._keys:
-            self._keys[names] = self.record(components.trial_hashes(config))
+            self._keys[names] = self.record(source_digests.trial_digests(config))
         return self._keys[names]
 
     def record(self, hashes: Mapping[str, str | None]) -> str:
@@ -65,14 +65,14 @@ class Sources:
 
     @property
     def evaluator(self) -> str | None:
-        return components.component_hash(EVALUATOR)[0]
+        return source_digests.component_digest(EVALUATOR)[0]
 
     def of_job(self, config: Mapping[str, Any]) -> Code:
         """What a worker is to find as well, and which other hashes of its folder are one code."""
-        names = [*components.components_of(config), EVALUATOR]
+        names = [*components.list_components(config), EVALUATOR]
         return Code(
-            hashes={name: components.component_hash(name)[0] for name in names},
-            revisions={name: components.revision(name) for name in names},
+            hashes={name: source_digests.component_digest(name)[0] for name in names},
+            revisions={name: components.get_revision(name) for name in names},
             same={name: tuple(sorted(self._one_code(name))) for name in names},
         )
 
@@ -93,6 +93,14 @@ class Sources:
             trials += (EVALUATOR,)
         return trials
 
+    def has_earlier_code(self, key: str | None) -> bool:
+        """Return whether a recorded trial has digests of earlier code than today's."""
+        recorded = (self.ledger.source(key) if key is not None else None) or {}
+        return any(
+            components.is_known(name) and value != source_digests.component_digest(name)[0]
+            for name, value in recorded.items()
+        )
+
     def others(self, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
         """The components among these whose source is not today's."""
         return tuple(
@@ -108,10 +116,10 @@ class Sources:
         if name not in self._same:
             sources = self.ledger.rows(
                 "SELECT one, other FROM same_code WHERE component=? AND revision=?",
-                [name, components.revision(name)],
+                [name, components.get_revision(name)],
             )
             pairs = [(row["one"], row["other"]) for row in sources]
-            self._same[name] = components.one_code(name, pairs)
+            self._same[name] = source_digests.equal_digests(name, pairs)
         return self._same[name]
 
     def accept(
@@ -130,9 +138,9 @@ class Sources:
             recorded = {name: {value} for name, value in kept.items()}
             recorded[EVALUATOR] = set(trial.evaluators)
             for name in trial.components:
-                now = components.component_hash(name)[0]
+                now = source_digests.component_digest(name)[0]
                 pairs |= {
-                    (name, components.revision(name), before, now)
+                    (name, components.get_revision(name), before, now)
                     for before in recorded.get(name, ())
                     if before is not None and now is not None
                 }
@@ -176,9 +184,9 @@ def _by_count(entry: tuple[str, int]) -> tuple[int, str]:
 
 def _line(name: str, count: int) -> str:
     trials = f"{count} trial" + ("" if count == 1 else "s")
-    at = components.revision(name)
+    at = components.get_revision(name)
     word = f"{components.revision_name(name)} {at}"
-    hashed, reason = components.component_hash(name)
+    hashed, reason = source_digests.component_digest(name)
     if hashed is None:
         return f"{name}: its source cannot be read ({reason}), so that nothing tells; {trials}"
     return f"{name}: source differs at {word}; {trials}"

@@ -1,4 +1,4 @@
-"""The only writer of `trainables/core/source/hashes.json`: `make hashes`.
+"""The only writer of `trainables/core/digests.json`: `make hashes`.
 
     python -m tests.trainables.renew_hashes [--before COMMIT]
 
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-LISTED = ROOT / "trainables" / "core" / "source" / "hashes.json"
+LISTED = ROOT / "trainables" / "core" / "digests.json"
 NUMBERS = Path(__file__).with_name("ten_steps.json")
 EVERYWHERE = ("core", "backbones", "features")
 Measured = dict[str, Any]  # what `ten_steps.py` prints

@@ -25,8 +25,8 @@ from pydantic import ValidationError
 from tests.trainables import core_trials, golden_values
 from tests.trainables.components import loss_options
 from tests.trainables.data import trees
+from trainables.core import components, source_digests
 from trainables.core.runtime import EXPORT, Runtime
-from trainables.core.source import components
 from trainables.core.trainer import Trainer
 from trainables.data.dataset import DATASETS, data_config, load_dataset
 from trainables.evaluation.metrics import ALL, evaluate
@@ -160,7 +160,7 @@ def proofs() -> dict[str, Callable[[Path], Proof]]:
 
 
 def every_component() -> list[str]:
-    found = [*components.ROOTS]
+    found = [*components.ENTRY_MODULES]
     for kind, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
         found += [f"{kind}.{name}" for name in registry]
     return found
@@ -174,7 +174,7 @@ def main(names: list[str]) -> int:
             if not names or name in names
         }
     hashes = {
-        name: [components.revision(name), components.component_hash(name)[0]]
+        name: [components.get_revision(name), source_digests.component_digest(name)[0]]
         for name in every_component()
     }
     print(json.dumps({"proofs": made, "components": hashes}, sort_keys=True))

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
+from trainables.core.code_version import prepare_folder, require_driver_code
 from trainables.core.export import read_weights
 from trainables.core.identity import config_hash
 from trainables.core.runtime import EpochReport, FinalReport
-from trainables.core.source.folder import same_as_driver, take_over
 from trainables.core.trainer import Trainer
 from trainables.data.cache import of_run
 from trainables.data.dataset import fingerprint
@@ -169,10 +169,10 @@ def _member(fold: Fold) -> Member:
 def known_result(job: Job, folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
     """`_finished`, as far as the code that the job is for made it."""
     if job.source is not None:
-        same_as_driver(job.source)
+        require_driver_code(job.source)
     if job.source is None or folder is None:
         return _finished(folder, key)
-    read_by_us = take_over(folder, job.source, trains=job.mode == "train")
+    read_by_us = prepare_folder(folder, job.source, trains=job.mode == "train")
     final = _finished(folder, key)
     return final if final is None or read_by_us else {**final, "evaluations": {}}
 

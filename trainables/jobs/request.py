@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
-from trainables.core.source.folder import Code
 from trainables.jobs.crossing import Crosses
 
 Mode = Literal["train", "evaluate", "ensemble"]

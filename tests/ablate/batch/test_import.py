@@ -20,9 +20,9 @@ from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import facts, here, synthetic_settings, took
 from tests.ablate.driven import dispatch, drain
-from trainables.core.source import components
-from trainables.core.source.components import EVALUATOR, components_of
-from trainables.core.source.folder import Code
+from trainables.core import source_digests
+from trainables.core.code_version import Code
+from trainables.core.components import EVALUATOR, list_components
 from trainables.errors import ConfigError
 from trainables.jobs.batch import result
 from trainables.jobs.batch.cells import read_cells, write_cells
@@ -253,9 +253,9 @@ def sourced(tmp_path: Path) -> Path:
 
 
 def edit(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
-    real = components.component_hash
+    real = source_digests.component_digest
     monkeypatch.setattr(
-        components, "component_hash", lambda n: (value, "") if n == name else real(n)
+        source_digests, "component_digest", lambda n: (value, "") if n == name else real(n)
     )
 
 
@@ -279,7 +279,7 @@ def test_results_of_other_code(sourced: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_trained_sources_stand_with_the_trials(
     sourced: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, before = sourced.parent / "out", components.component_hash("core")[0]
+    out, before = sourced.parent / "out", source_digests.component_digest("core")[0]
     edit(monkeypatch, "core", "c")
     took(sourced, out, same_code=True)
     with Ledger(out / "ledger.sqlite") as ledger:
@@ -332,7 +332,7 @@ def test_a_batch_of_other_code_does_not_pass_for_this_ones(
     source, entries = read_cells(tmp_path / "cells.jsonl")
     coded = []
     for entry in entries:
-        names = [*components_of(entry.job.config), EVALUATOR]
+        names = [*list_components(entry.job.config), EVALUATOR]
         code = Code(
             dict.fromkeys(names, "new"), dict.fromkeys(names, "1"), dict.fromkeys(names, ("new",))
         )

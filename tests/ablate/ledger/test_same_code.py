@@ -22,10 +22,11 @@ from ablate.sweep.progression import Progression
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from tests.trainables import core_trials
+from trainables.core import source_digests
+from trainables.core.code_version import SOURCE, Code, OtherSource
+from trainables.core.components import EVALUATOR
 from trainables.core.runtime import Runtime
-from trainables.core.source import components
-from trainables.core.source.components import EVALUATOR, trial_hashes
-from trainables.core.source.folder import SOURCE, Code, OtherSource
+from trainables.core.source_digests import trial_digests
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
@@ -37,12 +38,12 @@ Edit = Callable[[str, str | None], None]
 @pytest.fixture
 def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
     """Gives a component another hash, as an edit of its source would; None: it has none."""
-    real, changed = components.component_hash, dict[str, str | None]()
+    real, changed = source_digests.component_digest, dict[str, str | None]()
 
     def hashed(component: str) -> tuple[str | None, str]:
         return (changed[component], "by test") if component in changed else real(component)
 
-    monkeypatch.setattr(components, "component_hash", hashed)
+    monkeypatch.setattr(source_digests, "component_digest", hashed)
     return changed.__setitem__
 
 
@@ -79,9 +80,9 @@ def test_the_same_code_is_not_asked_twice(tmp_path: Path) -> None:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         row = ledger.rows("SELECT * FROM trials")[0]
         (kept,) = ledger.rows("SELECT * FROM sources")
-        assert kept["components"] == trial_hashes(row["config"])
+        assert kept["components"] == trial_digests(row["config"])
         assert {"method.ddml", "loss.proxy_anchor", "core", "optimizer"} <= set(kept["components"])
-        assert ledger.evaluators(row["trial_id"]) == [components.component_hash(EVALUATOR)[0]]
+        assert ledger.evaluators(row["trial_id"]) == [source_digests.component_digest(EVALUATOR)[0]]
 
 
 def test_other_code_is_refused_until_somebody_says_that_it_is_the_same(

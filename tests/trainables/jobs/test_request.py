@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
-from trainables.core.source.folder import Code
 from trainables.errors import ConfigError
 from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.jobs.request import Fold, Job

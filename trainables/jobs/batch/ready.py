@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainables.backbones.absent import absent, fetch
+from trainables.core.code_version import Code, list_differing_components
 from trainables.core.identity import config_hash, trial_id
-from trainables.core.source.folder import Code, differing_here
 from trainables.data.cache import required
 from trainables.data.dataset import fingerprint
 from trainables.data.splits import load_splits
@@ -47,7 +47,7 @@ def check_code(sources: Iterable[Code | None]) -> None:
     differs: dict[str, None] = {}
     for source in sources:
         if source is not None:
-            differs.update(dict.fromkeys(differing_here(source)))
+            differs.update(dict.fromkeys(list_differing_components(source)))
     if differs:
         raise ConfigError(
             socket.gethostname(),

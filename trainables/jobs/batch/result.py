@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, TypeAdapter, ValidationError
 
 from trainables.core import trial_folder as folders
-from trainables.core.source.folder import Code
+from trainables.core.code_version import Code
 from trainables.errors import ConfigError
 from trainables.jobs.batch.cells import Entry, Source
 from trainables.jobs.batch.outcome import (

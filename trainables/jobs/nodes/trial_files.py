@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainables.core.source.components import EVALUATOR
+from trainables.core.components import EVALUATOR
 from trainables.errors import ConfigError
 from trainables.jobs.nodes.store import DRAFT, placed
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainables import core_trials
+from trainables.core import components, source_digests
+from trainables.core.code_version import Code
+from trainables.core.components import EVALUATOR, list_components
 from trainables.core.identity import config_hash, trial_id
 from trainables.core.runtime import Runtime
-from trainables.core.source import components
-from trainables.core.source.components import EVALUATOR, components_of
-from trainables.core.source.folder import Code
 from trainables.data.dataset import fingerprint
 from trainables.jobs.batch.cells import Entry, Place, Source, write_cells
 from trainables.jobs.batch.worker import Here
@@ -29,11 +29,11 @@ HEAVY = {"training": {"epochs": 60}}  # long enough to be killed under way
 
 
 def code(config: dict[str, Any]) -> Code:
-    names = [*components_of(config), EVALUATOR]
-    hashes = {name: components.component_hash(name)[0] for name in names}
+    names = [*list_components(config), EVALUATOR]
+    hashes = {name: source_digests.component_digest(name)[0] for name in names}
     return Code(
         hashes=hashes,
-        revisions={name: components.revision(name) for name in names},
+        revisions={name: components.get_revision(name) for name in names},
         same={name: (str(value),) for name, value in hashes.items()},
     )
 

@@ -17,8 +17,8 @@ import pytest
 from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
 from tests.trainables.jobs.batch import made
+from trainables.core import source_digests
 from trainables.core.runtime import Runtime
-from trainables.core.source import components
 from trainables.jobs.batch import __main__ as command
 from trainables.jobs.batch import result
 from trainables.jobs.job import run_job
@@ -182,12 +182,12 @@ def refused(
 
 
 def test_other_code_is_refused(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = components.component_hash
+    real = source_digests.component_digest
 
     def edited(name: str) -> tuple[str | None, str]:
         return ("0" * 16, "") if name == "loss.proxy_anchor" else real(name)
 
-    monkeypatch.setattr(components, "component_hash", edited)
+    monkeypatch.setattr(source_digests, "component_digest", edited)
     # The cells were written before the edit.
     monkeypatch.setattr(made, "code", lambda config: SAVED)
     assert "other source of loss.proxy_anchor than where the cells" in refused()

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainables.core.source import components
-from trainables.core.source.components import EVALUATOR
+from trainables.core import components, source_digests
+from trainables.core.components import EVALUATOR
 from trainables.machine.files import write_json
 
 LOG = logging.getLogger(__name__)
@@ -40,20 +40,20 @@ class OtherSource(OSError):
     """This worker has other code than the driver: the machine's fault, not the trial's."""
 
 
-def differing_here(source: Code) -> list[str]:
+def list_differing_components(source: Code) -> list[str]:
     """The components whose source or REVISION here is not the driver's."""
     return [
         name
         for name, value in source.hashes.items()
         if not components.is_known(name)
-        or components.component_hash(name)[0] != value
-        or components.revision(name) != source.revisions[name]
+        or source_digests.component_digest(name)[0] != value
+        or components.get_revision(name) != source.revisions[name]
     ]
 
 
-def same_as_driver(source: Code) -> None:
+def require_driver_code(source: Code) -> None:
     """Raises OtherSource where a component's source or REVISION here is not the driver's."""
-    differs = differing_here(source)
+    differs = list_differing_components(source)
     if differs:
         raise OtherSource(
             f"{socket.gethostname()}: found other source of {', '.join(differs)} than the driver "
@@ -62,7 +62,7 @@ def same_as_driver(source: Code) -> None:
         )
 
 
-def left_by_others(folder: Path, source: Code) -> set[str]:
+def list_foreign_components(folder: Path, source: Code) -> set[str]:
     """The components whose source is not that which wrote into a folder; none where nobody said."""
     same, recorded = source.same, _recorded(folder)
     return {name for name, value in recorded.items() if name in same and value not in same[name]}
@@ -76,13 +76,13 @@ def _recorded(folder: Path) -> dict[str, str | None]:
     return hashes
 
 
-def take_over(folder: Path, source: Code, *, trains: bool) -> bool:
+def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
     """Make a folder this job's: note its code, and if it trains drop what other code left.
 
     Returns:
         Whether evaluations that lie there were made by this evaluator, or nobody said.
     """
-    foreign = left_by_others(folder, source)
+    foreign = list_foreign_components(folder, source)
     if trains and foreign - {EVALUATOR}:
         LOG.warning("%s: begun by other %s; begins anew", folder, ", ".join(sorted(foreign)))
         for name in RESULTS:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainables import renew_hashes, ten_steps
 from tests.trainables.renew_hashes import Refused, changed, renewed, unproven
-from trainables.core.source import components
+from trainables.core import components, source_digests
 
 RENEW = "run `make hashes`: it proves that the numbers are the same, or refuses"
 RELATIVE = 1e-3  # between processors; 1.2e-5 between AVX-512 and plain instructions
@@ -18,14 +18,16 @@ RELATIVE = 1e-3  # between processors; 1.2e-5 between AVX-512 and plain instruct
 
 @pytest.mark.parametrize("name", ten_steps.every_component())
 def test_the_list_is_of_this_source(name: str) -> None:
-    listed = json.loads(components.PROVEN.read_text())
+    listed = json.loads(source_digests.DIGESTS_FILE.read_text())
     assert name in listed, RENEW
-    found = [components.revision(name), components.component_hash(name)[0]]
+    found = [components.get_revision(name), source_digests.component_digest(name)[0]]
     assert found == [listed[name]["revision"], listed[name]["hashes"][-1]], RENEW
 
 
 def test_nothing_is_listed_that_is_not_there() -> None:
-    assert set(json.loads(components.PROVEN.read_text())) == set(ten_steps.every_component())
+    assert set(json.loads(source_digests.DIGESTS_FILE.read_text())) == set(
+        ten_steps.every_component()
+    )
 
 
 @pytest.mark.slow
@@ -40,24 +42,24 @@ def test_ten_steps_give_the_stored_numbers(tmp_path: Path) -> None:
 
 
 def test_proven_hashes_are_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    current, _ = components.component_hash("optimizer")
-    path = tmp_path / "hashes.json"
-    monkeypatch.setattr(components, "PROVEN", path)
+    current, _ = source_digests.component_digest("optimizer")
+    path = tmp_path / "digests.json"
+    monkeypatch.setattr(source_digests, "DIGESTS_FILE", path)
 
     def one_code(revision: str, *hashes: str | None) -> set[str]:
         path.write_text(json.dumps({"optimizer": {"revision": revision, "hashes": hashes}}))
-        components.proven.cache_clear()
-        return components.one_code("optimizer", [("x", "older")])
+        source_digests._read_equal_digests.cache_clear()
+        return source_digests.equal_digests("optimizer", [("x", "older")])
 
     try:
         assert one_code("1", "old", "older", current) == {"old", "older", current, "x"}
         assert one_code("2", "old", current) == {current}  # of another REVISION
         assert one_code("1", "old", "older") == {current}  # the list is not of this source
         path.unlink()  # installed without the file
-        components.proven.cache_clear()
-        assert components.one_code("optimizer") == {current}
+        source_digests._read_equal_digests.cache_clear()
+        assert source_digests.equal_digests("optimizer") == {current}
     finally:
-        components.proven.cache_clear()
+        source_digests._read_equal_digests.cache_clear()
 
 
 def now(**changes: Any) -> dict[str, Any]:
@@ -135,7 +137,7 @@ def test_all_trials_prove_but_those_that_a_revision_tells_apart() -> None:
 def test_the_writer_refuses_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed, numbers = tmp_path / "hashes.json", tmp_path / "ten_steps.json"
+    listed, numbers = tmp_path / "digests.json", tmp_path / "ten_steps.json"
     monkeypatch.setattr(renew_hashes, "LISTED", listed)
     monkeypatch.setattr(renew_hashes, "NUMBERS", numbers)
     monkeypatch.setattr(renew_hashes, "unpacked", lambda commit, folder: folder)

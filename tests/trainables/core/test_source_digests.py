@@ -1,0 +1,191 @@
+"""What changes the digest of a component's source, and what does not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from trainables.core.components import ENTRY_MODULES
+from trainables.core.source_digests import NoSource, component_digest, digest_class, digest_modules
+from trainables.data.dataset import DATASETS
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+
+ROOT = Path(__file__).parents[3]
+NUMBER = itertools.count()
+Files = dict[str, str]
+Digest = Callable[[Files], str]
+
+METHOD = '''"""A method."""
+
+import math
+from typing import TYPE_CHECKING
+
+from . import shapes
+from PKG.helper import SCALE, soften
+
+if TYPE_CHECKING:
+    from PKG.unused import Anything
+
+
+class Thing:
+    """Its formula."""
+
+    width: int = 3
+
+    def terms(self, x: float, *, factor: float = 2.0) -> float:
+        # doubled
+        from PKG.late import shift
+
+        if x < 0:
+            raise ValueError(f"{x} is negative")
+        return -SCALE * soften(shapes.double(x, factor)) + shift(math.pi)
+'''
+FILES: Files = {
+    "__init__.py": "",
+    "method.py": METHOD,
+    "helper.py": "SCALE = 4.0\n\ndef soften(value, slope=0.5):\n    return slope * value\n",
+    "shapes.py": "def double(x, factor):\n    return x * factor\n",
+    "late.py": "from PKG.deep import OFFSET\n\ndef shift(x):\n    return x + OFFSET\n",
+    "deep.py": "OFFSET = 1.0\n",
+    "unused.py": "class Anything:\n    size = 1\n",
+}
+
+
+@pytest.fixture
+def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Digest]:
+    """Write a package and return the digest of its method; a package's name is part of none."""
+
+    def digest(files: Files) -> str:
+        folder = tmp_path / str(next(NUMBER))
+        for name, text in files.items():
+            path = folder / "outside" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.replace("PKG", "outside"), encoding="utf-8")
+        code = (
+            "from trainables.core.source_digests import digest_modules\n"
+            "print(digest_modules(['outside.method']))"
+        )
+        path = os.pathsep.join([str(folder), str(ROOT)])
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            text=True,
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        return done.stdout.strip()
+
+    return digest
+
+
+def edit(name: str, old: str, new: str) -> Files:
+    assert old in FILES[name]
+    return {**FILES, name: FILES[name].replace(old, new)}
+
+
+def test_words_do_not_count_and_every_statement_does(digest_of: Digest) -> None:
+    before = digest_of(FILES)
+    same = [
+        edit("method.py", '"""Its formula."""', '"""Its formula, and more."""'),
+        edit("method.py", "# doubled", "# twice"),
+        edit("method.py", "x: float, *, factor: float", "x, *, factor"),
+        edit("method.py", "width: int = 3", "width: float = 3"),
+        edit("method.py", "{x} is negative", "{x} is below zero"),
+        edit("unused.py", "size = 1", "size = 2"),  # for annotations alone
+        {**FILES, "beside.py": "SIZE = 1\n"},
+    ]
+    other = [
+        edit("method.py", "width: int = 3", "width: int = 4"),
+        edit("method.py", "factor: float = 2.0", "factor: float = 2.5"),
+        edit("method.py", "x < 0", "x <= 0"),
+        edit("method.py", "ValueError", "TypeError"),
+        edit("helper.py", "slope=0.5", "slope=0.25"),
+        edit("shapes.py", "x * factor", "x + factor"),  # a relative import
+        edit("late.py", "x + OFFSET", "x - OFFSET"),  # a late import
+        edit("deep.py", "1.0", "1"),  # reached through it
+    ]
+    assert [digest_of(files) for files in same] == [before] * len(same)
+    digests = [digest_of(files) for files in other]
+    assert len({before, *digests}) == len(other) + 1
+
+
+def test_a_class_without_source_says_so() -> None:
+    space = {"__name__": "a_notebook"}
+    exec("class Made:\n    def f(self):\n        return 1\n", space)
+    with pytest.raises(NoSource, match=r"a_notebook\.Made"):
+        digest_class(space["Made"])  # type: ignore[arg-type]
+    space = {"__name__": __name__}
+    exec("class Path:\n    def f(self):\n        return 1\n", space)  # a name that this file has
+    with pytest.raises(NoSource, match="<string>"):
+        digest_class(space["Path"])  # type: ignore[arg-type]
+    with pytest.raises(NoSource, match=r"math"):
+        digest_modules(["math"])
+
+
+def every_component() -> list[str]:
+    named = [("loss", LOSSES), ("method", METHODS), ("data", DATASETS)]
+    return [*ENTRY_MODULES, *(f"{kind}.{name}" for kind, names in named for name in names)]
+
+
+def test_every_component_has_a_digest_and_parts_differ() -> None:
+    digests = {name: component_digest(name) for name in every_component()}
+    assert all(digest is not None for digest, _ in digests.values()), digests
+    assert len({digests[name] for name in ENTRY_MODULES}) == len(ENTRY_MODULES)
+
+
+def test_digests_of_the_core_need_no_torch() -> None:
+    code = (
+        "import sys; from trainables.core import components, source_digests as s; "
+        "[s.component_digest(name) for name in components.ENTRY_MODULES]; "
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def find_interpreters() -> list[str]:
+    """Return other versions of Python on this machine that a user may have."""
+    known = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    interpreters = []
+    for minor in range(11, 15):
+        if minor != sys.version_info.minor:
+            places = sorted(known.glob(f"3.{minor}.*/bin/python"))
+            path = str(places[-1]) if places else shutil.which(f"python3.{minor}")
+            interpreters += [path] if path is not None else []
+    return interpreters
+
+
+@pytest.mark.parametrize("python", find_interpreters())
+def test_other_versions_of_python_give_the_same(python: str) -> None:
+    modules = {
+        cls.__module__ for names in (LOSSES, METHODS) for cls in map(names.__getitem__, names)
+    }
+    modules |= {module for names in ENTRY_MODULES.values() for module in names}
+    digests = {name: digest_modules([name]) for name in sorted(modules)}
+    code = (
+        "import json, sys\n"
+        "from trainables.core.source_digests import digest_modules\n"
+        "print(json.dumps({name: digest_modules([name]) for name in json.loads(sys.argv[1])}))"
+    )
+    done = subprocess.run(
+        [python, "-c", code, json.dumps(list(digests))],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
+        env={"PATH": os.environ["PATH"]},
+    )
+    if "cannot execute" in done.stderr or done.returncode == 127:
+        pytest.skip(f"{python} does not run")
+    assert json.loads(done.stdout) == digests

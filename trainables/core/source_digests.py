@@ -1,0 +1,250 @@
+"""Digest the source code of a trial's components, and say which digests are one code.
+
+A component is a loss, a method, a data set, or a part of the core (`components.py`). Its digest is
+
+    SHA-256 over (module name, syntax tree) of its modules and of every module of the same
+    top-level package that they reach through imports, late ones included,
+
+where a syntax tree stands without docstrings, annotations, comments and the texts of errors. A
+component of another package is digested with the modules of that package alone.
+
+`digests.json` lists, for each component here, the digests that were shown to give the same numbers
+at its REVISION, the newest last (`make golden` writes it). Digests of version 0.1.0 and before,
+which were made in another way, stand in the same lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from trainables.core.components import (
+    ENTRY_MODULES,
+    component_registries,
+    get_revision,
+    list_components,
+)
+
+DIGESTS_FILE = Path(__file__).with_name("digests.json")
+
+
+class NoSource(Exception):
+    """A component's source cannot be read: it was made by `exec`, in a notebook, or is compiled."""
+
+
+# ------------------------------------------------------------------------------- digests of modules
+
+
+def find_module_file(name: str) -> Path | None:
+    """Return the source file of a module, without importing it; None if it has none.
+
+    A loaded top-level package is looked up where it was loaded from, others where an import would
+    find them.
+    """
+    top, *rest = name.split(".")
+    loaded = sys.modules.get(top)
+    roots = [Path(path) for path in getattr(loaded, "__path__", [])]
+    file = getattr(loaded, "__file__", None)
+    if loaded is None:
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None:
+            return None
+        roots = [Path(path) for path in spec.submodule_search_locations or ()]
+        file = spec.origin
+    if not rest and file is not None:
+        return Path(file) if Path(file).suffix == ".py" else None
+    for root in roots:
+        base = root.joinpath(*rest)
+        for path in (base / "__init__.py", base.parent / f"{base.name}.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+@cache
+def _parse(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return a module's digest and the modules of its package that it imports; None: no source."""
+    path = find_module_file(name)
+    if path is None:
+        return None
+    tree = ast.parse(path.read_bytes())
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    imported = dict.fromkeys(_imported_modules(tree, package))
+    text = json.dumps(_normal_form(tree), separators=(",", ":"))
+    return sha256(f"{name} {text}".encode()).hexdigest(), tuple(imported)
+
+
+def _imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
+    """Yield the modules of the same top-level package that a module imports at run time."""
+    top = package.partition(".")[0]
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if _is_type_checking(node):
+            pending += node.orelse  # type: ignore[attr-defined]
+            continue
+        pending += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Import):
+            candidates = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")
+            base = above[: len(above) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            candidates = [source, *(f"{source}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in candidates:
+            if name.partition(".")[0] == top and find_module_file(name) is not None:
+                yield name
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    test = getattr(node, "test", None)
+    name = getattr(test, "id", None) or getattr(test, "attr", None)
+    return isinstance(node, ast.If) and name == "TYPE_CHECKING"
+
+
+def _normal_form(node: Any) -> Any:
+    """Return a tree as nested lists that are equal in all versions of Python.
+
+    Empty fields are left out, because versions differ in which they have; so are docstrings,
+    annotations, and the arguments of an error that is raised.
+    """
+    if isinstance(node, list):
+        return [_normal_form(each) for each in node if not _is_docstring(each)]
+    if not isinstance(node, ast.AST):
+        return f"{type(node).__name__} {node!r}"
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        return ["Raise", _normal_form(node.exc.func)]
+    if isinstance(node, ast.Assert):
+        return ["Assert", _normal_form(node.test)]
+    if isinstance(node, ast.JoinedStr):
+        return ["JoinedStr", *_joined_parts(node)]
+    fields = [
+        [name, _normal_form(value)]
+        for name, value in ast.iter_fields(node)
+        if value not in (None, [])
+        and not _is_empty_text(value)
+        and name not in ("annotation", "returns", "type_comment", "kind", "ctx", "type_params")
+    ]
+    return [type(node).__name__, *fields]
+
+
+def _is_docstring(node: Any) -> bool:
+    """Return whether a statement is a text that nothing reads."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_empty_text(node: Any) -> bool:
+    """Return whether a node is an f-string of no parts, which some versions put into `{x:}`."""
+    return isinstance(node, ast.JoinedStr) and not node.values
+
+
+def _joined_parts(node: ast.JoinedStr) -> list[Any]:
+    """Return an f-string's parts; versions of Python differ in where they cut its plain text."""
+    parts: list[Any] = []
+    for value in node.values:
+        plain = value.value if isinstance(value, ast.Constant) else None
+        if plain is not None and parts and isinstance(parts[-1], str):
+            parts[-1] += str(plain)
+        elif plain is not None:
+            parts.append(str(plain))
+        else:
+            parts.append(_normal_form(value))
+    return parts
+
+
+def digest_modules(names: Iterable[str]) -> str:
+    """Return one digest of some modules and of all that they reach in their top-level packages.
+
+    Raises:
+        NoSource: one of the modules named has no source.
+    """
+    digests: dict[str, str] = {}
+    pending = list(names)
+    for name in pending:
+        if find_module_file(name) is None:
+            raise NoSource(f"{name} is in no Python file")
+    while pending:
+        name = pending.pop()
+        parsed = None if name in digests else _parse(name)
+        if parsed is not None:
+            digests[name], imported = parsed
+            pending += imported
+    return sha256(" ".join(digests[name] for name in sorted(digests)).encode()).hexdigest()[:16]
+
+
+# ------------------------------------------------------------------------------- components
+
+
+def digest_class(cls: type) -> str:
+    """Return the digest of a loss, a method or a data set.
+
+    Raises:
+        NoSource: its class was not read from a Python file.
+    """
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    made_in = {
+        inspect.unwrap(each).__code__.co_filename
+        for each in vars(cls).values()
+        if inspect.isfunction(each)
+    }
+    if file is None or Path(file).suffix != ".py":
+        raise NoSource(f"{cls.__module__}.{cls.__qualname__} is in no Python file")
+    if made_in and file not in made_in and "__dataclass_fields__" not in vars(cls):
+        raise NoSource(f"{cls.__module__}.{cls.__qualname__} comes from {min(made_in)}, not {file}")
+    return digest_modules([cls.__module__])
+
+
+@cache
+def component_digest(component: str) -> tuple[str | None, str]:
+    """Return (digest, ""), or (None, why there is no source to digest)."""
+    kind, _, name = component.partition(".")
+    try:
+        if component in ENTRY_MODULES:
+            return digest_modules(ENTRY_MODULES[component]), ""
+        return digest_class(component_registries()[kind][name]), ""
+    except NoSource as reason:
+        return None, str(reason)
+
+
+def trial_digests(config: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return component → digest of its source, None where it has none that can be read."""
+    return {name: component_digest(name)[0] for name in list_components(config)}
+
+
+@cache
+def _read_equal_digests(component: str) -> tuple[str, frozenset[str]]:
+    """Return (REVISION, digests that are one code at it) from `digests.json`."""
+    listed = json.loads(DIGESTS_FILE.read_text()) if DIGESTS_FILE.is_file() else {}
+    entry = listed.get(component, {"revision": "", "hashes": []})
+    return str(entry["revision"]), frozenset(entry["hashes"])
+
+
+def equal_digests(component: str, accepted: Iterable[tuple[str, str]] = ()) -> set[str]:
+    """Return the digests that are the code of a component as it is now; none if it has no source.
+
+    Args:
+        accepted: pairs of digests at its REVISION that a user declared equal (`--same-code`).
+    """
+    current, _ = component_digest(component)
+    if current is None:
+        return set()
+    revision, listed = _read_equal_digests(component)
+    groups = [set(pair) for pair in accepted]
+    groups += [set(listed)] if revision == get_revision(component) else []
+    equal = {current}
+    while grown := [each for each in groups if each & equal and not each <= equal]:
+        equal = equal.union(*grown)
+    return equal
