@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -295,8 +296,9 @@ class Bomb:
         ({"data": np.zeros((1, 3072), np.float32), "labels": [1]}, "an array of f4"),
         ({"data": np.zeros((1, 3072), object), "labels": [1]}, "an array of O8"),
         ({"data": np.array, "labels": [1]}, "the name numpy"),
+        ({"data": "x".encode, "labels": [1]}, "the name"),
         ({"data": {1, 2}, "labels": [1]}, "the name __builtin__.set"),
-        ({"data": 1.5, "labels": [1]}, "the instruction BINFLOAT"),
+        ({"data": 1.5, "labels": [1]}, "found data, labels; expected data"),
         ([1, 2], "a list, not a dictionary"),
         (
             {"data": np.zeros((2, 3072), np.uint8), "labels": [1]},
@@ -315,6 +317,14 @@ def test_pickles_of_other_things_are_not_run(
     message = said("cifar10", root)
     assert "data_batch_4: found " in message and found in message
     assert "it ran" not in capfd.readouterr().err
+
+
+def test_a_pickle_with_a_huge_memo_takes_no_memory(tmp_path: Path) -> None:
+    root = trees.cifar10_python(tmp_path / "cifar")
+    (root / "data_batch_4").write_bytes(b"\x80\x02}r\xff\xff\xff\x7f.")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "data_batch_4: found nothing" in said("cifar10", root)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
 @pytest.mark.parametrize("protocol", range(6))
