@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = true
 
-.PHONY: help install demo test test-slow test-plain test-gpu lint bench soak hashes ui clean
+.PHONY: help install demo test test-slow test-plain test-gpu lint bench soak golden size ui clean
 help:
 	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
 	@echo "make test       the quick test suite (after lint)"
@@ -20,7 +20,8 @@ help:
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      speed, printed beside what it is compared with"
 	@echo "make soak       the driver with 20,000 trials on 200 slots; a report of 5,000 trials; a sweep killed twenty times and a first pass ten times, one on nodes that share nothing, compared with those left in peace; four that write into an MLflow server that fails; the image's commands (an hour)"
-	@echo "make hashes     after an edit of trainables/ that left all numbers the same: prove it"
+	@echo "make golden     after a new component, a raised REVISION or an edit that left all numbers the same: prove it, and renew all generated files"
+	@echo "make size       lines by folder, beside those of the last version"
 	@echo "make ui         MLflow's pages on the demo's runs, on the loopback address"
 
 install: $(STAMP)
@@ -64,8 +65,15 @@ soak: install
 	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/trainables/methods/test_nir_long.py
 	$(BIN)/python -m tests.faults.soak
 
-hashes: install
-	$(BIN)/python -m tests.trainables.renew_hashes
+golden: install
+	$(BIN)/python -m tests.trainables.test_golden
+	$(BIN)/python -m tests.trainables.renew_digests
+	$(BIN)/python -m ablate plan --schema > search_spaces/schema.json
+	$(BIN)/python -m tests.ablate.reference
+	$(BIN)/python -m tests.trainables.test_support_matrix search_spaces/README.md
+
+size: install
+	@$(BIN)/python .ci/size.py
 
 ui: install
 	@$(BIN)/python -m reports.stores.addresses sqlite:///$(OUT)/mlflow.db http://127.0.0.1:$(PORT)/

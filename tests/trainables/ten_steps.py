@@ -4,7 +4,7 @@ the same numbers as before.
     python -m tests.trainables.ten_steps [NAME …]     prints one JSON object
 
 of what each proof gives, with the hash and the REVISION of every component. Two of them, made on
-one machine, are equal to the bit where the code computes the same (`renew_hashes.py` compares
+one machine, are equal to the bit where the code computes the same (`renew_digests.py` compares
 them). `ten_steps.json` holds a few of the numbers, for other machines.
 """
 

@@ -10,7 +10,6 @@ and other than a changed formula would leave them. Bits are equal on one machine
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def golden(kind: str, name: str) -> Path:
 
 @pytest.mark.parametrize(("kind", "name", "revision", "trials"), components())
 def test_golden_values(kind: str, name: str, revision: int, trials: list[tuple[str, str]]) -> None:
-    """New component, or new REVISION: `python -m tests.trainables.test_golden KIND NAME`."""
+    """New component, or new REVISION: `make golden`."""
     known = json.loads(golden(kind, name).read_text())
     assert known["revision"] == revision
     for method, loss in trials:
@@ -39,9 +38,25 @@ def test_no_golden_values_without_a_component() -> None:
     assert set(FOLDER.glob("*.json")) == known
 
 
-if __name__ == "__main__":
+def write_new() -> list[str]:
+    """Write the values of components that are new or whose REVISION was raised; return their names.
+
+    Files of components that are gone are deleted; those at the same REVISION stay as they are.
+    """
+    written = []
     for kind, name, revision, trials in components():
-        if [kind, name] == sys.argv[1:]:
+        path = golden(kind, name)
+        if not path.exists() or json.loads(path.read_text())["revision"] != revision:
             terms = {f"{method} on {loss}": measured(method, loss) for method, loss in trials}
             text = json.dumps({"revision": revision, "terms": terms}, indent=2)
-            golden(kind, name).write_text(text + "\n")
+            path.write_text(text + "\n")
+            written.append(f"{kind}.{name}")
+    for path in set(FOLDER.glob("*.json")) - {
+        golden(kind, name) for kind, name, *_ in components()
+    }:
+        path.unlink()
+    return written
+
+
+if __name__ == "__main__":
+    print("golden values written:", ", ".join(write_new()) or "none")

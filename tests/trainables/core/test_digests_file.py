@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.trainables import renew_hashes, ten_steps
-from tests.trainables.renew_hashes import Refused, changed, renewed, unproven
+from tests.trainables import renew_digests, ten_steps
+from tests.trainables.renew_digests import Refused, changed, renewed, unproven
 from trainables.core import components, source_digests
 
-RENEW = "run `make hashes`: it proves that the numbers are the same, or refuses"
+RENEW = "run `make golden`: it proves that the numbers are the same, or refuses"
 RELATIVE = 1e-3  # between processors; 1.2e-5 between AVX-512 and plain instructions
 
 
@@ -138,29 +138,29 @@ def test_the_writer_refuses_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed, numbers = tmp_path / "digests.json", tmp_path / "ten_steps.json"
-    monkeypatch.setattr(renew_hashes, "LISTED", listed)
-    monkeypatch.setattr(renew_hashes, "NUMBERS", numbers)
-    monkeypatch.setattr(renew_hashes, "unpacked", lambda commit, folder: folder)
+    monkeypatch.setattr(renew_digests, "LISTED", listed)
+    monkeypatch.setattr(renew_digests, "NUMBERS", numbers)
+    monkeypatch.setattr(renew_digests, "unpacked", lambda commit, folder: folder)
     code = {"now": now(), "before": now()}
     for proof in ("now", "before"):
         for each in code[proof]["proofs"].values():
             each["moved"] = 1.0
     monkeypatch.setattr(
-        renew_hashes,
+        renew_digests,
         "measured",
-        lambda root: code["now" if root == renew_hashes.ROOT else "before"],
+        lambda root: code["now" if root == renew_digests.ROOT else "before"],
     )
-    assert "3 listed" in renew_hashes.renew("HEAD")
+    assert "3 listed" in renew_digests.renew("HEAD")
     text = listed.read_text()
     code["now"]["components"]["loss.a"] = ["1", "x"]
     code["now"]["proofs"]["loss.a"]["losses"] = [1.5]
     with pytest.raises(Refused, match=r"source of loss\.a differs .*numbers of loss\.a\. Raise"):
-        renew_hashes.renew("HEAD")
+        renew_digests.renew("HEAD")
     assert listed.read_text() == text
     code["now"]["proofs"]["loss.a"]["losses"] = [1.0]
     code["before"]["components"]["loss.a"] = ["1", "x"]  # the change is in HEAD already
     with pytest.raises(Refused, match="--before"):
-        renew_hashes.renew("HEAD")
+        renew_digests.renew("HEAD")
     code["before"]["components"]["loss.a"] = ["1", "a"]
-    assert "1 proven equal (loss.a)" in renew_hashes.renew("HEAD")
+    assert "1 proven equal (loss.a)" in renew_digests.renew("HEAD")
     assert json.loads(listed.read_text())["loss.a"]["hashes"] == ["a", "x"]

@@ -1,6 +1,6 @@
-"""The only writer of `trainables/core/digests.json`: `make hashes`.
+"""The only writer of `trainables/core/digests.json`: `make golden`.
 
-    python -m tests.trainables.renew_hashes [--before COMMIT]
+    python -m tests.trainables.renew_digests [--before COMMIT]
 
 The file lists for each component its REVISION and the hashes of source that gave the same numbers
 at it, the newest last. Where the source differs and the REVISION does not, the new hash is added
