@@ -249,7 +249,8 @@ def _raised(code: Code | None) -> list[str]:
     not trials."""
     names: Iterable[tuple[str, str]] = code.revisions.items() if code is not None else ()
     return [
-        f"{name} at {components.revision_name(name)} {then}, which is {components.get_revision(name)}"
+        f"{name} at {components.revision_name(name)} {then}, which is "
+        f"{components.get_revision(name)}"
         for name, then in names
         if name != EVALUATOR and components.is_known(name) and components.get_revision(name) != then
     ]

@@ -68,7 +68,7 @@ _ADMITTED: dict[str, Any] = {
 
 # The implementation in Python: the one in C takes memory for the largest number of a memo entry
 # that a file names, which can be 64 GiB.
-class _Reader(pickle._Unpickler):  # type: ignore[name-defined,misc]
+class _Reader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         try:
             return _ADMITTED[f"{module}.{name}"]
