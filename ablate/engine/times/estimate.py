@@ -211,8 +211,11 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
         spread=math.sqrt(per_epoch) * _spread(steps) / beside,
         n=max(1, len(steps) // per_epoch),
         setup=report["setup"],
-        # The first step pays for first uses, as a worker's first does.
-        start=max(0.0, whole - report["setup"] - sum(steps) - report["evaluate"]),
+        # The first step pays for first uses, as a worker's first does; caches are full by now.
+        start=max(
+            0.0,
+            whole - report["fill"] - 2 * (report["setup"] + report["evaluate"]) - sum(steps),
+        ),
         peak=report["peak_bytes"],
         device=report["device_bytes"],
     )
