@@ -11,6 +11,9 @@ neither: the engine retries it.
 from __future__ import annotations
 
 
+MOST = 1000  # characters of a value that a message quotes
+
+
 class ConfigError(ValueError):
     """Bad input, said in one line: where, what was found, what was expected, the remedy.
 
@@ -24,7 +27,8 @@ class ConfigError(ValueError):
     def __init__(self, path: str, found: str, expected: str, remedy: str = "") -> None:
         self.path, self.found, self.expected, self.remedy = path, found, expected, remedy
         tail = f". {remedy}" if remedy else ""
-        super().__init__(f"{path}: found {found}; expected {expected}{tail}")
+        shown = found if len(found) <= MOST else f"{found[:MOST]}…"
+        super().__init__(f"{path}: found {shown}; expected {expected}{tail}")
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, str, str, str]]:
         # Exceptions cross process borders by pickle; the default would pass the message alone.
