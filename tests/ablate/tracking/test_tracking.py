@@ -588,6 +588,27 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
             assert yaml.safe_load(artifact.read_text()) == config
 
 
+def test_data_sets_are_inputs_and_exports_are_named_by_path(finished: Any) -> None:
+    (parent,) = [run for run in runs(finished) if run.data.tags["ablate.kind"] == "sweep"]
+    out = Path(parent.data.tags["ablate.folder"])
+    assert out == finished.folder
+    ended = [run for run in children(finished).values() if run.info.status == "FINISHED"]
+    assert ended
+    with Ledger(finished.ledger_path) as ledger:
+        for run in ended:
+            inputs = {
+                each.tags[0].value: (each.dataset.name, each.dataset.digest)
+                for each in run.inputs.dataset_inputs
+            }
+            trial = ledger.trial(run.data.tags["ablate.trial_id"])
+            splits = {"train", *ledger.evaluations(trial["trial_id"], None)}
+            name = trial["config"]["data"]["name"]
+            digest = trial["provenance"]["data_fingerprint"][:36]
+            assert inputs == {split: (f"{name} {split}", digest) for split in splits}
+            export = f"trials/{trial['trial_id']}/{trial['export']}"
+            assert run.data.tags["ablate.export"] == export
+
+
 def test_defaults_are_those_of_trials() -> None:
     from ablate.plan.resolve import default_settings
     from ablate.tracking.payload import Settings
