@@ -10,7 +10,6 @@ neither: the engine retries it.
 
 from __future__ import annotations
 
-
 MOST = 1000  # characters of a value that a message quotes
 
 

@@ -73,9 +73,14 @@ def test_a_huge_file_is_one_sentence(tmp_path: Path, text: str) -> None:
     assert "spec.yaml" in refused(tmp_path, "plan", "spec.yaml")
 
 
-def test_a_plan_needs_no_right_to_write(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_needs_no_right_to_write(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where OUT cannot be written, with a ledger in it and without one."""
     with open_folder() as folder:
+        (folder / "cache").mkdir()
+        (folder / "cache").chmod(0o777)
+        monkeypatch.setenv("ABLATE_CACHE", str(folder / "cache"))
         spec, empty, known = folder / "spec.yaml", folder / "empty", folder / "known"
         spec.write_text(yaml.safe_dump(SPEC))
         for out in (empty, known):

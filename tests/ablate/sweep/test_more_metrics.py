@@ -60,13 +60,13 @@ def test_the_added_metric_is_in_ledger_tracker_and_folder(tmp_path: Path) -> Non
     trial_id = table(made)[0]["trial_id"]
     trial = made.ledger.trial(trial_id)
     assert trial is not None
-    end = checksum(trial, made.ledger.evaluations(trial_id), [])
+    end = checksum(trial, made.ledger.evaluations(trial_id), [], [])
     drain(made)
     evaluations = made.ledger.evaluations(trial_id, EVALUATOR)
     told = {key: value for key, value, _, _ in final_metrics(trial, evaluations, {})}
     assert told["final/test/uniformity"] == evaluations["test"]["uniformity"]
     assert told["final/test/map_at_r"] == evaluations["test"]["map_at_r"]
-    assert checksum(trial, evaluations, []) != end, "the tracker is to write the run again"
+    assert checksum(trial, evaluations, [], []) != end, "the tracker is to write the run again"
     saved = json.loads((tmp_path / "trials" / trial_id / "final.json").read_text())
     assert saved["evaluations"] == evaluations
 
