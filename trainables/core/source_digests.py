@@ -6,7 +6,8 @@ A component is a loss, a method, a data set, or a part of the core (`components.
     top-level package that they reach through imports, late ones included,
 
 where a syntax tree stands without docstrings, annotations, comments and the texts of errors. A
-component of another package is digested with the modules of that package alone.
+component of another package is digested with the modules of that package alone; one in a module of
+no package, with the modules that lie beside it in its author's folder.
 
 `digests.json` lists, for each component here, the digests that were shown to give the same numbers
 at its REVISION, the newest last (`make golden` writes it). Digests of version 0.1.0 and before,
@@ -80,14 +81,19 @@ def _parse(name: str) -> tuple[str, tuple[str, ...]] | None:
         return None
     tree = ast.parse(path.read_bytes())
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    imported = dict.fromkeys(_imported_modules(tree, package))
+    imported = dict.fromkeys(_imported_modules(tree, package, path.parent))
     text = json.dumps(_normal_form(tree), separators=(",", ":"))
     return sha256(f"{name} {text}".encode()).hexdigest(), tuple(imported)
 
 
-def _imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
-    """Yield the modules of the same top-level package that a module imports at run time."""
+def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[str]:
+    """Yield the modules of the same top-level package that a module imports at run time.
+
+    Of a module without a package, yield those that lie in its folder, unless packages of everybody
+    are installed there.
+    """
     top = package.partition(".")[0]
+    is_shared = any(part in ("site-packages", "dist-packages") for part in folder.parts)
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
@@ -105,8 +111,16 @@ def _imported_modules(tree: ast.Module, package: str) -> Iterator[str]:
         else:
             continue
         for name in candidates:
-            if name.partition(".")[0] == top and find_module_file(name) is not None:
+            first = name.partition(".")[0]
+            is_ours = top == first or (not top and not is_shared and _lies_in(folder, first))
+            if is_ours and find_module_file(name) is not None:
                 yield name
+
+
+def _lies_in(folder: Path, top: str) -> bool:
+    """Return whether a top-level module or package lies in a folder."""
+    file = find_module_file(top)
+    return file is not None and folder in file.parents[:2]
 
 
 def _is_type_checking(node: ast.AST) -> bool:

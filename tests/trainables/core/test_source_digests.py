@@ -118,6 +118,30 @@ def test_words_do_not_count_and_every_statement_does(digest_of: Digest) -> None:
     assert len({before, *digests}) == len(other) + 1
 
 
+def test_a_module_of_no_package_counts_with_those_beside_it(tmp_path: Path) -> None:
+    def digest(folder: str, step: int) -> str:
+        root = tmp_path / f"{folder}{step}" / folder
+        root.mkdir(parents=True)
+        (root / "loose_method.py").write_text("import torch\nfrom loose_helper import STEP\n")
+        (root / "loose_helper.py").write_text(f"STEP = {step}\n")
+        code = (
+            "from trainables.core.source_digests import digest_modules\n"
+            "print(digest_modules(['loose_method']))"
+        )
+        path = os.pathsep.join([str(root), str(ROOT)])
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            text=True,
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        return done.stdout
+
+    assert digest("mine", 1) != digest("mine", 2)
+    assert digest("site-packages", 1) == digest("site-packages", 2), "which is everybody's"
+
+
 def test_a_class_without_source_says_so() -> None:
     space = {"__name__": "a_notebook"}
     exec("class Made:\n    def f(self):\n        return 1\n", space)
