@@ -20,7 +20,8 @@ from trainables.trial import TrialConfig
 
 FACTORS = (1.0, 0.8, 1.25)  # of every number of a member, and of its rates
 SLOTS = 4
-RATE = 5e-4  # at 1e-3 some flows grow rounding (2e-3 between two kinds of kernels, of one trial alone)
+# At 1e-3 some flows grow rounding: one trial alone differs by 2e-3 between two kinds of kernels.
+RATE = 5e-4
 # Adam divides a gradient by its size: where that is nearly nothing, rounding makes steps of it.
 SGD = {"optimizer": {"name": "sgd", "momentum": 0.9}}
 
