@@ -58,6 +58,7 @@ def test_a_row_trains(
         "schedule.milestones": "null",
         "schedule.counted_from": "null",
         "schedule.warmup_epochs": 0,
+        "schedule.warmup_hold": "null",
     }
     if case.each is not None:
         smaller["training.per_class"] = case.each
