@@ -139,9 +139,11 @@ def test_a_password_is_nowhere(tmp_path: Path, server: str, ray_folder: Path) ->
     assert f"MLflow: {server.replace(QUOTED, '***')}" in text
     of_ray = [name for name in environments if "raylet" in name or "ray::" in name]
     assert len(of_ray) >= 2, f"no raylet or no worker among {sorted(environments)}"
+    # Programs that Python itself starts (`ldconfig`, for one) have two variables and no more.
+    kept = [name for name in of_ray if b"ABLATE_CACHE=" in environments[name]]
+    assert len(kept) >= 2, f"processes of Ray lack a variable that is no secret: {of_ray}"
     for name, environment in environments.items():
         if "ablate.tracking.process" not in name:
-            assert b"ABLATE_CACHE=" in environment, "a variable that is no secret is missing"
             for word in (QUOTED, PLAIN):
                 assert word.encode() not in environment, f"{name} has the password"
     found = [*out.rglob("*"), *(tmp_path / "server").rglob("*")]

@@ -55,8 +55,8 @@ def trainer(config: TrialConfig, seed: int, cache: Path, folder: Path | None = N
     return Trainer(config, seed, Runtime("cpu", 1, cache, folder, checkpoint_seconds=0.0))
 
 
-def alone(configs: list[TrialConfig], cache: Path) -> list[Trainer]:
-    found = [trainer(config, seed, cache) for seed, config in enumerate(configs)]
+def alone(configs: list[TrialConfig], cache: Path, first_seed: int = 0) -> list[Trainer]:
+    found = [trainer(config, seed, cache) for seed, config in enumerate(configs, first_seed)]
     for each in found:
         for _ in each.epochs():
             pass
