@@ -49,14 +49,12 @@ class Resources(SpecPart):
     trials share one GPU, whose memory Ray does not divide; several train one trial; None: one if
     there is one. processes: that train one trial, one a GPU, or on the CPU at most one a core;
     None: as many as GPUs. accelerator: the kind of GPU that trials take on a cluster of several
-    kinds, by Ray's name for it (H100, A100); None: any. priority: among sweeps that share a
-    cluster; while one of a higher priority waits for slots, the others begin no trial."""
+    kinds, by Ray's name for it (H100, A100); None: any."""
 
     cpus: float = Field(1, ge=SMALLEST)
     gpus: float | None = Field(None, ge=0)
     processes: int | None = Field(None, ge=1)
     accelerator: str | None = Field(None, pattern=NAME)
-    priority: int = 0
 
     @field_validator("gpus")
     @classmethod

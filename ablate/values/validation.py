@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from ablate.values.remedies import expected, nearest, remedy
+from ablate.values.removed import removed_key
 from ablate.values.wording import listed, shown
 from trainables.config.registry import FromRegistry
 from trainables.errors import ConfigError
@@ -166,6 +167,8 @@ def explain(
             path = [*path, *inner.path.split(".")] if inner.path else path
         return path, ConfigError(".".join(path), inner.found, inner.expected, inner.remedy)
     if kind == "extra_forbidden":
+        if (gone := removed_key(dotted)) is not None:
+            return path, gone
         names = [info.alias or name for name, info in fields_at(model, path[:-1], data).items()]
         known = f"one of {listed(names)}" if names else "no such key"
         likely = _axes(path[-1], names) or _owner(path, names) or nearest(path[-1], names)

@@ -3,8 +3,7 @@
 The only file of this package that imports Ray. A job arrives as the path of an `Envelope`, in the
 trial's folder, in `config["envelope"]`, and each step returns `{"events": JSON text, "done":
 bool, "node": Ray's id of this machine, "apart": bool}`. A path and a text, because Ray copies,
-keeps and flattens every mapping that it sees. A node whose disk is full says so first, with
-"full": the folder, and its trial ends with the error at the next step.
+keeps and flattens every mapping that it sees.
 
 With `config["marker"]`, a file of the driver's, a node that does not see it is apart: it has the
 envelope from Ray's own table, where it is kept as long as the trial is under way (`post`).
@@ -15,7 +14,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,13 +27,10 @@ from trainables.jobs.attempt import Attempt, Event, limit_threads
 from trainables.jobs.nodes.carried import Carried
 from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.jobs.nodes.packed import Batch, PackedAttempt
-from trainables.jobs.nodes.room import full_folder
 from trainables.jobs.nodes.store import here
-from trainables.machine.cache_folder import default_cache
 from trainables.machine.processes import host_name, runs
 
 DRIVER_SECONDS = 1.0
-HELD_SECONDS = 3.0  # that a full node's slot is kept, so that what is to hold it comes first
 STOP_SECONDS = 5.0  # that a trial which is stopped waits for a storage that is away
 TABLE = b"ablate"
 
@@ -99,7 +94,6 @@ class JobTrainable(tune.Trainable):
     _attempt: Attempt | None = None
     _pack: PackedAttempt | None = None
     _said = False  # that this node is apart
-    _refused: OSError | None = None  # by a full disk
 
     def setup(self, config: dict[str, Any]) -> None:
         self._take(config)
@@ -117,20 +111,6 @@ class JobTrainable(tune.Trainable):
         self._carried = self._members[0]
 
     def step(self) -> dict[str, Any]:
-        if self._refused is not None:
-            time.sleep(HELD_SECONDS)
-            raise self._refused
-        try:
-            return self._step()
-        except OSError as error:
-            written = self._carried.job.runtime.cache_dir or default_cache()
-            folder = full_folder(error, (written, Path(tempfile.gettempdir())))
-            if folder is None:
-                raise
-            self._refused = OSError(f"node {here()}: {error}")
-            return {**self._told([], done=False), "full": str(folder)}
-
-    def _step(self) -> dict[str, Any]:
         if self._carried.apart and not self._said:
             self._said = True  # at once: what others do depends on it
             return self._told([], done=False)

@@ -1,12 +1,10 @@
 """Trials in the hands of workers: given, heard of, tried again; alone or several to a slot.
 
-How often the machine has ended a trial is counted here. So are nodes of a cluster whose own disks
-are full, whose slots are kept free until there is room (`trainables/jobs/nodes/room.py`).
+How often the machine has ended a trial is counted here.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,41 +23,6 @@ from trainables.jobs.request import Job
 from trainables.machine.processes import host_name
 
 ENVELOPE, PACKS = "job.json", "packs"
-MOVES = 20  # of a trial, away from full disks: one that fills every disk is no fault of the nodes'
-SAY_SECONDS = 600.0  # between two words of the same node
-
-
-@dataclass
-class Attempts:
-    """ends, moves: of trials that are under way. said: node → when, in monotonic seconds, it may
-    be said again."""
-
-    ends: Counter[str] = field(default_factory=Counter)
-    moves: Counter[str] = field(default_factory=Counter)
-    said: dict[str, float] = field(default_factory=dict)
-
-    def ended(self, trial_id: str) -> int:
-        """The machine ended it; how often by now."""
-        self.ends[trial_id] += 1
-        return self.ends[trial_id]
-
-    def full(self, told: Mapping[str, Any], board: Board) -> None:
-        """A node's disk is full, as it has told (`ablate/engine/ray/pipe.py`), and its trial is
-        about to end: that counts as none of the trial's attempts. The user hears of the node."""
-        trial_id, node = told["trial_id"], told["node"]
-        self.moves[trial_id] += 1
-        self.ends[trial_id] -= self.moves[trial_id] <= MOVES
-        now = time.monotonic()
-        if now >= self.said.get(node, now):
-            self.said[node] = now + SAY_SECONDS
-            board.say(
-                f"node {board.machines.name(node)}: no space left for {told['folder']}; its trials "
-                "go to other nodes, and it gets none until there is room"
-            )
-
-    def over(self, trial_id: str) -> None:
-        """It is not under way any more."""
-        del self.ends[trial_id], self.moves[trial_id]
 
 
 @dataclass
@@ -67,13 +30,14 @@ class Hands:
     """Gives what `dispatch` has, and passes on what is told of it (`ablate/engine/ray/pipe.py`).
 
     scratch: folder, which all nodes see that see the trials', for what brings packs. apart: what
-    nodes share that do not see it.
+    nodes share that do not see it. ends: how often the machine has ended each trial that is
+    under way.
     """
 
     dispatch: Dispatch
     scratch: Path
     apart: Apart | None = None
-    attempts: Attempts = field(default_factory=Attempts)
+    ends: Counter[str] = field(default_factory=Counter)
 
     def next(self, pid: int, start: float) -> dict[str, Any]:
         """The answer to "next". pid, start: of the process without which workers end."""
@@ -130,7 +94,7 @@ class Hands:
         if events:
             self.dispatch.record(trial_id, events)
         if trial_id not in running:
-            self.attempts.over(trial_id)
+            del self.ends[trial_id]
             self.dispatch.packs.alone.discard(trial_id)
 
     def _left(self, word: str, trial_id: str) -> None:
@@ -139,18 +103,14 @@ class Hands:
         if self.dispatch.packs.over(word, trial_id) and packed:
             path.unlink(missing_ok=True)
 
-    def full(self, message: Mapping[str, Any], board: Board) -> None:
-        """`Attempts.full`, of all that have the slot."""
-        for trial_id in self.dispatch.packs.left(message["trial_id"]):
-            self.attempts.full({**message, "trial_id": trial_id}, board)
-
     def ended(self, word: str, reason: str) -> None:
         """The machine ended a job, or a pack with all that were left in it."""
         packs = self.dispatch.packs
         packed = word in packs
         for trial_id in reversed(packs.left(word)):  # each goes to the head of the queue
-            tries = self.attempts.ended(trial_id)
-            if tries and packed:
+            self.ends[trial_id] += 1
+            tries = self.ends[trial_id]
+            if packed:
                 packs.alone.add(trial_id)
             self._left(word, trial_id)
             if tries <= RETRIES:
@@ -158,5 +118,5 @@ class Hands:
             elif tells_of_it(reason):
                 raise full(trial_folder(self.dispatch.settings.trials, trial_id))
             else:
-                self.attempts.over(trial_id)
+                del self.ends[trial_id]
                 self.dispatch.lose(trial_id, f"{reason} (given up after {tries} attempts)")

@@ -2,7 +2,7 @@
 
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
-    {"address", "cpus", "gpus", "accelerator", "priority", "storage", "name", "keep", "script",
+    {"address", "cpus", "gpus", "accelerator", "storage", "name", "keep", "script",
      "module", "marker"}
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
@@ -15,8 +15,7 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
                                             sessions, where it is a Ray of our own
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
-    {"do": "tick"}                          → {"late": no trial is to begin any more}
-    {"do": "say", "text"}                   for the user
+    {"do": "tick"}                          → {}
     {"do": "next"}                          → {"trial_id", "envelope", "over", "waits", "idle"};
                                             where several trials share a slot, one envelope brings
                                             them, and "trial_id" is the word for all of them
@@ -24,9 +23,6 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
                                             [trial, events], … of those that share a slot; the
                                             id of the machine that they come from; whether that
                                             does not see the driver's folder
-    {"do": "full", "trial_id", "node", "folder"}    a machine's disk is full: the trial goes to
-                                            another, and nothing comes in its place until there is
-                                            room
     {"do": "ended", "trial_id", "reason"}   the machine ended a trial, or those
                                             that share a slot
     {"do": "done"}                          all trials are over; it ends

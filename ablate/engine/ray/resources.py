@@ -19,14 +19,13 @@ MARK = 0.001
 @dataclass(frozen=True)
 class Request:
     """Per trial. device: what `trainables.core.runtime.Runtime` takes. threads: at least one.
-    accelerator: the kind of GPU, as Ray calls it; empty: any. priority: of the sweep."""
+    accelerator: the kind of GPU, as Ray calls it; empty: any."""
 
     cpus: float
     gpus: float
     device: str
     processes: int = 1
     accelerator: str = ""
-    priority: int = 0
 
     @property
     def threads(self) -> int:
@@ -35,14 +34,12 @@ class Request:
     @property
     def shares(self) -> dict[str, Any]:
         """What a process that has Ray is told of it."""
-        own = {"accelerator": self.accelerator, "priority": self.priority}
-        return {"cpus": self.cpus, "gpus": self.gpus, **own}
+        return {"cpus": self.cpus, "gpus": self.gpus, "accelerator": self.accelerator}
 
     @classmethod
     def shared(cls, told: Mapping[str, Any]) -> Self:
         """Of `shares`."""
-        own = {"accelerator": told["accelerator"], "priority": told["priority"]}
-        return cls(told["cpus"], told["gpus"], "", **own)
+        return cls(told["cpus"], told["gpus"], "", accelerator=told["accelerator"])
 
     @property
     def bundle(self) -> dict[str, float]:
@@ -102,13 +99,6 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
             "a kind of GPU where a cluster's nodes have several (--address)",
             "Leave it out, or give --address and --device cuda",
         )
-    if resources.priority and not cluster:
-        raise ConfigError(
-            "resources.priority",
-            f"{resources.priority} on this machine alone",
-            "a priority where several sweeps share a cluster (--address)",
-            "Leave it out, or give --address",
-        )
     if not cluster and resources.cpus > cores():
         raise ConfigError(
             "resources.cpus",
@@ -118,7 +108,7 @@ def request(resources: Resources, device: str, *, cluster: bool) -> Request:
         )
     resolved = "cpu" if gpus == 0 else ("cuda" if device == "auto" else device)
     several = processes(resources, gpus)
-    return Request(resources.cpus, gpus, resolved, several, kind, resources.priority)
+    return Request(resources.cpus, gpus, resolved, several, kind)
 
 
 def processes(resources: Resources, gpus: float) -> int:
@@ -167,13 +157,6 @@ def elsewhere(resources: Resources, device: str) -> Request:
             resources.accelerator,
             "none: a batch of trials without a driver runs on the machine that it is started on",
             "Leave it out, and start the batch where such a GPU is",
-        )
-    if resources.priority:
-        raise ConfigError(
-            "resources.priority",
-            str(resources.priority),
-            "none: a batch of trials without a driver shares no cluster",
-            "Leave it out",
         )
     return Request(resources.cpus, 0.0, "cpu" if on_cpu else device)
 

@@ -254,7 +254,7 @@ class Supervisor:
     def _serve(self, message: Message, process: RayProcess) -> None:
         do = message["do"]
         if do == "tick":
-            process.answer({"stop": self.dispatch.stopping, "late": self.dispatch.out_of_time})
+            process.answer({"stop": self.dispatch.stopping})
         elif do == "next":
             process.answer(
                 {**self.hands.next(process.pid, process.start), "stop": self.dispatch.stopping}
@@ -274,13 +274,5 @@ class Supervisor:
             if message["full"]:
                 raise full(self.storage)
             raise RayLostError(message["error"].splitlines()[0][:300])
-        elif self.board is not None:
-            self._show(message, self.board)
-
-    def _show(self, message: Message, board: Board) -> None:
-        if message["do"] == "alive":
-            board.machines.hear(message["machines"])
-        elif message["do"] == "full":
-            self.hands.full(message, board)
-        elif message["do"] == "say":
-            board.say(message["text"])
+        elif do == "alive" and self.board is not None:
+            self.board.machines.hear(message["machines"])

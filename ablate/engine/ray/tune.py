@@ -4,9 +4,7 @@ pass between Tune and the driver, which has `Dispatch` (`ablate/engine/ray/pipe.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,14 +16,11 @@ from ray.tune import Callback, Stopper
 from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
 from ray.tune.search import Searcher
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.turns import OfRay, Turns
 from ablate.engine.ray.workers import DriverOnly, KeepWorkers
 from trainables.jobs.hidden import hidden
-from trainables.jobs.nodes.room import hold
 from trainables.jobs.ray_trainable import TABLE, JobTrainable, post, word_of
 from trainables.machine.processes import host_name, runs
 
@@ -52,9 +47,7 @@ def tune(
     if marker:
         take_back_of_the_dead()
     workers = KeepWorkers(keep)
-    turns = None if local else Turns(request.priority, partial(tell_turn, driver), OfRay())
-    feeder = Feeder(driver, workers, marker, turns)
-    recorder = Recorder(feeder, None if local else partial(keep_free, request))
+    feeder = Feeder(driver, workers, marker)
     tuner = ray.tune.Tuner(
         ray.tune.with_resources(JobTrainable, request.bundle),
         tune_config=ray.tune.TuneConfig(
@@ -65,18 +58,11 @@ def tune(
             storage_path=str(storage),
             stop=StopWhenAsked(driver),
             failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
-            callbacks=[recorder],
+            callbacks=[Recorder(feeder)],
             verbose=0,
         ),
     )
-    with turns or nullcontext():
-        tuner.fit()
-
-
-def tell_turn(driver: Driver, yields: bool) -> None:
-    """To the user: whose turn it is."""
-    text = "slots go to a sweep of higher priority first; what runs here runs on"
-    driver.tell("say", text=text if yields else "no sweep of higher priority waits; trials begin")
+    tuner.fit()
 
 
 def keep_secrets() -> None:
@@ -86,19 +72,6 @@ def keep_secrets() -> None:
     class_cache.ENV_VARS_TO_PROPAGATE -= {
         name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")
     }
-
-
-def keep_free(request: Request, node: str, folder: str) -> None:
-    """Take the next slot of a node that becomes free, until its disk has room at `folder`. Ray ends
-    this with the process that asks for it."""
-    bundle = {name: share for name, share in request.bundle.items() if name not in ("cpu", "gpu")}
-    ray.remote(hold).options(
-        num_cpus=request.cpus,
-        num_gpus=request.gpus,
-        resources=bundle,
-        max_retries=0,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-    ).remote(folder)
 
 
 def take_workers_that_wait() -> None:
@@ -127,21 +100,12 @@ class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(
-        self,
-        driver: Driver,
-        workers: KeepWorkers,
-        marker: str = "",
-        turns: Turns | None = None,
-    ) -> None:
+    def __init__(self, driver: Driver, workers: KeepWorkers, marker: str = "") -> None:
         super().__init__()
-        self.driver, self.workers, self.marker, self.turns = driver, workers, marker, turns
+        self.driver, self.workers, self.marker = driver, workers, marker
         self.trials: dict[str, str] = {}  # Tune's id → ours
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        if self.yields() and not (self.driver.ask("tick")["late"] or self.driver.stop):
-            self.workers.release(wait=not self.trials)
-            return None
         job = self.driver.ask("next")
         if job["envelope"] is None:
             if job["over"]:
@@ -157,13 +121,6 @@ class Feeder(DriverOnly, Searcher):
             post(word_of(self.marker, job["envelope"]), text)
             given["marker"] = self.marker
         return given
-
-    def yields(self) -> bool:
-        """Whether others on the cluster come first."""
-        if self.turns is None:
-            return False
-        self.turns.waits = self.workers.wanted
-        return self.turns.yields
 
     def ended(self, trial: Trial) -> str | None:
         """A trial is over: our id of it, of which nothing is kept any more."""
@@ -187,17 +144,12 @@ class Feeder(DriverOnly, Searcher):
 
 
 class Recorder(DriverOnly, Callback):
-    """Results to the driver as they arrive.
+    """Results to the driver as they arrive."""
 
-    keep_free: called with a node and its folder that is full, before its trial ends: where there
-    are others. None: this machine is the only one.
-    """
-
-    def __init__(self, feeder: Feeder, keep_free: Callable[[str, str], None] | None = None) -> None:
-        self.feeder, self.driver, self.keep_free = feeder, feeder.driver, keep_free
+    def __init__(self, feeder: Feeder) -> None:
+        self.feeder, self.driver = feeder, feeder.driver
 
     def on_step_begin(self, iteration: int, trials: list[Any], **_: Any) -> None:
-        self.feeder.yields()  # others are to hear of this sweep while Tune asks for nothing
         self.driver.ask("tick")
 
     def on_trial_result(
@@ -209,10 +161,6 @@ class Recorder(DriverOnly, Callback):
         if ours is not None and events is not None:
             node, apart = result.get("node"), bool(result.get("apart"))
             self.driver.tell("record", trial_id=ours, events=events, node=node, apart=apart)
-            folder = result.get("full")
-            if folder is not None and self.keep_free is not None:
-                self.driver.tell("full", trial_id=ours, node=node, folder=folder)
-                self.keep_free(str(node), folder)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.feeder.ended(trial)

@@ -61,11 +61,6 @@ class KeepWorkers(DriverOnly, FIFOScheduler):
         )
         return first
 
-    @property
-    def wanted(self) -> bool:
-        """Whether trials wait for a worker."""
-        return self._controller is not None and bool(self._controller._pending_trials)
-
     def release(self, *, wait: bool) -> None:
         """End the free workers: other drivers may need their slots.
 

@@ -220,15 +220,6 @@ def test_a_kind_of_gpu_is_looked_for_on_the_cluster(monkeypatch: pytest.MonkeyPa
         elsewhere(wanted, "cuda")
 
 
-def test_a_priority_is_among_the_sweeps_of_a_cluster() -> None:
-    wanted = Resources(cpus=1, gpus=0, priority=-2)
-    assert Request.shared(request(wanted, "cpu", cluster=True).shares).priority == -2
-    with pytest.raises(ConfigError, match=r"found -2 on this machine alone; .* give --address"):
-        request(wanted, "cpu", cluster=False)
-    with pytest.raises(ConfigError, match="shares no cluster"):
-        elsewhere(wanted, "cpu")
-
-
 @pytest.mark.parametrize(
     ("cpus", "gpus", "node", "expected"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ablate.spec.read import read_spec
+from ablate.values.removed import VERSION
 from tests.ablate import specs
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint
@@ -48,3 +49,8 @@ def test_one_class_folder_is_said_to_be_one(tmp_path: Path) -> None:
     (tmp_path / "only").mkdir()
     with pytest.raises(ConfigError, match="only one class folder in"):
         fingerprint(DataConfig(name="folder", root=str(tmp_path)), tmp_path / "cache")
+
+
+def test_a_key_that_went_is_refused_with_the_version_and_the_remedy() -> None:
+    line = refusal(resources={"priority": 1})
+    assert "resources.priority: " in line and VERSION in line and "Leave it out" in line
