@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import pyarrow as pa
@@ -49,3 +50,22 @@ def test_a_small_file_does_not_unpack_to_gigabytes(
     assert "1,000,000 bytes in the column path" in refused(path)
     monkeypatch.setattr(manifest, "MOST_ROWS", 100)
     assert "20,000 rows" in refused(path)
+
+
+def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.csv"
+    path.write_text("path,label\n" + "a.png,b," * 10**6)
+    tracemalloc.start()
+    assert "line 2" in refused(path)
+    assert tracemalloc.get_traced_memory()[1] < 6e6  # characters of the file: 8e6
+    tracemalloc.stop()
+
+
+def test_repeated_large_images_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.parquet"
+    table = {"image": pa.array([b"\0" * 10**7] * 60, pa.binary()), "label": list("abc") * 20}
+    pq.write_table(pa.table(table), path, compression="zstd")
+    before = pa.total_allocated_bytes()
+    for content in manifest._contents(path):
+        assert len(content) == 10**7
+        assert pa.total_allocated_bytes() - before < 3e8  # of 6e8

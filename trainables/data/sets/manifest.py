@@ -16,9 +16,10 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
 import numpy as np
 
@@ -35,9 +36,11 @@ from trainables.machine.files import open_regular
 COLUMNS = ("path", "label", "split", "role", "image")
 USUAL = ("manifest.parquet", "manifest.csv")
 AT_ONCE = 256  # rows that are read together
+IMAGES_AT_ONCE = 8  # few kilobytes of a file can stand for gigabytes of them
 MOST_ROWS = 100_000_000  # of a table
 MOST_TEXT = 2**16  # bytes of a path or label
 MOST_CSV = 2**32  # bytes
+MOST_LINE = 2**20  # characters of a line of a CSV
 SPLITS = {**{part: part for part in PARTS}, "validation": "val"}
 
 
@@ -142,7 +145,7 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
     try:
         if path.suffix.lower() == ".csv":
             with path.open(newline="", encoding="utf-8-sig") as file:
-                reader = csv.DictReader(file, strict=True)
+                reader = csv.DictReader(_bounded_lines(path, file), strict=True)
                 _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
                 yield from reader
             return
@@ -164,6 +167,19 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
         raise ConfigError(
             str(path), f"a table that cannot be read ({error})", "a whole CSV or Parquet file"
         ) from error
+
+
+def _bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a CSV, so that a file without a line's end does not fill memory."""
+    for number, line in enumerate(iter(partial(file.readline, MOST_LINE), ""), 1):
+        if len(line) == MOST_LINE and not line.endswith("\n"):
+            raise ConfigError(
+                f"{path}: line {number}",
+                f"a line of {MOST_LINE:,} characters or more",
+                "shorter lines",
+                "Write one line for each image",
+            )
+        yield line
 
 
 def _check_rows(path: Path, count: int) -> None:
@@ -214,7 +230,8 @@ def _contents(table: Path) -> Iterator[bytes]:
     """The images of all rows, a few at a time."""
     import pyarrow.parquet as pq
 
-    for batch in pq.ParquetFile(table).iter_batches(AT_ONCE, columns=["image"]):
-        for value in batch.column(0).to_pylist():
+    for batch in pq.ParquetFile(table).iter_batches(IMAGES_AT_ONCE, columns=["image"]):
+        for scalar in batch.column(0):
+            value = scalar.as_py()
             content = value.get("bytes") if isinstance(value, dict) else value
             yield content if isinstance(content, bytes) else b""  # an image that cannot be read
