@@ -61,7 +61,7 @@ def neighbours(args: argparse.Namespace) -> int:
     say(f"{len(queries)} of {len(found.paths)} pictures with their nearest on {pages} pages")
     if found.classes is not None:
         hits = sum(query.hit for query in queries)
-        say(f"the nearest is of the same class for {hits} of them")
+        say(f"the nearest is of the same class for {hits} of these {len(queries)}")
     say(f"open {to / INDEX}")
     if unread.count:
         say(f"{unread.count} could not be read, and are left out", error=True)

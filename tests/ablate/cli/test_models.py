@@ -125,7 +125,7 @@ def test_a_gallery_of_class_folders(
     assert main([*words, "--device", "cpu"]) == 0
     said = capsys.readouterr().out
     assert "12 of 12 pictures with their nearest on 3 pages" in said
-    assert "the nearest is of the same class for 12 of them" in said
+    assert "the nearest is of the same class for 12 of these" in said
     assert sorted(path.name for path in to.iterdir()) == [
         "index.html",
         "page-002.html",
