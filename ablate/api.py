@@ -14,7 +14,7 @@ from ablate.engine.provenance import provenance
 from ablate.engine.ray.caller import joined
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request, elsewhere, request
-from ablate.engine.settings import PACKER, RUNNER, Outcome, Settings
+from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.best import Best, find_best, metrics_of
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
@@ -48,8 +48,6 @@ class Options:
     stuck_after: seconds without a step, after which a trial's process ends itself, its stack in the
         trial's log, and the trial is retried as one of a killed worker; None: never.
     runner, fingerprint: `module:function`; what runs a job, and what identifies a data set.
-    packer: likewise, what runs jobs that share a slot; None: that of the usual runner, while
-        another one gets them one by one.
     """
 
     out: str | Path = "runs"
@@ -70,7 +68,6 @@ class Options:
     track: bool = True
     report: bool = True
     runner: str = RUNNER
-    packer: str | None = None
     fingerprint: str = "trainables.data.dataset:fingerprint"
     evaluator: str | None = None
     checkpoint_seconds: float = 10.0
@@ -196,7 +193,6 @@ def prepare(
         cache=cache,
         request=asked,
         runner=options.runner,
-        packer=options.packer or (PACKER if options.runner == RUNNER else None),
         evaluator=options.evaluator or _evaluator(options.runner),
         address=options.address,
         storage=options.storage,

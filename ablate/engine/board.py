@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TextIO
@@ -102,7 +103,7 @@ def _of_equals(dispatch: Dispatch, name: str) -> list[float]:
 
 def at_work(dispatch: Dispatch, parallel: float) -> list[str]:
     """In the order of handing out; those beyond wait for a worker (the engine claims ahead)."""
-    return dispatch.packs.first(dispatch.running, max(1, int(parallel)))
+    return list(islice(dispatch.running, max(1, int(parallel))))
 
 
 def first_failure(dispatch: Dispatch) -> str:
@@ -217,14 +218,12 @@ class Board:
         """Machines, slots, what is left of all studies: `3 of 4 slots at work on 2 nodes, left
         about 12:30`."""
         working, all_slots = at_work(self.dispatch, self.parallel), max(1, int(self.parallel))
-        busy = self.dispatch.packs.taken(working)
-        packed = f", {len(working)} trials," if len(working) > busy else ""
         count = max(1, len(self.machines.known))
         nodes = f"{count} node{'' if count == 1 else 's'}"
         etas = [row.eta for row in self._rows]
         left = None if None in etas else sum(eta for eta in etas if eta is not None)
         about = "not known yet" if left is None else f"about {duration(left)}"
-        return f"{busy} of {all_slots} slots at work{packed} on {nodes}, left {about}"
+        return f"{len(working)} of {all_slots} slots at work on {nodes}, left {about}"
 
     def close(self) -> None:
         self._look()

@@ -70,7 +70,6 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     while progression.advance():
         pass
     warnings, absent, kept = advice.warnings(plan), list[Absent](), list[str]()
-    warnings += advice.packing(plan, on_gpus=settings.request.device != "cpu")
     trainings = None
     if settings.reads_data:
         warnings += check_classes(plan, progression, settings.cache)
@@ -98,7 +97,6 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
     again = len(account.again)
     more = f", {again} finished ones to be evaluated again" if again else ""
     lines.append(f"{len(account.todo)} trials to run now and {account.later} later{more}; {where}")
-    lines += advice.shared(plan)
     lines += side_by_side(piloted.values(), parallel, psutil.virtual_memory().total)
     lines += account.time(parallel, piloted=pilot)
     lines += source_lines(facts, same_code=settings.same_code)

@@ -16,7 +16,6 @@ from ablate.sweep.jobs.settings import JobSettings
 from trainables.core.trial_folder import TRIALS
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
-PACKER = "trainables.packs.jobs:run_pack"  # likewise with several that share a slot
 
 
 class Tracking(Protocol):
@@ -32,7 +31,7 @@ class Tracking(Protocol):
 class Settings:
     """How a plan is run. None of it is part of a trial's identity.
 
-    runner, packer: as `JobSettings` has them.
+    runner: as `JobSettings` has it.
     budget: seconds after which no new trial starts. evaluator: name of the evaluation code
     whose results count; None: any. tracking_uri None: no MLflow. replay: the command that writes
     to it what a run could not. storage: where the ledger is copied to. reads_data: whether the
@@ -45,7 +44,6 @@ class Settings:
     cache: Path
     request: Request
     runner: str = RUNNER
-    packer: str | None = PACKER
     evaluator: str | None = None
     address: str | None = None
     storage: str | None = field(default=None, repr=False)
@@ -82,7 +80,6 @@ class Settings:
             threads=self.request.threads,
             processes=self.request.processes,
             runner=self.runner,
-            packer=self.packer,
             clean=plan.spec.checkpoints == "clean",
             checkpoint_seconds=self.checkpoint_seconds,
             stuck_after=self.stuck_after,

@@ -18,8 +18,6 @@ from ablate.values.paths import expand, leaves
 from reports.stats.attainable import can_reach_verdict, pairs_needed
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
-PACKED = "training.packed"
-SMALL = 64  # dimensions, up to which packing gains on a CPU (tests/benchmarks/RESULTS.md)
 
 
 def notes(plan: Plan, name: str) -> list[str]:
@@ -206,64 +204,3 @@ def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
 
 def _text(values: Mapping[str, Any], path: str) -> str:
     return wording.shown(values[path]) if path in values else "default"
-
-
-def shared(plan: Plan) -> list[str]:
-    """How many trials share a slot, by study."""
-    counts: dict[int, list[str]] = {}
-    for name, given in _centres(plan).items():
-        if given.get(PACKED):
-            counts.setdefault(int(given[PACKED]), []).append(name)
-    return [
-        f"packed: up to {count} trials of one shape share a slot in {', '.join(names)}"
-        for count, names in counts.items()
-    ]
-
-
-def packing(plan: Plan, *, on_gpus: bool) -> list[str]:
-    """That packing is there where it may help and is not asked for, or asked for in vain; and where
-    a search gives out fewer trials at a time than a slot holds."""
-    centres = _centres(plan)
-    frozen = {n: given for n, given in centres.items() if given.get("backbone.mode") == "frozen"}
-    open_ = [name for name, given in frozen.items() if not given.get(PACKED)]
-    large = [
-        name
-        for name, given in frozen.items()
-        if given.get(PACKED) and int(given.get("embedding.dim", 0)) > SMALL
-    ]
-    lines = []
-    if on_gpus and open_:
-        lines.append(
-            f"{', '.join(open_)}: heads on cached features leave most of a GPU idle; with "
-            "`training.packed: 32` in `trial`, 32 of one shape train as one program"
-        )
-    if not on_gpus and large:
-        lines.append(
-            f"{', '.join(large)}: {PACKED} on CPUs gains nothing above {SMALL} dimensions; leave "
-            "it out, or run on a GPU"
-        )
-    return lines + [text for name in frozen for text in _few(plan, name, frozen[name])]
-
-
-def _few(plan: Plan, name: str, given: dict[str, Any]) -> list[str]:
-    count, proposed = int(given.get(PACKED) or 1), getattr(plan.spec.studies[name], "round", None)
-    if not isinstance(proposed, int):
-        return []
-    repeats = len(plan.seeds(name)) * len(plan.folds(name))
-    if proposed * repeats >= count:
-        return []
-    enough = -(-count // repeats)
-    return [
-        f"{name} proposes {proposed * repeats} trials at a time, and a slot holds {count}: it "
-        f"stays empty but for those; give `round: {enough}` or more, or `asynchronous`"
-    ]
-
-
-def _centres(plan: Plan) -> dict[str, dict[str, Any]]:
-    found = {}
-    for name in plan.order:
-        study = plan.spec.studies[name]
-        point = study.representatives()[0]
-        config = plan.resolved(name, point, plan.example(name)).model_dump(mode="json")
-        found[name] = leaves(config)
-    return found

@@ -30,7 +30,6 @@ from trainables.core.assembly import check_shared
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.tasks import Task, task_of
-from trainables.packs.shape import check_packs
 from trainables.trial import TrialConfig
 
 LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
@@ -168,7 +167,6 @@ class Checks:
         check_asked(self.plan, place, task)
         self._folds(config, place)
         self._processes(config)
-        self._packs(config, layers)
         check_objective(self.plan, config, place)
         check_read(self.plan, config, place)
         self._scheduler(config, place)
@@ -260,14 +258,6 @@ class Checks:
         except ConfigError as fault:
             where = "processes" if resources.processes else "gpus"
             place = self.locate(f"resources.{where}")
-            raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
-
-    def _packs(self, config: TrialConfig, layers: Sequence[Layer]) -> None:
-        """That trials which are to share a program can."""
-        try:
-            check_packs(config)
-        except ConfigError as fault:
-            place = self.locate(origin(layers, fault.path, fault.path))
             raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 
     def _folds(self, config: TrialConfig, place: str) -> None:

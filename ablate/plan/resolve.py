@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from ablate.values.fields import meant
 from ablate.values.layers import NAMED, Layer, Stack, merge, origin, overlay
-from ablate.values.paths import leaves
+from ablate.values.paths import has, leaves, lookup
 from ablate.values.remedies import UNLIKE
+from ablate.values.removed import KEYS, REMOVED
 from ablate.values.validation import explain, fields_at, is_free
 from ablate.values.wording import listed
 from trainables.data.dataset import DATASETS
@@ -24,6 +25,8 @@ from trainables.trial import TrialConfig
 
 Locate = Callable[[str], str]  # dotted place in the spec → the same with file and line
 
+# A field that trials of before have, so that they can be read; `TrialConfig` takes it therefore.
+PACKED = "training.packed"
 MISFIT = "values that do not fit together"  # each of which is fine
 
 
@@ -34,6 +37,9 @@ def resolve(layers: Stack, locate: Locate) -> TrialConfig:
         ConfigError: its path is the place in the spec of the layer that holds the fault.
     """
     merged = layers.merged
+    if has(merged, PACKED) and lookup(merged, PACKED) is not None:
+        place = locate(origin(layers, PACKED, PACKED))
+        raise ConfigError(place, REMOVED, "a spec without it", KEYS[PACKED])
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:

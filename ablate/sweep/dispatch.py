@@ -8,9 +8,8 @@ result is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
@@ -21,8 +20,7 @@ from ablate.schedulers.base import WAIT
 from ablate.sweep.jobs.claims import Claims
 from ablate.sweep.jobs.equal_errors import EqualErrors
 from ablate.sweep.jobs.order import Order
-from ablate.sweep.jobs.packs import Packs
-from ablate.sweep.jobs.queue import LAST, JobQueue, Rank
+from ablate.sweep.jobs.queue import JobQueue, Rank
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.jobs.untold import untold
 from ablate.sweep.progression import Progression
@@ -63,9 +61,6 @@ class Dispatch:
         self._claims = Claims(*of, retry_failed=self.retry_failed, force=self.force)
         self._errors = EqualErrors(self.progression)
         self._began: dict[str, float] = {}
-        facts, demand = self.progression.facts, partial(self._demand, LAST)
-        parts = self._queue, self._cells, facts, self._claim, demand
-        self.packs = Packs(*parts, packer=self.settings.packer is not None)
         self.order = Order(self.progression.plan)
         self.unfold()
 
@@ -105,15 +100,9 @@ class Dispatch:
             if trial_id is None or job is not None:
                 return job
 
-    def next_jobs(self) -> list[Job]:
-        """`next_job` and those that share its slot (`Packs`), all claimed; none as it says."""
-        job = self.next_job()
-        return [] if job is None else [job, *self.packs.beside(job)]
-
-    def _demand(self, above: Rank = LAST, among: Container[str] | None = None) -> list[Cell]:
-        """One more proposal, of the search that goes first of those (among some) above a rank."""
-        known = [n for n in self.progression.searching() if among is None or n in among]
-        names = [name for name in known if self.order.of(name) > above]
+    def _demand(self, above: Rank) -> list[Cell]:
+        """One more proposal, of the search that goes first of those above a rank."""
+        names = [n for n in self.progression.searching() if self.order.of(n) > above]
         fresh = self.progression.demand(max(names, key=self.order.of)) if names else []
         self._learn(fresh)
         self.unfold()

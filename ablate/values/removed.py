@@ -5,9 +5,11 @@ from __future__ import annotations
 from trainables.errors import ConfigError
 
 VERSION = "0.2.0"
+REMOVED = f"a key that was removed in {VERSION}"
 # The end of a key's path, or the words of a command → what to do instead.
 KEYS = {
     "resources.priority": "Leave it out: sweeps that share a cluster take the slots that are free",
+    "training.packed": "Leave it out: each trial trains alone",
 }
 COMMANDS: dict[str, str] = {}
 
@@ -20,7 +22,5 @@ def removed_key(path: str) -> ConfigError | None:
     """
     for key, remedy in KEYS.items():
         if path == key or path.endswith(f".{key}"):
-            return ConfigError(
-                path, f"a key that was removed in {VERSION}", "a spec without it", remedy
-            )
+            return ConfigError(path, REMOVED, "a spec without it", remedy)
     return None

@@ -18,7 +18,7 @@ from trainables.machine.processes import end_session
 SLOTS = 1  # of a node
 
 
-def spec(trials: int, packed: int | None = None) -> dict[str, Any]:
+def spec(trials: int) -> dict[str, Any]:
     """Heads on cached features of embedded images, one epoch each, and two folds together."""
     folds, seeds = 2, 2
     grid = (trials - folds * seeds) // (2 * seeds)
@@ -32,7 +32,7 @@ def spec(trials: int, packed: int | None = None) -> dict[str, Any]:
             "embedding": {"dim": 16},
             "loss": {"name": "normsoftmax"},
             "method": {"name": "ddml"},
-            "training": {"epochs": 1, "batch_size": 8, "per_class": 4, "packed": packed},
+            "training": {"epochs": 1, "batch_size": 8, "per_class": 4},
         },
         "studies": {
             "folds": {
@@ -90,14 +90,13 @@ def lose(cluster: Nodes, name: str) -> None:
     shutil.rmtree(cluster.base / name)
 
 
-def drive(folder: Path, trials: int, packed: int | None = None) -> None:
+def drive(folder: Path, trials: int) -> None:
     """folder: for the store's log. The environment has the store's credentials.
-    packed: trials that share a slot.
 
     Raises:
         AssertionError: something was lost, or is another number.
     """
-    sweep = spec(trials, packed)
+    sweep = spec(trials)
     with server(folder / "s3.log") as there, nodes() as cluster:
         given = {"spec": sweep, "storage": there.uri}
         alone = cluster.driver("alone", {"spec": sweep, "address": None})
@@ -141,5 +140,3 @@ def drive(folder: Path, trials: int, packed: int | None = None) -> None:
         assert not [name for name in listed if name.endswith(".tmp") or "/checkpoints/" in name]
         logs = list((cluster.out("other") / "trials").glob("*/trial.log"))
         assert len(logs) >= trials // 3, "logs of other nodes came here"
-        beside = [log for log in logs if "beside" in log.read_text()]
-        assert bool(beside) == (packed is not None), "who shared a slot"

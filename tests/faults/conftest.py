@@ -44,7 +44,6 @@ def cluster(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name, value in {
         "SYN_STARTS": sweep.starts,
         "SYN_EPOCHS": sweep.epochs_file,
-        "SYN_PACKS": sweep.out.parent / "packs",
         "SYN_SLEEP": "0.8",
         "OMP_NUM_THREADS": "1",
         "RAY_health_check_initial_delay_ms": "0",

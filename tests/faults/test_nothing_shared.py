@@ -14,10 +14,7 @@ TRIALS = 20
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("packed", [None, 3])
-def test_nodes_that_share_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: int | None
-) -> None:
+def test_nodes_that_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
-    drive(tmp_path, TRIALS, packed)
+    drive(tmp_path, TRIALS)

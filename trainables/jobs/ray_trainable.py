@@ -26,7 +26,6 @@ from ray.experimental import internal_kv
 from trainables.jobs.attempt import Attempt, Event, limit_threads
 from trainables.jobs.nodes.carried import Carried
 from trainables.jobs.nodes.envelope import Envelope, Leader
-from trainables.jobs.nodes.packed import Batch, PackedAttempt
 from trainables.jobs.nodes.store import here
 from trainables.machine.processes import host_name, runs
 
@@ -92,7 +91,6 @@ class JobTrainable(tune.Trainable):
     """One job at a time; `reset_config` takes the next one in the same process."""
 
     _attempt: Attempt | None = None
-    _pack: PackedAttempt | None = None
     _said = False  # that this node is apart
 
     def setup(self, config: dict[str, Any]) -> None:
@@ -107,16 +105,13 @@ class JobTrainable(tune.Trainable):
 
     def _take(self, config: dict[str, Any]) -> None:
         self._envelope, apart = _taken(config)
-        self._members = [Carried(each, apart=apart) for each in self._envelope.each()]
-        self._carried = self._members[0]
+        self._carried = Carried(self._envelope, apart=apart)
 
     def step(self) -> dict[str, Any]:
         if self._carried.apart and not self._said:
             self._said = True  # at once: what others do depends on it
             return self._told([], done=False)
         envelope = self._envelope
-        if envelope.beside:
-            return self._packed(envelope)
         if self._attempt is None:
             self._attempt = Attempt(self._carried.job, envelope.runner, clean=envelope.clean)
             self._carried.begin()
@@ -127,17 +122,7 @@ class JobTrainable(tune.Trainable):
             self.cleanup()
         return self._told(events, done=done)
 
-    def _packed(self, envelope: Envelope) -> dict[str, Any]:
-        if self._pack is None:
-            self._pack = PackedAttempt(self._members, envelope.runner, clean=envelope.clean)
-            self._pack.begin()
-        batches = self._pack.events(envelope.gather)
-        done = self._pack.over
-        if done:
-            self.cleanup()
-        return self._told(batches, done=done)
-
-    def _told(self, events: list[Event] | list[Batch], *, done: bool) -> dict[str, Any]:
+    def _told(self, events: list[Event], *, done: bool) -> dict[str, Any]:
         return {
             "events": json.dumps(events),
             "done": done,
@@ -152,9 +137,6 @@ class JobTrainable(tune.Trainable):
         """Nothing: see `save_checkpoint`."""
 
     def cleanup(self) -> None:
-        pack, self._pack = self._pack, None
-        if pack is not None:
-            pack.close()
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             try:  # before others may enter the folder

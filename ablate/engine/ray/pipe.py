@@ -17,14 +17,10 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}
     {"do": "next"}                          → {"trial_id", "envelope", "over", "waits", "idle"};
-                                            where several trials share a slot, one envelope brings
-                                            them, and "trial_id" is the word for all of them
-    {"do": "record", "trial_id", "events", "node", "apart"}    events of a trial, as JSON text, or
-                                            [trial, events], … of those that share a slot; the
+    {"do": "record", "trial_id", "events", "node", "apart"}    events of a trial, as JSON text; the
                                             id of the machine that they come from; whether that
                                             does not see the driver's folder
-    {"do": "ended", "trial_id", "reason"}   the machine ended a trial, or those
-                                            that share a slot
+    {"do": "ended", "trial_id", "reason"}   the machine ended a trial
     {"do": "done"}                          all trials are over; it ends
     {"do": "refused", "error"}              it ends: the parts of a ConfigError
     {"do": "failed", "error", "full"}       it ends: an error, and whether that is a full disk

@@ -179,7 +179,7 @@ class Supervisor:
     lives: int = 0
 
     def __post_init__(self) -> None:
-        self.hands = Hands(self.dispatch, self.storage, self.apart)
+        self.hands = Hands(self.dispatch, self.apart)
 
     def run(self) -> str:
         """Until nothing is left; returns why Ray ended before that, if it did.
@@ -195,7 +195,6 @@ class Supervisor:
                 return ""
             except RayLostError as error:
                 why = str(error)
-            self.dispatch.packs.broken()
             for trial_id in reversed(list(self.dispatch.running)):
                 self.dispatch.again(trial_id, f"the machine: Ray is gone ({why})")
             if self.dispatch.exhausted:  # by a signal or the budget

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 from ablate.engine.times.waits import Wait, mean, start_up, waits
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
-from ablate.sweep.jobs.packs import slots
 from ablate.tracking.check_store import public_environment
 from trainables.core.runtime import Runtime
 from trainables.jobs.request import Job
@@ -43,7 +42,7 @@ KIND = (
     "training.batch_size",
     "training.micro_batch",
     "training.checkpointing",
-    "training.packed",
+    "training.packed",  # of trials of before 0.2.0, whose seconds are shares of a program's
     "embedding.dim",
     "loss.name",
 )
@@ -204,11 +203,10 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
     if "error" in report:
         return str(report["error"])
     steps, per_epoch = report["steps"], report["steps_per_epoch"]
-    beside = slots(config)  # whose steps are one; each is evaluated by itself
     return Rate(
-        epoch=per_epoch * statistics.fmean(steps) / beside + report["evaluate"],
+        epoch=per_epoch * statistics.fmean(steps) + report["evaluate"],
         # Of an epoch's sum of steps, as if they varied by themselves.
-        spread=math.sqrt(per_epoch) * _spread(steps) / beside,
+        spread=math.sqrt(per_epoch) * _spread(steps),
         n=max(1, len(steps) // per_epoch),
         setup=report["setup"],
         # The first step pays for first uses, as a worker's first does; caches are full by now.

@@ -76,11 +76,6 @@ class JobQueue:
             self.append(trial_id, self._ranks[trial_id])
 
     @property
-    def ready(self) -> list[str]:
-        """All that can be handed out now, in their order."""
-        return [trial_id for each in self._in_order() for trial_id in each]
-
-    @property
     def highest(self) -> Rank:
         """The rank of what is next, of what was put first above all others."""
         return (

@@ -13,8 +13,7 @@ from trainables.core.trial_folder import trial_folder
 @dataclass(frozen=True)
 class JobSettings:
     """device: "cpu", "cuda" or "cuda:N". threads: of a trial on the CPU. processes: of a trial.
-    runner: `module:function`. packer: likewise, what runs several jobs side by side; None: they run
-        one by one. clean: whether checkpoints go once a trial has ended.
+    runner: `module:function`. clean: whether checkpoints go once a trial has ended.
     checkpoint_seconds: least time between checkpoints.
     stuck_after: seconds without a step, after which a trial's process ends itself; None: never.
     run: a name for this run, whose processes check the cache once between them.
@@ -35,7 +34,6 @@ class JobSettings:
     forget: Callable[[str], None] | None = None
     fetch: Callable[[str], None] | None = None
     stuck_after: float | None = None
-    packer: str | None = None
 
     def runtime(self, trial_id: str) -> Runtime:
         """Of one trial's jobs."""

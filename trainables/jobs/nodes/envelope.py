@@ -4,7 +4,7 @@ in the trial's folder, or a word of Ray's where the worker's node does not see t
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.jobs.crossing import Crosses
@@ -45,8 +45,7 @@ class Storage(Crosses):
 class Envelope(Crosses):
     """runner: `module:function`, a generator of events. clean: whether checkpoints go once the
     trial has ended. storage: None, where all nodes see the driver's folder. gather: seconds for
-    which a worker gathers what a trial tells before it passes that on. beside: jobs that share the
-    slot of `job`; where there are any, the runner is one of packs (`packed.py`)."""
+    which a worker gathers what a trial tells before it passes that on."""
 
     job: Job
     runner: str
@@ -54,11 +53,6 @@ class Envelope(Crosses):
     driver: Leader
     storage: Storage | None = None
     gather: float = 1.0
-    beside: tuple[Job, ...] = ()
-
-    def each(self) -> list[Envelope]:
-        """As if each of the jobs came alone."""
-        return [replace(self, job=job, beside=()) for job in (self.job, *self.beside)]
 
     def text(self) -> str:
         return json.dumps(self.to_dict())

@@ -1,0 +1,95 @@
+"""Trials that shared a program, by `training.packed`: refused in specs, readable for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ablate import api
+from ablate.cli.main import main
+from ablate.engine.settings import Outcome
+from ablate.plan import resolve
+from ablate.plan.plan import Plan
+from tests.ablate import driven, specs
+from tests.trainables.core import exported
+from trainables import load
+from trainables.core.identity import config_hash, identity_dump
+from trainables.errors import ConfigError
+from trainables.trial import TrialConfig
+
+PACKED = {"backbone": {"mode": "frozen"}, "training": {"packed": 8}}
+
+
+def grid(**trial: Any) -> dict[str, Any]:
+    spec = specs.spec(seeds=2)
+    spec["trial"] |= {"backbone.mode": "frozen", **trial}
+    spec["studies"] = {"grid": spec["studies"]["grid"]}
+    return spec
+
+
+@pytest.mark.parametrize("where", ["trial", "grid", "--set"])
+def test_a_spec_that_packs_is_refused(where: str) -> None:
+    spec, settings = grid(**{"training.packed": 8} if where == "trial" else {}), {}
+    if where == "grid":
+        spec["studies"]["grid"]["grid"] = {"training.packed": [None, 8]}
+    if where == "--set":
+        settings = {"training.packed": 8}
+    with pytest.raises(ConfigError) as refused:
+        specs.plan(spec, settings=settings)
+    text = str(refused.value)
+    assert where in text and "training.packed: found a key that was removed in 0.2.0" in text
+    assert "Leave it out" in text
+
+
+def test_none_is_what_every_trial_has() -> None:
+    """As a trial's `config.yaml` of before says it, and `ablate best` of one."""
+    assert specs.plan(grid(**{"training.packed": None})).sweep_id
+
+
+def test_the_identity_of_a_packed_trial_is_what_it_was() -> None:
+    config = TrialConfig.model_validate(PACKED)
+    assert identity_dump(config)["training"]["packed"] == 8
+    known = "9aaa46f4355f80e13517221a312240bf67ecf4c81ed4a1cc1fb2fcaa4a26a3ca"  # by 0.1.0
+    assert config_hash(config, "data") == known
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """A sweep of packed trials, which 0.1.0 has left in `tmp_path`."""
+    with monkeypatch.context() as before:
+        before.setattr(resolve, "PACKED", "no.such.key")
+        plan = specs.plan(grid(**{"training.packed": 8}))
+        driven.run(plan, tmp_path)
+    return plan
+
+
+def test_a_ledger_of_packed_trials_is_read(
+    tmp_path: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcome = Outcome(plan.sweep_id, 0, {}, {}, {}, {}, None, out_of_time=False)
+    results = api.Results(outcome, tmp_path / "ledger.sqlite")
+    assert list(results.frame["status"]) == ["done"] * 8
+    assert results.best("grid").config["training"]["packed"] == 8
+    for words in (["best", "small", "grid"], ["ledger", "export"]):
+        assert main([*words, "--out", str(tmp_path)]) == 0, capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_packed_trials_are_reported(
+    tmp_path: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["ledger", "replay"], ["report"]):
+        assert main([*words, "--out", str(tmp_path)]) == 0, capsys.readouterr()
+    assert "grid" in capsys.readouterr().out
+
+
+def test_a_packed_trials_export_loads_and_embeds(tmp_path: Path) -> None:
+    path = exported.write(tmp_path / "best.safetensors")
+    about, tensors = exported.said(path)
+    about["config"]["training"]["packed"] = 8
+    exported.sealed(path, about, tensors)
+    found = load(path, device="cpu").embed(torch.zeros((2, 32, 32, 3), dtype=torch.uint8))
+    assert found.shape == (2, 16) and bool(found.isfinite().all())
