@@ -22,6 +22,11 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help=".npz or .parquet (default: ./embeddings.npz)",
     )
+    embed.add_argument(
+        "--index",
+        metavar="FILE",
+        help="also write a faiss index of them, which compares as the model does",
+    )
     embed.set_defaults(handler="models.embed:embed")
     neighbours = commands.add_parser(
         "neighbours",

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 from torch import Tensor
 
+from ablate.cli.models.index import Index, require_index
 from ablate.cli.models.pictures import Unread, embedded, listed, model_of
 from ablate.values.terminal import progress_shown, say
 from trainables.errors import ConfigError
@@ -38,9 +39,15 @@ def embed(args: argparse.Namespace) -> int:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(WRITERS)}")
     if to.exists() and not args.replace:
         raise ConfigError("--to", f"{to}, which is there", "a new file", "Or give --replace")
+    index_file = None if args.index is None else user_path(args.index, "--index")
+    if index_file is not None and index_file.exists() and not args.replace:
+        raise ConfigError(
+            "--index", f"{index_file}, which is there", "a new file", "Or give --replace"
+        )
     root, paths = listed(args.folder)
     model = model_of(args.model, args.device)
     unread, count, width = Unread(), 0, 0
+    index: Index | None = None
     draft = to.with_name(f".{to.name}.part")
     try:
         writer = WRITERS[to.suffix](draft, about(model, args.model))
@@ -48,10 +55,16 @@ def embed(args: argparse.Namespace) -> int:
             for rows, block in embedded(model, root, paths, unread):
                 writer.add([paths[row].as_posix() for row in rows], block)
                 count, width = count + len(rows), block.shape[1]
+                if index_file is not None:
+                    index = index or require_index(model, width)
+                    index.add(block)
         if not count:
             raise unread.all_of(root)
         writer.close()
         draft.replace(to)
+        if index is not None and index_file is not None:
+            index_file.parent.mkdir(parents=True, exist_ok=True)
+            index.write(index_file)
     except OSError as error:
         raise ConfigError(
             "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
@@ -59,6 +72,8 @@ def embed(args: argparse.Namespace) -> int:
     finally:
         draft.unlink(missing_ok=True)
     say(f"{count} pictures in {to}, {width} numbers each")
+    if index_file is not None:
+        say(f"faiss index of them, in the same order, in {index_file}")
     if unread.count:
         say(f"{unread.count} could not be read, and are left out", error=True)
     return 1 if unread.count else 0

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ablate.cli.models.gallery import INDEX, Query, is_gallery, write
+from ablate.cli.models.index import make_index
 from ablate.cli.models.pictures import Unread, class_names, embedded, listed, model_of
 from ablate.values.terminal import progress_shown, say
 from trainables.errors import ConfigError
@@ -89,18 +90,33 @@ def _spread(count: int, most: int) -> list[int]:
 def _queries(model: Model, found: Embedded, chosen: Sequence[int], nearest: int) -> Iterator[Query]:
     """Each with its nearest others by the score that the trial was evaluated with."""
     count = min(nearest, len(found.paths) - 1)
+    for row, scores, near in _nearest(model, found.embeddings, chosen, count):
+        own = None if found.classes is None else found.classes[row]
+        same = [None if found.classes is None else found.classes[other] == own for other in near]
+        yield Query(found.paths[row], [found.paths[n] for n in near], scores, same)
+
+
+def _nearest(
+    model: Model, embeddings: Tensor, chosen: Sequence[int], count: int
+) -> Iterator[tuple[int, list[float], list[int]]]:
+    """Each chosen row, and score and row of its nearest `count` others, nearest first.
+
+    faiss searches where the model's score is one of its own; else all pairs are scored here.
+    """
+    index = make_index(model, embeddings.shape[1])
+    if index is not None:
+        index.add(embeddings)
     for start in range(0, len(chosen), QUERIES):
         rows = torch.tensor(chosen[start : start + QUERIES])
-        parts = [
-            model.score(found.embeddings[rows], references)
-            for references in torch.split(found.embeddings, REFERENCES)
-        ]
-        scores = torch.cat(parts, 1)
-        scores[torch.arange(len(rows)), rows] = -torch.inf  # not itself
-        values, places = scores.topk(count)
-        for row, near, score in zip(rows.tolist(), places.tolist(), values.tolist(), strict=True):
-            own = None if found.classes is None else found.classes[row]
-            same = [
-                None if found.classes is None else found.classes[other] == own for other in near
+        if index is not None:
+            values, places = index.search(embeddings[rows], count + 1)
+        else:
+            parts = [
+                model.score(embeddings[rows], references)
+                for references in torch.split(embeddings, REFERENCES)
             ]
-            yield Query(found.paths[row], [found.paths[n] for n in near], score, same)
+            values, places = torch.cat(parts, 1).topk(count + 1)
+        for row, scores, near in zip(rows.tolist(), values.tolist(), places.tolist(), strict=True):
+            # Not itself; among copies of it, which are as near, it need not be found.
+            others = [pair for pair in zip(scores, near, strict=True) if pair[1] != row][:count]
+            yield row, [score for score, _ in others], [other for _, other in others]
