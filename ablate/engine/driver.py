@@ -24,7 +24,7 @@ from ablate.engine.live.signals import stop_signals
 from ablate.engine.ray.apart import Apart
 from ablate.engine.ray.caller import joined
 from ablate.engine.ray.supervisor import Supervisor
-from ablate.engine.settings import Outcome, Settings, Tracking
+from ablate.engine.settings import Outcome, Settings
 from ablate.ledger.full_disk import room
 from ablate.ledger.heartbeat import heartbeats
 from ablate.ledger.ledger import Ledger
@@ -38,9 +38,9 @@ from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.jobs.settings import JobSettings
 from ablate.sweep.progression import Progression
 from ablate.tracking.check_store import public_environment
+from ablate.tracking.sync import EndStatus
+from ablate.tracking.tracker import Tracker
 from ablate.values.terminal import say
-
-TRACKER_SECONDS = 60.0  # that a sweep's first trial waits for a store to be opened
 
 
 def run_plan(plan: Plan, settings: Settings) -> Outcome:
@@ -83,13 +83,14 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
         broken = ""
-        status, tracked = "FAILED", True
+        status: EndStatus = "FAILED"
+        tracked = True
         try:
             if tracker is not None:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
                 with room(settings.out):
-                    interrupted, broken = _fit(plan, settings, dispatch, owner, tracker)
+                    interrupted, broken = _fit(plan, settings, dispatch, owner)
             if settings.same_code:  # of cells that have become known since
                 same += dispatch.agree(same_code=True)
             outcome = _outcome(plan, dispatch, interrupted, broken)
@@ -150,12 +151,11 @@ def _apart(plan: Plan, settings: Settings, scratch: Path) -> Apart | None:
     )
 
 
-def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
+def _tracker(plan: Plan, settings: Settings) -> Tracker | None:
     if settings.tracking_uri is None:
         return None
-    from ablate.tracking.tracker import Tracker
 
-    tracker: Tracking = Tracker(
+    tracker = Tracker(
         settings.ledger,
         settings.tracking_uri,
         plan.sweep_id,
@@ -163,7 +163,7 @@ def _tracker(plan: Plan, settings: Settings) -> Tracking | None:
         remedy=settings.replay,
         defaults=default_settings(),
     )
-    tracker.start(wait=False)  # it imports MLflow while Ray starts
+    tracker.start()  # it imports MLflow while Ray starts
     return tracker
 
 
@@ -196,7 +196,7 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: st
 
 
 def _fit(
-    plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner, tracker: Tracking | None
+    plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner
 ) -> tuple[int | None, str]:
     """The Tune run; returns the signal that stopped it, if one did, and why Ray could not go on."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
@@ -204,8 +204,6 @@ def _fit(
     scratch = (settings.out / "ray" / f"{os.getpid()}-{plan.sweep_id}").resolve()
 
     def begun(parallel: float) -> Board:
-        if tracker is not None:
-            tracker.ready(TRACKER_SECONDS)
         return Board(dispatch, parallel, logs / f"{name}.log", tell=presence.tell)
 
     def asked() -> None:

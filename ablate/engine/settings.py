@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ablate.engine.ray.resources import Request
 from ablate.ledger.facts import Facts
@@ -16,15 +16,6 @@ from ablate.sweep.jobs.settings import JobSettings
 from trainables.core.trial_folder import TRIALS
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told
-
-
-class Tracking(Protocol):
-    """What the engine wants of `ablate.tracking.tracker.Tracker`."""
-
-    def start(self, *, wait: bool = True) -> None: ...
-    def ready(self, timeout: float | None = None) -> bool: ...
-    def notify(self, trial_id: str) -> None: ...
-    def close(self, status: Any) -> bool: ...
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,18 @@ def trials_of(records: Records, sweep_id: str) -> list[Row]:
     )
 
 
+def unlogged(records: Records, store: str, sweep_id: str) -> int:
+    """Return how many ended trials of a sweep an MLflow store does not have to their end."""
+    rows = records.rows(
+        "SELECT count(DISTINCT trial_id) AS n FROM cells JOIN trials USING (trial_id) "
+        "WHERE sweep_id=? AND status!='running' AND NOT EXISTS (SELECT 1 FROM mlflow_runs AS m "
+        "WHERE m.store=? AND m.sweep_id=cells.sweep_id AND m.trial_id=cells.trial_id "
+        "AND m.logged_final>0)",
+        [sweep_id, store],
+    )
+    return int(rows[0]["n"])
+
+
 def cells_filled(records: Records, trial_id: str) -> list[Row]:
     """sweep_id, name, study, cell, seed, fold of all cells that a trial fills."""
     return records.rows(

@@ -1,1 +1,1 @@
-"""MLflow as a replica of the ledger, written by one process of its own."""
+"""MLflow as a replica of the ledger: `sync.py` brings a store up to it."""

@@ -14,7 +14,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.check_store import OPTION, DamagedStore, Store
 from ablate.tracking.store import client_uri, quiet_environment, set_aside, sqlite_file
-from ablate.tracking.writer import Writer, first_line
+from ablate.tracking.sync import Replica, first_line, is_away
 from ablate.values.terminal import say
 from reports.uri import scrubbed
 from trainables.core.trial_folder import TRIALS
@@ -45,14 +45,11 @@ def replay(
 
     quiet_environment()
     with Ledger(ledger_path) as ledger:
-        name = experiment or str(ledger.sweep(sweep_id)["name"])
-        writer = Writer(ledger, tracking_uri, sweep_id, name, defaults=default_settings())
-        writer.reconcile(thorough=True)
-        writer.begin()
-        trial_ids = writer.trial_ids()
-        refused = writer.write(trial_ids)
-        writer.end("FINISHED")
-        return Replayed(len(trial_ids), refused)
+        ledger.release_dead()  # trials of a killed driver do not run any more
+        replica = Replica(ledger, tracking_uri, sweep_id, experiment, defaults=default_settings())
+        replica.sync(status="FINISHED", thorough=True)
+        refused = {trial_id: each.reason for trial_id, each in replica.refused.items()}
+        return Replayed(len(replica.trial_ids()), refused)
 
 
 def replay_all(
@@ -69,7 +66,6 @@ def replay_all(
         ConfigError: the store does not answer.
         ReportError: a report that cannot be made of what the store has.
     """
-    from ablate.tracking.replica import is_away
     from ablate.tracking.views import supply
     from reports.compile import compile_report
     from trainables.machine.cache_folder import default_cache

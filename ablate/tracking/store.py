@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,13 +26,13 @@ FIRST_USE_TIMEOUT = 300.0
 PAGE = 1000
 KIND = "mlflow.experimentKind"
 TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
-RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"  # read by the client for each request
 SQLITE = "sqlite:///"
 _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
 
 
 def quiet_environment() -> None:
-    """No telemetry, nothing on stdout, and short HTTP retries: the tracker has its own.
+    """Set MLflow to no telemetry, nothing on stdout, and no HTTP retries: the tracker has its own,
+    and a request that makes a run and whose answer is lost would make it twice.
 
     A variable that the user has set stands.
     """
@@ -42,28 +41,13 @@ def quiet_environment() -> None:
         "DO_NOT_TRACK": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-        RETRIES: "1",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
         "MLFLOW_LOGGING_LEVEL": "WARNING",
         "GIT_PYTHON_REFRESH": "quiet",
     }.items():
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)
-
-
-@contextmanager
-def asked_once() -> Iterator[None]:
-    """MLflow's client asks a server once inside, whatever the user has set: a request that makes
-    something and whose answer is lost would make it twice."""
-    before = os.environ.get(RETRIES)
-    os.environ[RETRIES] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[RETRIES]
-        else:
-            os.environ[RETRIES] = before
 
 
 def sqlite_file(tracking_uri: str) -> Path | None:

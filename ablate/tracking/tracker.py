@@ -1,57 +1,56 @@
-"""The driver's side of MLflow: a process of its own writes what the ledger has.
+"""MLflow as a replica of the ledger: the thread of a driver that keeps it up to date.
 
-Written by a thread of the driver, MLflow would take the driver's interpreter for about 15 ms a
-trial; as a process it takes the machine's idle time, and outlives a driver that is killed, for as
-long as it needs to write what is left.
+The thread has its own connections. Nothing waits for it but the end of a run, and that only as long
+as the store takes what is left: whatever it could not write is in the ledger, and the next run of
+the sweep or `ablate ledger replay` writes it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
-import os
-import subprocess
-import sys
+import queue
 import threading
 import time
+import traceback
 from pathlib import Path
-from typing import IO, Any
 
-from ablate.ledger.owner import Owner
+from filelock import Timeout
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.queries import unlogged
 from ablate.tracking.payload import Defaults
-from ablate.tracking.replica import CLOSE, EndStatus
+from ablate.tracking.store import is_damaged, quiet_environment, settle, store_key
+from ablate.tracking.sync import EndStatus, Refusal, Replica, end_orphans, first_line, is_away
+from reports.uri import redacted, scrubbed
 
-__all__ = ["EndStatus", "Tracker", "TrackingError"]
-
-LIVE_SECONDS = 5.0  # a running trial is written at most this often
+INTERVAL_SECONDS = 5.0
 DRAIN_SECONDS = 60.0
+LONGEST_DRAIN = 10  # times as long, while the store takes trials
+RETRY_SECONDS = 0.5  # between two tries when closing
+LAST_SECONDS = 1.0
 log = logging.getLogger("ablate.tracking")
 
 
 class TrackingError(RuntimeError):
-    """The process that writes MLflow failed by a bug; the ledger has everything."""
+    """The thread that writes MLflow failed by a bug; the ledger has everything."""
 
 
 class Tracker:
-    """The process that keeps a sweep's MLflow runs up to date.
+    """The thread that keeps a sweep's MLflow runs up to date.
 
     Args:
-        ledger_path: the ledger; the process opens its own connection.
+        ledger_path: the ledger.
         tracking_uri: any MLflow tracking URI.
         sweep_id: a sweep that the ledger knows (`Ledger.put_sweep`).
         experiment: the experiment's name (the spec's name).
-        live_seconds: how often a running trial is written, at most.
-        drain_seconds: how long `close` waits for a store that is away.
+        interval: seconds between two looks at what has changed.
+        drain_seconds: how long `close` waits for a store that takes nothing.
         remedy: the command that writes later what could not be written.
         defaults: those of settings, which are then no parameters (`payload.Settings`).
 
-    The URI, which may hold a password, goes through a pipe: every user of a machine can read its
-    processes' command lines.
-
-    A store that is away costs one warning; nothing is raised into the sweep. If the process
-    fails by a bug, a warning says so at once and `close` raises it; if it is killed, `close`
-    starts another one, which writes what is missing.
+    A store that is away costs one warning, and so does one that is damaged, which is given up.
+    Nothing is raised into the sweep: a bug costs a warning, and `close` raises it.
     """
 
     def __init__(
@@ -61,133 +60,183 @@ class Tracker:
         sweep_id: str,
         experiment: str,
         *,
-        live_seconds: float = LIVE_SECONDS,
+        interval: float = INTERVAL_SECONDS,
         drain_seconds: float = DRAIN_SECONDS,
         remedy: str = "`ablate ledger replay`",
         defaults: Defaults | None = None,
     ) -> None:
-        self.ledger_path = Path(ledger_path).absolute()
-        self.log_path = self.ledger_path.parent / "logs" / f"mlflow-{sweep_id}.log"
-        self._sweep_id = sweep_id
-        self._asked = {
-            "ledger": str(self.ledger_path),
-            "uri": tracking_uri,
-            "sweep_id": sweep_id,
-            "experiment": experiment,
-            "driver": str(Owner.me()),
-            "live_seconds": live_seconds,
-            "drain_seconds": drain_seconds,
-            "remedy": remedy,
-            "defaults": defaults,
-        }
-        self._first_try = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._listener: threading.Thread | None = None
-        self._pipe = -1
-        self._last: dict[str, Any] = {}
-        self._closing = False
+        self.ledger_path, self.tracking_uri = Path(ledger_path), tracking_uri
+        self.sweep_id, self.experiment = sweep_id, experiment
+        self.interval, self.drain_seconds = interval, drain_seconds
+        self.remedy, self.defaults = remedy, defaults
+        self._changed: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._status: EndStatus | None = None
+        self._given_up = threading.Event()  # `close` waits no longer
+        self._is_away = False
+        self._refused: dict[str, Refusal] = {}
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="mlflow", daemon=True)
 
-    @property
-    def process_id(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
-    def start(self, *, wait: bool = True) -> None:
-        """Start the process. Returns when the store's tables are there, or were tried in vain.
-
-        With `wait=False` it returns at once, and `ready` waits: importing MLflow and opening a
-        fresh store costs seconds, which may pass while Ray starts.
-        """
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-        with self.log_path.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "ablate.tracking.process", self._sweep_id],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-                start_new_session=True,  # Ctrl-C goes to the terminal's whole group
-            )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._pipe = self._process.stdin.fileno()
-        with contextlib.suppress(BrokenPipeError):  # it is dead already, as `close` will find
-            os.write(self._pipe, json.dumps(self._asked).encode() + b"\n")  # a fresh pipe has room
-        os.set_blocking(self._pipe, False)
-        self._last, self._closing = {}, False
-        self._listener = threading.Thread(
-            target=self._listen, args=[self._process.stdout], name="ablate-tracker", daemon=True
-        )
-        self._listener.start()
-        if wait:
-            self.ready()
-
-    def ready(self, timeout: float | None = None) -> bool:
-        """Wait for the first try to open the store; whether it is over."""
-        return self._first_try.wait(timeout)
+    def start(self) -> None:
+        """Start the thread, which first writes all that the ledger has."""
+        quiet_environment()
+        self._thread.start()
 
     def notify(self, trial_id: str) -> None:
-        """A trial moved in the ledger (an epoch, an end, an evaluation). Cheap; any thread."""
-        # A full or broken pipe is no loss: at the end every trial of the ledger is looked at.
-        self._send(trial_id)
+        """Note that a trial has changed in the ledger. Cheap; any thread."""
+        self._changed.put(trial_id)
 
     def close(self, status: EndStatus = "FINISHED") -> bool:
-        """Write what is left, end the parent run with `status`, end the process.
+        """Write what is left and end the parent run with `status`.
 
-        Returns whether MLflow has everything; otherwise a warning has said how to replay it.
+        Returns:
+            Whether MLflow has everything; otherwise a warning has said how to write the rest.
 
         Raises:
-            TrackingError: the process failed by a bug.
+            TrackingError: the thread failed by a bug.
         """
-        if self._process is None:
-            return True
-        self._end(status)
-        if not self._last:  # killed, or out of memory: nothing but a new process helps
-            log.warning("the process that writes MLflow was killed; another one goes on")
-            self.start(wait=False)
-            self._end(status)
-        self._process = None
-        if "closed" not in self._last:
-            why = self._last.get("error", "it was killed twice")
-            raise TrackingError(
-                f"MLflow tracking stopped ({why}); the ledger has everything, and "
-                f"{self._asked['remedy']} writes it. Details: {self.log_path}"
+        self._status = status
+        self._closing.set()
+        lacking, last = (
+            self._count_unlogged(),
+            time.monotonic() + LONGEST_DRAIN * self.drain_seconds,
+        )
+        while True:
+            self._thread.join(self.drain_seconds)
+            before, lacking = lacking, self._count_unlogged()
+            if not self._thread.is_alive() or lacking >= before or time.monotonic() >= last:
+                break
+        is_late = self._thread.is_alive()
+        self._given_up.set()
+        self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
+        if self._refused and not self._is_away:
+            trial_id, refusal = next(iter(self._refused.items()))
+            log.warning(
+                "MLflow store %s refused %d of the sweep's trials, as %s (%s); the ledger has "
+                "everything: %s writes what it then takes",
+                self.shown,
+                len(self._refused),
+                trial_id,
+                self._scrub(refusal.reason),
+                self.remedy,
             )
-        return bool(self._last["closed"])
+        elif is_late:
+            log.warning(
+                "MLflow store %s is still %s; the ledger has everything: %s writes the %d ended "
+                "trials that MLflow lacks",
+                self.shown,
+                "away" if self._is_away else "taking trials",
+                self.remedy,
+                lacking,
+            )
+        if self._error is not None:
+            raise TrackingError(
+                f"MLflow tracking stopped ({self._describe(self._error)}); the ledger has "
+                f"everything, and {self.remedy} writes it"
+            ) from self._error
+        return not (is_late or self._is_away or self._refused)
 
-    def _end(self, status: EndStatus) -> None:
-        """Tell it to close, and wait for its end."""
-        process, listener = self._process, self._listener
-        assert process is not None and process.stdin is not None and listener is not None
-        self._closing = True
-        while not self._send(CLOSE + status) and listener.is_alive():
-            time.sleep(0.05)
-        listener.join()
-        process.wait()
-        self._pipe = -1
-        process.stdin.close()
+    @property
+    def shown(self) -> str:
+        """The store's URI without its password."""
+        return redacted(self.tracking_uri)
 
-    def _send(self, line: str) -> bool:
-        """Whether the pipe took it: a line this short is taken as a whole or not at all."""
-        if self._pipe < 0:
-            return False
+    def _run(self) -> None:
         try:
-            os.write(self._pipe, f"{line}\n".encode())
-        except (BlockingIOError, BrokenPipeError):
-            return False
-        return True
+            with Ledger(self.ledger_path) as ledger:
+                replica = Replica(
+                    ledger,
+                    self.tracking_uri,
+                    self.sweep_id,
+                    self.experiment,
+                    defaults=self.defaults,
+                )
+                self._keep_up(replica)
+        except BaseException as error:
+            self._error = error
+            log.warning(
+                "MLflow tracking stopped: %s; the sweep goes on\n%s",
+                self._describe(error),
+                self._scrub(traceback.format_exc()),
+            )
 
-    def _listen(self, output: IO[bytes]) -> None:
-        """The process's messages, until it ends; in a thread that mostly sleeps."""
-        with output:
-            for line in output:
-                message = json.loads(line)
-                if "ready" in message:
-                    self._first_try.set()
-                elif "log" in message:
-                    log.log(*message["log"])
-                else:
-                    self._last = message
-        self._first_try.set()
-        if "error" in self._last or not (self._last or self._closing):
-            why = self._last.get("error", "its process was killed")
-            log.warning("MLflow tracking stopped: %s; details: %s", why, self.log_path)
+    def _keep_up(self, replica: Replica) -> None:
+        """Write what has changed every `interval` seconds, and all that is left when closing."""
+        changed: set[str] = set()
+        has_begun = False
+        while not self._given_up.is_set():
+            # Even if there was no time before: what a store takes only if asked again is asked for.
+            status = self._status if has_begun and self._closing.is_set() else None
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    changed.add(self._changed.get_nowait())
+            wants_all = status is not None or not has_begun
+            try:
+                replica.sync(None if wants_all else {*changed, *replica.may_take}, status=status)
+                if not has_begun:
+                    end_orphans(replica)
+            except Exception as error:
+                if not is_away(error):
+                    raise
+                self._report_away(error)
+                if is_damaged(error):
+                    return
+            else:
+                has_begun = True
+                changed.clear()
+                self._report_success(replica)
+                if status is not None and not replica.may_take:
+                    settle(self.tracking_uri)
+                    return
+            if self._closing.is_set():
+                self._given_up.wait(RETRY_SECONDS if self._is_away or self._refused else 0)
+            else:
+                self._closing.wait(self.interval)
+
+    def _report_success(self, replica: Replica) -> None:
+        if self._is_away:
+            self._is_away = False
+            log.warning("MLflow store %s is back; nothing was lost", self.shown)
+        is_first = bool(replica.may_take) and not self._refused
+        self._refused = dict(replica.refused)
+        if is_first and not self._closing.is_set():
+            trial_id = replica.may_take[0]
+            log.warning(
+                "MLflow store %s did not take trial %s (%s); the others are written, and it is "
+                "tried again",
+                self.shown,
+                trial_id,
+                self._scrub(replica.refused[trial_id].reason),
+            )
+
+    def _report_away(self, error: Exception) -> None:
+        if is_damaged(error):
+            log.warning(
+                "MLflow store %s is damaged (%s); the sweep goes on, and the ledger has "
+                "everything: %s moves the store aside and writes it anew",
+                self.shown,
+                self._scrub(first_line(error)),
+                self.remedy.replace("ledger replay", "ledger replay --rebuild", 1),
+            )
+        elif not self._is_away:
+            reason = first_line(error)
+            if isinstance(error, Timeout):
+                reason = f"another process holds {error.lock_file}"
+            log.warning(
+                "MLflow store %s is away (%s); the sweep goes on and will be written when it is "
+                "back",
+                self.shown,
+                self._scrub(reason),
+            )
+        self._is_away = True
+
+    def _describe(self, error: BaseException) -> str:
+        return self._scrub(f"{type(error).__name__}: {error}")
+
+    def _scrub(self, text: str) -> str:
+        return scrubbed(text, self.tracking_uri)
+
+    def _count_unlogged(self) -> int:
+        with Ledger(self.ledger_path) as ledger:
+            return unlogged(ledger, store_key(self.tracking_uri), self.sweep_id)

@@ -12,11 +12,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from ablate.ledger.ledger import Ledger
 from tests.faults.told import Point, told
@@ -81,9 +79,7 @@ class Run:
 
     folder: Path
     kills: int = 0  # of drivers
-    writers: int = 0  # of the processes that write MLflow, killed as well
     ended: int = 0  # drivers that were done before they could be killed
-    trackers: list[psutil.Process] = field(default_factory=list)
 
     @property
     def ledger(self) -> Path:
@@ -111,7 +107,7 @@ class Run:
 
     def kill(self, spec: dict[str, Any], draw: random.Random) -> bool:
         """A driver, killed at a random instant of its life: at its start, or somewhat after it has
-        recorded something. Sometimes its writer is killed too. Whether it was still alive."""
+        recorded something. Whether it was still alive."""
         driver = self.start(spec)
         before, end = self.progress(), time.monotonic() + 240
         if draw.random() < 0.3:
@@ -121,7 +117,6 @@ class Run:
                 assert time.monotonic() < end, "no trial made progress"
                 time.sleep(0.05)
             time.sleep(draw.uniform(0, 3))
-        writers = self.writing(driver)
         driver.send_signal(signal.SIGKILL)
         text, _ = driver.communicate(timeout=60)
         if driver.returncode != -signal.SIGKILL:
@@ -129,26 +124,7 @@ class Run:
             self.ended += 1
             return False
         self.kills += 1
-        if writers and draw.random() < 1 / 3:
-            time.sleep(draw.uniform(0, 1))
-            self.writers += sum(map(killed, writers))
         return True
-
-    def writing(self, driver: subprocess.Popen[str]) -> list[psutil.Process]:
-        """The process that writes MLflow for a driver."""
-        try:
-            children = psutil.Process(driver.pid).children()
-            writer = "ablate.tracking.process"
-            found = [child for child in children if writer in " ".join(child.cmdline())]
-        except psutil.Error:
-            return []
-        self.trackers += found
-        return found
-
-    def settled(self) -> None:
-        """Until every writer has written what was left and gone."""
-        _, alive = psutil.wait_procs(self.trackers, timeout=120)
-        assert not alive, alive
 
     def progress(self) -> int:
         """Grows with everything that is recorded."""
@@ -227,15 +203,6 @@ class Run:
             return told(ledger)
 
 
-def killed(process: psutil.Process) -> bool:
-    """Whether it was there to be killed."""
-    try:
-        process.kill()
-    except psutil.NoSuchProcess:
-        return False
-    return True
-
-
 def timeless(points: Counter[Point]) -> Counter[tuple[str, str, float, int]]:
     """Points without what the clock gives: two runs that do the same agree in these."""
     return Counter(
@@ -249,7 +216,6 @@ def timeless(points: Counter[Point]) -> Counter[tuple[str, str, float, int]]:
 
 def assert_same(run: Run, whole: Run) -> int:
     """All that a person can see of a killed sweep is what it is in peace; how many points."""
-    run.settled()
     assert run.tables() == whole.tables() and len(whole.tables()) == 3
     assert run.facts() == whole.facts()
     assert all(status == "done" for status, *_ in run.facts().values())

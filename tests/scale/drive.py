@@ -9,7 +9,7 @@ of the driver's main thread a trial and how it divides, and what its memory has 
 every trial must be done once.
 
 --server: MLflow is to be written to a server that is gone once the sweep has begun, or one that
-takes connections and never answers. Told is then what the process that writes it takes, too.
+takes connections and never answers.
 
 `--to PATH` writes costs for `tests.scale.simulation`, which takes those of Ray from two runs: one
 of trials that tell once, and, with `SYN_SLEEP=1.05` (seconds an epoch) and --epochs 10, one of
@@ -59,15 +59,10 @@ class Meter:
     seconds: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     marks: list[tuple[float, int, float]] = field(default_factory=list)
-    writer: list[tuple[float, int]] = field(default_factory=list)
     finals: int = 0
     process: int = 0
 
     def mark(self) -> None:
-        for child in psutil.Process().children():
-            if "ablate.tracking.process" in child.cmdline():
-                times = child.cpu_times()
-                self.writer.append((times.user + times.system, child.memory_info().rss))
         of_ray = psutil.Process(self.process).cpu_times() if self.process else None
         self.marks.append(
             (
@@ -204,6 +199,7 @@ def main() -> int:
     parser.add_argument("--server", choices=["away", "silent"], default="")
     parser.add_argument("--to", type=Path, help="where costs are written")
     given = parser.parse_args()
+    began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         meter = drive(
             given.trials,
@@ -217,10 +213,7 @@ def main() -> int:
     print(shown(meter))
     slower, grown = flat(meter)
     print(f"last tenth {slower:.2f} times the second; memory {grown / 1e3:.1f} kB a trial")
-    if len(meter.writer) > 2:
-        (_, held), (seconds, last) = meter.writer[1], meter.writer[-1]
-        memory = f"{held / 1e6:.0f} MB after a tenth, {last / 1e6:.0f} at last"
-        print(f"MLflow's writer: {seconds:.1f} s of the processor, {memory}")
+    print(f"{time.monotonic() - began:.1f} s in all, with the time in which MLflow is written")
     print(f"load average {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
     if given.to:
         given.to.write_text(json.dumps(costs(meter), indent=1) + "\n", encoding="utf-8")

@@ -134,11 +134,6 @@ class Replica:
     def __init__(self) -> None:
         self.status = ""
 
-    def start(self, *, wait: bool = True) -> None: ...
-
-    def ready(self, timeout: float | None = None) -> bool:
-        return True
-
     def notify(self, trial_id: str) -> None: ...
 
     def close(self, status: str) -> bool:

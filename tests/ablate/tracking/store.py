@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import Counter
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.owner import Owner
-from ablate.tracking.replica import Inbox, Replica
 
 
 def runs(sweep: Any, uri: str | None = None) -> list[Any]:
@@ -47,49 +43,3 @@ def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> No
                 for key, value in metrics.items():
                     assert run.data.metrics[f"final/{split}/{key}"] == value
     assert "RUNNING" not in {run.info.status for run in runs(sweep, uri)}
-
-
-class Inside:
-    """The writing loop as a thread of the test, whose patches it then sees."""
-
-    def __init__(self, sweep: Any, live_seconds: float = 5.0) -> None:
-        reading, self.pipe = os.pipe()
-        self.opened = threading.Event()
-        self.error: BaseException | None = None
-        self.complete = False
-        self.replica = Replica(
-            sweep.ledger_path,
-            sweep.uri,
-            sweep.sweep_id,
-            "ddml",
-            Inbox(reading),
-            Owner.me(),
-            live_seconds,
-            60.0,
-            opened=self.opened.set,
-        )
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def _run(self) -> None:
-        try:
-            self.complete = self.replica.run()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.opened.set()
-
-    def start(self) -> None:
-        self.thread.start()
-        assert self.opened.wait(60)
-
-    def notify(self, trial_id: str) -> None:
-        os.write(self.pipe, f"{trial_id}\n".encode())
-
-    def close(self) -> bool:
-        os.write(self.pipe, b"close FINISHED\n")
-        self.thread.join()
-        os.close(self.pipe)
-        os.close(self.replica.inbox.fd)
-        if self.error is not None:
-            raise self.error
-        return self.complete

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.writer import IN_A_ROW, Writer, first_line
-from tests.ablate.tracking.store import Inside, assert_complete, children
+from ablate.tracking.sync import IN_A_ROW, Replica, first_line
+from tests.ablate.tracking.store import assert_complete, children
 
 FORBIDDEN, BROKEN = "PERMISSION_DENIED", "INTERNAL_ERROR"
 
@@ -43,7 +43,7 @@ def test_one_rejected_run_holds_up_no_other_and_is_tried_again(
     trials = sweep.plan(seeds=1)[:4]
     sweep.finish(trials)
     reject(monkeypatch, code, {trials[1]}, times=1)
-    tracker = Inside(sweep)
+    tracker = sweep.tracker()
     with caplog.at_level(logging.WARNING, "ablate.tracking"):
         tracker.start()
         assert tracker.close()
@@ -58,7 +58,7 @@ def test_a_run_that_stays_rejected_is_told_with_the_remedy(
     sweep.finish(trials)
     with monkeypatch.context() as patch:
         reject(patch, FORBIDDEN, {trials[1]})
-        tracker = Inside(sweep)
+        tracker = sweep.tracker()
         began = time.monotonic()
         with caplog.at_level(logging.WARNING, "ablate.tracking"):
             tracker.start()
@@ -80,12 +80,10 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
     sweep.finish(trials)
     reject(monkeypatch, FORBIDDEN, None)
     with Ledger(sweep.ledger_path) as ledger:
-        writer = Writer(ledger, sweep.uri, sweep.sweep_id, "ddml")
-        writer.reconcile()
-        writer.begin()
+        writer = Replica(ledger, sweep.uri, sweep.sweep_id, "ddml")
         for tries in (1, 2):
             with pytest.raises(MlflowException, match="no"):
-                writer.write(trials)
+                writer.sync(trials)
             assert len(writer.refused) == tries * IN_A_ROW
 
 
@@ -94,7 +92,7 @@ def test_the_end_waits_as_long_as_it_says(tmp_path: Path, sweep: Any) -> None:
     place.write_text("in the way")
     trials = sweep.plan(seeds=1)[:1]
     sweep.finish(trials)
-    tracker = sweep.tracker(f"sqlite:///{place}/mlflow.db", drain_seconds=4.5)
+    tracker = sweep.tracker(f"sqlite:///{place}/mlflow.db", drain_seconds=20.0)
     tracker.start()
 
     def back() -> None:

@@ -25,9 +25,10 @@ from ablate.tracking.headline import _plain, headlines
 from ablate.tracking.payload import flatten, in_pieces
 from ablate.tracking.replay import replay, replay_all
 from ablate.tracking.store import experiment_id, open_store, store_key
-from ablate.tracking.writer import Writer
+from ablate.tracking.sync import Replica
+from ablate.tracking.tracker import TrackingError
 from reports.compile import compile_report
-from tests.ablate.tracking.store import Inside, assert_complete, children, history, runs
+from tests.ablate.tracking.store import assert_complete, children, history, runs
 from tests.reports.conftest import REPORT
 
 
@@ -180,7 +181,7 @@ def test_a_second_run_changes_nothing(sweep: Any) -> None:
 
 def test_trials_are_written_while_they_run(sweep: Any) -> None:
     trial = sweep.plan(seeds=1)[0]
-    tracker = sweep.tracker(live_seconds=0.0)
+    tracker = sweep.tracker(interval=0.05)
     tracker.start()
     sweep.finish([trial], epochs=2, final=False)
     tracker.notify(trial)
@@ -198,19 +199,26 @@ def test_trials_are_written_while_they_run(sweep: Any) -> None:
 
 
 def test_running_trials_are_written_seldom(sweep: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = []
-    original = Writer.write
-    monkeypatch.setattr(Writer, "write", lambda self, t: written.extend(t) or original(self, t))
+    passes: list[Any] = []
+    original = Replica.sync
+
+    def counted(self: Replica, trial_ids: Any = None, **options: Any) -> None:
+        original(self, trial_ids, **options)
+        passes.append(trial_ids)
+
+    monkeypatch.setattr(Replica, "sync", counted)
     trial = sweep.plan(seeds=1)[0]
-    tracker = Inside(sweep, live_seconds=60)
+    tracker = sweep.tracker(interval=60)
     tracker.start()
-    time.sleep(0.3)
-    written.clear()
+    end = time.monotonic() + 30
+    while not passes:
+        assert time.monotonic() < end
+        time.sleep(0.05)
     for epoch in range(1, 5):
         sweep.finish([trial], epochs=epoch, final=False)
         tracker.notify(trial)
-        time.sleep(0.3)
-    assert written == []
+        time.sleep(0.1)
+    assert len(passes) == 1
     sweep.finish([trial])
     assert tracker.close()
     assert_complete(sweep, [trial])
@@ -285,17 +293,17 @@ def test_a_run_made_but_not_recorded_is_found_again(
 ) -> None:
     trials = sweep.plan(seeds=1)[:3]
     sweep.finish(trials)
-    original = Writer._put
+    original = Replica._record
 
-    def killed(self: Writer, rows: Any) -> None:
+    def killed(self: Replica, rows: Any) -> None:
         if trials[1] in {row["trial_id"] for row in rows}:
             raise SystemExit  # the process dies between the two writes
         original(self, rows)
 
-    monkeypatch.setattr(Writer, "_put", killed)
-    tracker = Inside(sweep)
+    monkeypatch.setattr(Replica, "_record", killed)
+    tracker = sweep.tracker()
     tracker.start()
-    with pytest.raises(SystemExit):
+    with pytest.raises(TrackingError):
         tracker.close()
     monkeypatch.undo()
     assert children(sweep)[trials[1]].info.status == "RUNNING"
@@ -326,15 +334,14 @@ def test_the_last_of_two_drivers_ends_the_parent(sweep: Any) -> None:
     with Ledger(sweep.ledger_path) as ledger:
         mine = Owner.me()
         first, second = (
-            Writer(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
+            Replica(ledger, sweep.uri, sweep.sweep_id, "ddml", driver=driver)
             for driver in (Owner(mine.host, os.getppid(), parent_start()), mine)
         )
         for writer in (first, second):
-            writer.reconcile()
-            writer.begin()
-        first.end("FINISHED")
+            writer.sync([])
+        first.sync([], status="FINISHED")
         assert [run.info.status for run in runs(sweep)] == ["RUNNING"]
-        second.end("FINISHED")
+        second.sync([], status="FINISHED")
         assert [run.info.status for run in runs(sweep)] == ["FINISHED"]
 
 
@@ -348,12 +355,11 @@ def test_another_sweep_of_a_dead_driver_is_ended(sweep: Any) -> None:
     trials = other.plan(seeds=1)[:2]
     other.finish(trials)
     with Ledger(sweep.ledger_path) as ledger:
-        writer = Writer(ledger, sweep.uri, other.sweep_id, "ddml")
-        writer.reconcile()
-        writer.begin()
+        writer = Replica(ledger, sweep.uri, other.sweep_id)
+        writer.sync([])
         parent = ledger.mlflow_run(store_key(sweep.uri), other.sweep_id)
         assert parent is not None
-        client = writer.open()
+        client = writer.client
         sweep.track()  # its driver lives: left alone
         assert client.get_run(parent["run_id"]).info.status == "RUNNING"
         mine = client.get_run(parent["run_id"]).data.tags["ablate.driver"]
@@ -382,7 +388,10 @@ def test_store_away_at_first_then_back(
         sweep.finish(trials)
         for trial in trials:
             tracker.notify(trial)
-        time.sleep(1.2)
+        end = time.monotonic() + 30
+        while "is away" not in caplog.text:
+            assert time.monotonic() < end
+            time.sleep(0.05)
         place.unlink()
         place.mkdir()
         shutil.copy(sweep.folder / "mlflow.db", place / "mlflow.db")
@@ -418,7 +427,7 @@ def test_store_that_fails_now_and_then_loses_and_doubles_nothing(
     flaky("set_terminated", after=False)
     trials = sweep.plan(seeds=1)[:5]
     sweep.finish(trials)
-    tracker = Inside(sweep)
+    tracker = sweep.tracker()
     tracker.start()
     assert tracker.close()
     assert min(calls[name] for name in ("create_run", "log_batch", "set_terminated")) > 4
@@ -562,7 +571,7 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
         "method.ddml": {"method.beta": 0.0},
     }
     trials = sweep.plan(seeds=1, studies=("tune", "tuned"))
-    tracker = sweep.tracker(live_seconds=0.0, defaults=defaults)
+    tracker = sweep.tracker(interval=0.05, defaults=defaults)
     tracker.start()
     sweep.finish(trials[:1])
     tracker.notify(trials[0])

@@ -1,27 +1,35 @@
-"""The process that writes to MLflow may be killed, hang, fail or wait: the sweep goes on."""
+"""The thread that writes to MLflow may hang, fail or wait, and its driver be killed: nothing is
+lost, and nothing is held up."""
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from ablate.ledger.ledger import Ledger
+from ablate.tracking.replay import replay
 from ablate.tracking.store import store_key
+from ablate.tracking.sync import Replica
 from ablate.tracking.tracker import TrackingError
-from ablate.tracking.writer import Writer
-from tests.ablate.tracking.store import Inside, assert_complete, children, runs
+from tests.ablate.tracking.store import assert_complete, children, runs
 
 
-def test_a_killed_driver_leaves_nothing_running(sweep: Any) -> None:
+def wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    end = time.monotonic() + 60
+    while text not in caplog.text:
+        assert time.monotonic() < end, caplog.text
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("way", ["replay", "next run"])
+def test_runs_of_a_killed_driver_are_written_by_the_next_command(sweep: Any, way: str) -> None:
     trials = sweep.plan(seeds=1)[:6]
     sweep.finish(trials[:3])
     code = f"""
@@ -34,10 +42,8 @@ with Ledger({str(sweep.ledger_path)!r}) as ledger:
         ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.me())
         ledger.record_epochs(
             trial, [{{"epoch": 1, "steps": 1, "seconds": 1.0, "metrics": {{"val/map_at_r": 0.5}}}}])
-    tracker = Tracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r}, "ddml", live_seconds=0)
+    tracker = Tracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r}, "ddml")
     tracker.start()
-    for trial in {trials[3:]!r}:
-        tracker.notify(trial)
     while len(ledger.mlflow_runs("sqlite:///{sweep.folder}/mlflow.db")) < 6:
         time.sleep(0.01)
 os._exit(9)
@@ -50,30 +56,15 @@ os._exit(9)
         check=False,
     )
     assert (result.returncode, result.stdout) == (9, b""), result.stderr
-    deadline = time.monotonic() + 60
-    while "RUNNING" in {run.info.status for run in runs(sweep)}:  # its writer lives on, and ends
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    if way == "replay":
+        replay(sweep.ledger_path, sweep.uri, sweep.sweep_id)
+    else:
+        with Ledger(sweep.ledger_path) as ledger:
+            assert set(ledger.release_dead()) == set(trials[3:])
+        sweep.track()
     assert_complete(sweep, trials)
     assert {children(sweep)[t].info.status for t in trials[3:]} == {"KILLED"}
-    parent = next(run for run in runs(sweep) if run.data.tags["ablate.kind"] == "sweep")
-    assert parent.info.status == "KILLED"
-    with Ledger(sweep.ledger_path) as ledger:
-        assert {ledger.trial(trial)["status"] for trial in trials[3:]} == {"interrupted"}
-    sweep.track()
-    assert_complete(sweep, trials)
     assert len(runs(sweep)) == len(trials) + 1
-
-
-def test_ctrl_c_and_sigterm_do_not_end_the_writer(sweep: Any) -> None:
-    trials = sweep.plan(seeds=1)[:5]
-    tracker = sweep.tracker()
-    tracker.start()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(tracker.process_id, number)
-    sweep.finish(trials)
-    assert tracker.close()
-    assert_complete(sweep, trials)
 
 
 def test_a_password_goes_to_mlflow_alone(
@@ -88,71 +79,91 @@ def test_a_password_goes_to_mlflow_alone(
     tracker = sweep.tracker(uri, drain_seconds=0.5, remedy="`ablate ledger replay --out x`")
     with caplog.at_level(logging.WARNING, "ablate.tracking"):
         tracker.start()
-        assert word not in " ".join(psutil.Process(tracker.process_id).cmdline())
+        wait_for("is away", caplog)
         assert not tracker.close()
     assert "http://me:***@127.0.0.1:9 is away" in caplog.text and word not in caplog.text
-    assert "`ablate ledger replay --out x` writes it" in caplog.messages[-1]
+    assert "`ablate ledger replay --out x` writes the 2 ended trials" in caplog.messages[-1]
     with Ledger(sweep.ledger_path) as ledger:
         assert [row["run_id"] for row in ledger.mlflow_runs(store_key(uri))] == ["0" * 32]
     for path in filter(Path.is_file, tmp_path.rglob("*")):
         assert word.encode() not in path.read_bytes(), path
 
 
-def test_a_killed_writer_is_replaced(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
-    trials = sweep.plan(seeds=1)[:5]
-    tracker = sweep.tracker()
-    tracker.start()
-    with caplog.at_level(logging.WARNING, "ablate.tracking"):
-        os.kill(tracker.process_id, signal.SIGKILL)
-        sweep.finish(trials)
-        for trial in trials:
-            tracker.notify(trial)
-        assert tracker.close()
-    assert "was killed" in caplog.text
-    assert_complete(sweep, trials)
-
-
-def test_a_bug_in_the_writer_reaches_the_user(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_the_thread_reaches_the_user(sweep: Any, caplog: pytest.LogCaptureFixture) -> None:
     sweep.plan(seeds=1)
-    sweep.sweep_id = "no such sweep"  # a KeyError in the process
+    sweep.sweep_id = "no such sweep"  # a KeyError in the thread
     tracker = sweep.tracker()
     with caplog.at_level(logging.WARNING, "ablate.tracking"):
         tracker.start()
         with pytest.raises(TrackingError, match=r"KeyError.*no such sweep.*ledger replay"):
             tracker.close()
-    assert "MLflow tracking stopped: KeyError" in caplog.text
-    assert "Traceback" in tracker.log_path.read_text()
+    assert "MLflow tracking stopped: KeyError" in caplog.text and "Traceback" in caplog.text
 
 
-def test_a_writer_that_hangs_does_not_hold_up_the_sweep(sweep: Any) -> None:
-    """Stopped, it reads nothing: more is told than the pipe holds."""
+def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
+    sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
     trials = sweep.plan(seeds=1)[:5]
     sweep.finish(trials)
-    tracker = sweep.tracker()
+    hangs, answers = threading.Event(), threading.Event()
+    original = MlflowClient.log_batch
+
+    def hang(self: Any, *args: Any, **kwargs: Any) -> None:
+        hangs.set()
+        assert answers.wait(60)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "log_batch", hang)
+    tracker = sweep.tracker(drain_seconds=0.2)
     tracker.start()
-    os.kill(tracker.process_id, signal.SIGSTOP)
+    assert hangs.wait(60)
     began = time.monotonic()
     for i in range(20_000):
         tracker.notify(trials[i % 5])
+    with caplog.at_level(logging.WARNING, "ablate.tracking"):
+        assert not tracker.close()
     assert time.monotonic() - began < 10
-    os.kill(tracker.process_id, signal.SIGCONT)
+    assert "`ablate ledger replay` writes the 5 ended trials that MLflow lacks" in caplog.text
+    answers.set()
+    replay(sweep.ledger_path, sweep.uri, sweep.sweep_id)
+    assert_complete(sweep, trials)
+
+
+def test_a_slow_store_is_waited_for_while_it_takes_trials(
+    sweep: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    monkeypatch.setattr("ablate.tracking.sync.CHUNK", 1)
+    trials = sweep.plan(seeds=1)[:4]
+    sweep.finish(trials)
+    original = MlflowClient.set_terminated
+
+    def slow(self: Any, *args: Any, **kwargs: Any) -> None:
+        time.sleep(0.7)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "set_terminated", slow)
+    tracker = sweep.tracker(drain_seconds=1.5)
+    tracker.start()
     assert tracker.close()
     assert_complete(sweep, trials)
 
 
-def test_a_writer_waits_for_another_and_says_so(
+def test_a_tracker_waits_for_another_and_says_so(
     sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ablate.tracking.runs.LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("ablate.tracking.sync.LOCK_SECONDS", 0.2)
     trials = sweep.plan(seeds=1)[:3]
     sweep.finish(trials)
     with Ledger(sweep.ledger_path) as ledger:
-        other = Writer(ledger, sweep.uri, sweep.sweep_id, "ddml")
-    tracker = Inside(sweep)
+        other = Replica(ledger, sweep.uri, sweep.sweep_id, "ddml")
+    tracker = sweep.tracker()
     with caplog.at_level(logging.WARNING, "ablate.tracking"), other.lock:
         tracker.start()
-        time.sleep(0.5)
-        assert "another process is writing this sweep's MLflow runs" in caplog.text
+        wait_for("another process holds", caplog)
         assert not children(sweep)
     assert tracker.close()
     assert_complete(sweep, trials)

@@ -1,0 +1,514 @@
+"""Bring the MLflow runs of a sweep up to the ledger.
+
+A parent run per sweep, a child per trial; `ablate/tracking/payload.py` has the layout. What a run
+lacks is read from the ledger, whose table `mlflow_runs` says what was logged. `Replica.sync` may
+fail at any point while the store is away, and may then be called again: a run that was made and not
+recorded is still RUNNING and is found by its tags; what is logged a second time changes nothing.
+
+Several processes may write one sweep (two drivers of it, or a driver and `ablate ledger replay`).
+Each takes the sweep's file lock for every step, and finds in the ledger what the others wrote.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from filelock import FileLock
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner, host_name
+from ablate.ledger.schema import LedgerError
+from ablate.tracking import payload
+from ablate.tracking.headline import headlines
+from ablate.tracking.store import experiment_id, find_runs, open_store, store_key
+from reports.uri import SHARED_VIEW, has_secret
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+EndStatus = Literal["FINISHED", "FAILED", "KILLED"]
+
+PARENT = ""  # in place of a trial's id
+DRIVER = "ablate.driver"
+FOLDER = "ablate.folder"
+SUPERSEDED = "ablate.superseded_by"
+CHUNK = 32  # trials that are written under one lock and recorded by one transaction
+LOCK_SECONDS = 5.0
+IN_A_ROW = 8  # so many trials that fail one after the other are no fault of theirs
+BATCH_PARAMS = 100  # MLflow's limits for one call
+BATCH_ALL = 1000
+NEVER = "INVALID_PARAMETER_VALUE"
+# Of HTTP's 4xx those that say nothing of what was asked.
+PASSING = {"CUSTOMER_UNAUTHORIZED", "UNAUTHENTICATED", "REQUEST_LIMIT_EXCEEDED"}
+PASSING |= {"RESOURCE_EXHAUSTED", "CANCELLED", "ABORTED"}
+# What urllib3 says in the end, behind MLflow's words, and the classes' names before it.
+_CAUSE = re.compile(r"\(Caused by (.*)\)$")
+_WRAPPED = re.compile(r"\w+\((?:\d+, )?[\"']|[>)]: ")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a store that answers did not take a trial, and whether it will not if asked again."""
+
+    reason: str
+    for_good: bool
+
+
+@dataclass
+class Pending:
+    """A trial whose run lacks something that the ledger has.
+
+    mark: `payload.checksum` of its end, 0 while it runs. row: the ledger's row of its run, None
+    if there is none. is_new: the run was made with the trial's present tags.
+    """
+
+    trial: payload.Row
+    evaluations: dict[str, Any]
+    cells: list[dict[str, Any]]
+    parameters: dict[str, str]
+    mark: int
+    row: payload.Row | None
+    is_new: bool = False
+
+
+class Replica:
+    """The runs of one sweep in one MLflow store; belongs to one thread.
+
+    Args:
+        ledger: the caller's connection.
+        tracking_uri: any MLflow tracking URI.
+        sweep_id: a sweep that the ledger knows.
+        experiment: the experiment's name; default: the sweep's.
+        driver: the sweep's driver; default: this process.
+        defaults: those of settings, which are then no parameters (`payload.Settings`).
+
+    Attributes:
+        refused: the trials that the store did not take when they were last written.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        tracking_uri: str,
+        sweep_id: str,
+        experiment: str | None = None,
+        *,
+        driver: Owner | None = None,
+        defaults: payload.Defaults | None = None,
+    ) -> None:
+        self.ledger, self.tracking_uri, self.sweep_id = ledger, tracking_uri, sweep_id
+        self.store = store_key(tracking_uri)
+        if self.store != tracking_uri and has_secret(tracking_uri):
+            ledger.rename_store(tracking_uri.rstrip("/"), self.store)  # as it once was written
+        self.sweep = ledger.sweep(sweep_id)
+        self.experiment = experiment or str(self.sweep["name"])
+        self.driver = str(driver or Owner.me())
+        self.settings = payload.Settings(defaults)
+        self.refused: dict[str, Refusal] = {}
+        self._observed: set[str] = set()  # trials whose settings are known to `settings`
+        self._in_a_row = 0
+        self._client: MlflowClient | None = None
+        self._experiment_id = ""
+        self._begun = False
+        self._reconciled = False  # no run of this sweep can be unknown to the ledger
+        name = f"{ledger.path.name}.mlflow-{sweep_id}-{zlib.crc32(self.store.encode()):08x}.lock"
+        self.lock = FileLock(ledger.path.with_name(name), timeout=LOCK_SECONDS)
+
+    def sync(
+        self,
+        trial_ids: Iterable[str] | None = None,
+        *,
+        status: EndStatus | None = None,
+        thorough: bool = False,
+    ) -> None:
+        """Write what the store lacks of these trials; what it has stays as it is.
+
+        A trial that the store refuses is set aside in `refused` and holds up no other.
+
+        Args:
+            trial_ids: None: all trials that the ledger knows of the sweep.
+            status: end the parent run so; None: it stays RUNNING.
+            thorough: look for every run in the store, not only where the ledger lacks one.
+
+        Raises:
+            filelock.Timeout: another process has been writing this sweep for `LOCK_SECONDS`.
+            Whatever MLflow raises when the store is away; see `is_away`.
+        """
+        try:
+            self._begin(thorough)
+            ids = self.trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
+            self._observe(ids)
+            ids.sort(key=self.refused.__contains__)  # what is in front of the refused is written
+            for at in range(0, len(ids), CHUNK):
+                with self.lock:
+                    self._write(ids[at : at + CHUNK])
+            if status is not None:
+                self._end(status)
+        except BaseException:
+            self._reconciled = False  # a run may have been made and not recorded
+            raise
+
+    def trial_ids(self) -> list[str]:
+        """Return the sweep's trials as the ledger has them now."""
+        return list(dict.fromkeys(cell["trial_id"] for cell in self.ledger.cells(self.sweep_id)))
+
+    @property
+    def may_take(self) -> list[str]:
+        """The refused trials that the store may take if it is asked again."""
+        return [trial_id for trial_id, refusal in self.refused.items() if not refusal.for_good]
+
+    @property
+    def client(self) -> MlflowClient:
+        """The store's client; its tables are there."""
+        if self._client is None:
+            client = open_store(self.tracking_uri)
+            self._experiment_id = experiment_id(client, self.tracking_uri, self.experiment)
+            self._client = client
+        return self._client
+
+    def driver_is_dead(self) -> bool:
+        """Return whether the parent run was left by a driver of this host that is gone."""
+        row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        if row is None or row["logged_final"]:
+            return False
+        driver = _owner(self.client, row["run_id"])
+        return driver is not None and driver.host == host_name() and not driver.alive(0.0)
+
+    # ------------------------------------------------------ the sweep's own run
+
+    def _begin(self, thorough: bool) -> None:
+        """Find this sweep's runs, and set the parent RUNNING."""
+        if self._begun and self._reconciled and not thorough:
+            return
+        client = self.client
+        with self.lock:
+            self._reconcile(thorough=thorough)
+            if self._begun:
+                return
+            run_id = self._parent_id()
+            row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+            if row is not None and row["logged_final"]:
+                client.update_run(run_id, status="RUNNING")
+            client.set_tag(run_id, DRIVER, self.driver)
+            client.set_tag(run_id, FOLDER, str(self.ledger.path.parent.resolve()))
+            self._describe(run_id)
+            self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, run_id)
+            self._begun = True
+
+    def _end(self, status: EndStatus) -> None:
+        """End the parent run, unless another driver has begun since and lives: it ends it."""
+        points = list(headlines(self.ledger, self.sweep))
+        with self.lock:
+            self._reconcile()  # a run that was given up for not made may have been made since
+            run_id = self._parent_id()
+            self._describe(run_id)  # by now every study's cells are known
+            log_batches(self.client, run_id, points, [], {})
+            driver = _owner(self.client, run_id)
+            if driver is not None and str(driver) != self.driver and driver.alive(0.0):
+                return
+            self.client.set_terminated(run_id, status)
+            self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, run_id, logged_final=1)
+
+    def _describe(self, run_id: str) -> None:
+        """Log `sweep.json`, and leave in the experiment what `reports.uri.sweep_page` opens."""
+        view = payload.shared_view(self.sweep, self.settings.varied)
+        name = f"{SHARED_VIEW}{self.sweep_id}"
+        self.client.set_experiment_tag(self._experiment_id, name, view)
+        document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
+        self.client.log_dict(run_id, document, "sweep.json")
+
+    def _parent_id(self) -> str:
+        """Return the id of the parent run, which is made if there is none."""
+        row: payload.Row | None = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        if row is None:
+            tags = payload.parent_tags(self.sweep, self.driver)
+            row, _ = self._make_run(PARENT, self.sweep["created"], tags)
+            self._record([row])
+        return str(row["run_id"])
+
+    # ---------------------------------------------------- making, finding runs
+
+    def _make_run(
+        self, trial_id: str, start: float, tags: dict[str, str]
+    ) -> tuple[payload.Row, bool]:
+        """Return the ledger's row of a run, and whether the run had to be made."""
+        if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
+            self._reconcile()
+        row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
+        if row is not None:
+            return row, False
+        self._reconciled = False
+        at = payload.milliseconds(start)
+        run_id = self.client.create_run(self._experiment_id, at, tags).info.run_id
+        self._reconciled = True
+        made = {"trial_id": trial_id, "run_id": run_id, "logged_epoch": 0, "logged_final": 0}
+        return made, True
+
+    def _record(self, rows: Sequence[payload.Row]) -> None:
+        names = ("trial_id", "run_id", "logged_epoch", "logged_final")
+        values = [(self.store, self.sweep_id, *(row[name] for name in names)) for row in rows]
+        if values:
+            with self.ledger.write() as db:
+                db.executemany("INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)", values)
+
+    def _reconcile(self, *, thorough: bool = False) -> None:
+        """Record runs that the ledger lacks, and end those that others have taken the place of.
+
+        All runs are looked through where the ledger does not know the parent (a fresh store, or one
+        that was moved or lost), or if `thorough`; otherwise only those that are RUNNING, because a
+        run that was made and not recorded is. The epochs of a run that is recorded so are written
+        again: they have the same time stamps, so that MLflow keeps one of each.
+        """
+        rows = {row["trial_id"]: row for row in self.ledger.mlflow_runs(self.store, self.sweep_id)}
+        if thorough or not self._is_active(rows.get(PARENT)):
+            runs = self._find_runs("")
+            present = {run.info.run_id for run in runs}
+            for trial_id in [name for name, row in rows.items() if row["run_id"] not in present]:
+                self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
+                del rows[trial_id]
+        else:
+            runs = self._find_runs(" and attributes.status = 'RUNNING'")
+        for run in runs:  # the oldest first
+            trial_id, run_id = run.data.tags.get("ablate.trial_id", PARENT), run.info.run_id
+            if trial_id not in rows:
+                if SUPERSEDED not in run.data.tags:
+                    rows[trial_id] = {"run_id": run_id}
+                    self.ledger.put_mlflow_run(self.store, self.sweep_id, trial_id, run_id)
+            elif rows[trial_id]["run_id"] != run_id and run.info.status == "RUNNING":
+                self.client.set_tag(run_id, SUPERSEDED, rows[trial_id]["run_id"])
+                self.client.set_terminated(run_id, "KILLED")
+        self._reconciled = True
+
+    def _is_active(self, row: payload.Row | None) -> bool:
+        from mlflow.exceptions import MlflowException
+
+        if row is None:
+            return False
+        try:
+            return str(self.client.get_run(row["run_id"]).info.lifecycle_stage) == "active"
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
+            return False
+
+    def _find_runs(self, condition: str) -> list[Any]:
+        """Return this ledger's runs of the sweep that fulfil a condition, the oldest first."""
+        own = (
+            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
+            f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
+        )
+        return find_runs(self.client, self._experiment_id, own + condition)
+
+    # ------------------------------------------------------------------ trials
+
+    def _observe(self, trial_ids: Iterable[str]) -> None:
+        """Take note of the settings of trials that are new."""
+        for trial_id in set(trial_ids) - self._observed:
+            trial = self.ledger.trial(trial_id)
+            if trial is not None:
+                self.settings.observe(trial["config"])
+                self._observed.add(trial_id)
+
+    def _write(self, trial_ids: Sequence[str]) -> None:
+        """Make the runs that are missing and record them, then fill them and record how far.
+
+        A run that a killed process made and did not record is thus still RUNNING; one that was
+        filled and not recorded is filled again, to no effect.
+        """
+        from mlflow.exceptions import MlflowException
+
+        pending = []
+        for trial_id in trial_ids:
+            found = self._read(trial_id)
+            if found is None:
+                self.refused.pop(trial_id, None)
+            else:
+                pending.append(found)
+        parent_id = self._parent_id()
+        for step in (self._create, self._fill):
+            rows: list[payload.Row] = []
+            try:
+                for each in pending:
+                    try:
+                        step(each, parent_id, rows)
+                    except MlflowException as error:
+                        self._refuse(each.trial["trial_id"], error)
+            finally:
+                self._record(rows)
+
+    def _read(self, trial_id: str) -> Pending | None:
+        """Return what a trial's run lacks; None: nothing, or the trial is only planned."""
+        trial = self.ledger.trial(trial_id)
+        if trial is None:
+            return None
+        ended = trial["status"] in payload.STATUS
+        evaluations = self.ledger.evaluations(trial_id) if ended else {}
+        found = self.ledger.cells_of(self.sweep_id, trial_id)
+        cells = payload.cells_by_trial(found).get(trial_id, [])
+        parameters = self.settings.parameters(trial["config"])
+        mark = payload.checksum(trial, evaluations, cells, parameters) if ended else 0
+        row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
+        if row is not None and mark and row["logged_final"] == mark:
+            return None
+        return Pending(trial, evaluations, cells, parameters, mark, row)
+
+    def _create(self, pending: Pending, parent_id: str, rows: list[payload.Row]) -> None:
+        if pending.row is None:
+            trial = pending.trial
+            pending.row, pending.is_new = self._make_run(
+                trial["trial_id"],
+                trial["started"] or trial["created"],
+                self._tags(pending, parent_id),
+            )
+            rows.append(pending.row)
+
+    def _fill(self, pending: Pending, parent_id: str, rows: list[payload.Row]) -> None:
+        """Log a trial into its run, and end the run if the trial has ended."""
+        if pending.row is None:
+            return  # the store refused to make it
+        row, trial, client = pending.row, pending.trial, self.client
+        run_id, trial_id = row["run_id"], trial["trial_id"]
+        if row["logged_final"] and not pending.mark:
+            client.update_run(run_id, status="RUNNING")
+        epochs = self.ledger.epochs(trial_id, after=row["logged_epoch"])
+        metrics = list(payload.epoch_metrics(trial, epochs))
+        if pending.mark:
+            recorded = self.ledger.recorded(trial_id)
+            metrics += payload.final_metrics(trial, pending.evaluations, recorded)
+        # At the end again: by then trials may differ in more settings. MLflow keeps one of each.
+        first = row["logged_epoch"] == 0
+        params = list(pending.parameters.items()) if first or pending.mark else []
+        tags = {} if pending.is_new else self._tags(pending, parent_id)
+        log_batches(client, run_id, metrics, params, tags)
+        if first:
+            client.log_text(run_id, payload.as_yaml(trial["config"]), "config.yaml")
+        if pending.mark:
+            log_inputs(client, run_id, payload.data_inputs(trial, pending.evaluations))
+            end = payload.milliseconds(trial["ended"] or trial["created"])
+            client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
+        # The epoch up to which the run has every one: what a driver did not hear before it was
+        # killed comes later.
+        last = int(row["logged_epoch"])
+        for epoch in epochs:
+            last += epoch["epoch"] == last + 1
+        rows.append({**row, "logged_epoch": last, "logged_final": pending.mark})
+        self.refused.pop(trial_id, None)
+        self._in_a_row = 0
+
+    def _tags(self, pending: Pending, parent_id: str) -> dict[str, str]:
+        return payload.trial_tags(pending.trial, self.sweep, parent_id, pending.cells)
+
+    def _refuse(self, trial_id: str, error: MlflowException) -> None:
+        """Set a trial aside if the error is its run's own; otherwise raise it: the store is away.
+
+        It is its own if the store answers what is asked of the sweep's run, unless one trial after
+        the other fails. A run that the store has lost is made anew when the trial is next written.
+        """
+        lost = error.error_code == "RESOURCE_DOES_NOT_EXIST" or (
+            error.error_code == NEVER and "'active'" in str(error)
+        )
+        if lost:
+            self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
+        elif error.error_code != NEVER:
+            self._in_a_row += 1
+            self.client.get_run(self._parent_id())
+        self.refused[trial_id] = Refusal(first_line(error), not lost and _is_for_good(error))
+        if self._in_a_row >= IN_A_ROW:
+            self._in_a_row = 0
+            raise error
+
+
+def end_orphans(replica: Replica) -> None:
+    """End what dead drivers left RUNNING in the store of this ledger's other sweeps."""
+    from filelock import Timeout
+
+    ledger = replica.ledger
+    unfinished = {
+        row["sweep_id"]
+        for row in ledger.mlflow_runs(replica.store)
+        if row["trial_id"] == PARENT and not row["logged_final"]
+    } - {replica.sweep_id}
+    for sweep_id in sorted(unfinished):
+        defaults = replica.settings.defaults
+        other = Replica(ledger, replica.tracking_uri, sweep_id, defaults=defaults)
+        try:
+            with other.lock.acquire(timeout=0):
+                if other.driver_is_dead():
+                    other.sync(status="KILLED")
+        except Timeout:  # another driver writes it
+            continue
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether an error means that a store, or the ledger's disk, cannot be used now."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    # Refused and lost runs are handled where they are written; every other MlflowException is
+    # the store's. OSError holds refused connections, time-outs and file locks.
+    return isinstance(
+        error, MlflowException | SQLAlchemyError | OSError | LedgerError | sqlite3.Error
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, at most 200 characters; of a failed request, its cause."""
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if cause := _CAUSE.search(line):
+        line = _WRAPPED.split(cause[1])[-1].rstrip("'\")")
+    return line[:200]
+
+
+def log_inputs(
+    client: MlflowClient, run_id: str, inputs: Sequence[tuple[str, str, str, str]]
+) -> None:
+    """Log data sets as a run's inputs; one that the run has already stays as it is."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    if inputs:
+        found = [
+            DatasetInput(
+                Dataset(name, digest, "local", source), [InputTag("mlflow.data.context", context)]
+            )
+            for name, digest, source, context in inputs
+        ]
+        client.log_inputs(run_id, found)
+
+
+def log_batches(
+    client: MlflowClient,
+    run_id: str,
+    metrics: Sequence[tuple[str, float, int, int]],
+    params: Sequence[tuple[str, str]],
+    tags: dict[str, str],
+) -> None:
+    """Log with as few `log_batch` calls as MLflow's limits allow: one, for most trials."""
+    from mlflow.entities import Metric, Param, RunTag
+
+    metrics_left = [Metric(*metric) for metric in metrics]
+    params_left = [Param(*param) for param in params]
+    tags_left = [RunTag(key, value) for key, value in tags.items()]
+    while metrics_left or params_left or tags_left:
+        some_params, params_left = params_left[:BATCH_PARAMS], params_left[BATCH_PARAMS:]
+        some_tags, tags_left = tags_left[:BATCH_PARAMS], tags_left[BATCH_PARAMS:]
+        room = BATCH_ALL - len(some_params) - len(some_tags)
+        some_metrics, metrics_left = metrics_left[:room], metrics_left[room:]
+        client.log_batch(run_id, some_metrics, some_params, some_tags)
+
+
+def _owner(client: MlflowClient, run_id: str) -> Owner | None:
+    """Return the driver that a parent run's tag names."""
+    text = client.get_run(run_id).data.tags.get(DRIVER, "")
+    return Owner.parse(text) if text.count("/") >= 2 else None
+
+
+def _is_for_good(error: MlflowException) -> bool:
+    """Return whether asking again in a while would get the same answer."""
+    status: int = error.get_http_status_code()
+    return 400 <= status < 500 and error.error_code not in PASSING
