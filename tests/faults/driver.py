@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from ablate import api
-from ablate.cli.running.run import ending
+from ablate.cli.run import ending
 from ablate.engine.driver import run_plan
 from ablate.ledger.schema import LedgerError
 from ablate.storage import copies

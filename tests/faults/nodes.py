@@ -191,7 +191,7 @@ def nodes() -> Iterator[Nodes]:
 
 def main(given: dict[str, Any]) -> int:
     from ablate import api
-    from ablate.cli.running.run import ending
+    from ablate.cli.run import ending
     from ablate.engine.driver import run_plan
     from ablate.storage import copies
 

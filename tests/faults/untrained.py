@@ -30,7 +30,7 @@ def untrained(args: argparse.Namespace) -> Options:
 
 if __name__ == "__main__":
     with ExitStack() as patched:
-        patched.enter_context(mock.patch("ablate.cli.running.run.options_of", untrained))
+        patched.enter_context(mock.patch("ablate.cli.run.options_of", untrained))
         if "SLOTS" in os.environ:
             patched.enter_context(mock.patch.object(supervisor, "COMMAND", SLOTS))
         code = main(sys.argv[1:])

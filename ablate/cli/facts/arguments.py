@@ -24,7 +24,7 @@ def add_running(commands: Commands) -> None:
     )
     status.add_argument("--json", action="store_true", help="all that is known, as JSON")
     out(status)
-    status.set_defaults(handler="facts.status:status")
+    status.set_defaults(handler="status:status")
     stop = commands.add_parser(
         "stop",
         help="end the runs of an output folder cleanly, as Ctrl-C would",
@@ -37,7 +37,7 @@ def add_running(commands: Commands) -> None:
         "--wait", default="2m", metavar="TIME", help="for their end: 0, 30s, 2m (default)"
     )
     out(stop)
-    stop.set_defaults(handler="facts.stop:stop")
+    stop.set_defaults(handler="stop:stop")
 
 
 def add_trials(commands: Commands) -> None:
@@ -55,7 +55,7 @@ def add_trials(commands: Commands) -> None:
         "--params", action="store_true", help="also the settings in which its trials differ"
     )
     out(trials)
-    trials.set_defaults(handler="facts.trials:trials")
+    trials.set_defaults(handler="trials:trials")
     best = commands.add_parser(
         "best",
         help="the best configuration as YAML that runs, its metrics, its model and how to use it",
@@ -66,13 +66,13 @@ def add_trials(commands: Commands) -> None:
     best.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
     best.add_argument("study", nargs="?", help="default: all studies, by the sweep's objective")
     out(best)
-    best.set_defaults(handler="facts.trials:best")
+    best.set_defaults(handler="trials:best")
     logs = commands.add_parser("logs", help="what a trial wrote into its log")
     logs.add_argument("trial", metavar="TRIAL", help="a trial id or its beginning")
     logs.add_argument("--lines", type=positive, metavar="N", help="the last N alone")
     logs.add_argument("--follow", action="store_true", help="go on until the trial ends")
     out(logs)
-    logs.set_defaults(handler="facts.trials:logs")
+    logs.set_defaults(handler="trials:logs")
 
 
 def add_prune(commands: Commands) -> None:
@@ -93,7 +93,7 @@ def add_prune(commands: Commands) -> None:
     )
     prune.add_argument("--yes", action="store_true", help="remove it")
     out(prune)
-    prune.set_defaults(handler="facts.prune:prune")
+    prune.set_defaults(handler="prune:prune")
 
 
 def add_ledger(commands: Commands) -> None:
@@ -128,4 +128,4 @@ def add_ledger(commands: Commands) -> None:
     ledger.add_argument("--json", action="store_true", help="show: all that is known, as JSON")
     tracking(ledger)
     out(ledger)
-    ledger.set_defaults(handler="facts.ledger:ledger")
+    ledger.set_defaults(handler="ledger:ledger")

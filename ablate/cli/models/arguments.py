@@ -27,7 +27,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="also write a faiss index of them, which compares as the model does",
     )
-    embed.set_defaults(handler="models.embed:embed")
+    embed.set_defaults(handler="embed:embed")
     neighbours = commands.add_parser(
         "neighbours",
         help="a gallery of a folder's pictures with those that a model finds nearest",
@@ -49,7 +49,7 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="of how many pictures, evenly spaced in the folder (default: 500)",
     )
-    neighbours.set_defaults(handler="models.neighbours:neighbours")
+    neighbours.set_defaults(handler="neighbours:neighbours")
     backbones = commands.add_parser(
         "backbones",
         help="those of the papers, and whether their weights are here",
@@ -61,7 +61,7 @@ def add(commands: Commands) -> None:
     backbones.add_argument(
         "--save", metavar="FILE", help="write the model's tensors of it there, as .safetensors"
     )
-    backbones.set_defaults(handler="models.backbones:backbones")
+    backbones.set_defaults(handler="backbones:backbones")
 
 
 def _model(command: argparse.ArgumentParser) -> None:

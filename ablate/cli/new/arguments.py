@@ -24,4 +24,4 @@ def add(commands: Commands) -> None:
     )
     new.add_argument("--to", metavar="FILE", help="default: ./NAME.yaml")
     new.add_argument("--replace", action="store_true", help="write over a file that is there")
-    new.set_defaults(handler="new.new:new")
+    new.set_defaults(handler="new_spec:new")

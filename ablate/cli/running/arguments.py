@@ -57,11 +57,11 @@ def add(commands: Commands) -> None:
         "with --address, nodes that do not see --out keep checkpoints, exports and logs there",
     )
     run.add_argument("--no-report", action="store_true", help="compile no tables at the end")
-    run.set_defaults(handler="running.run:run")
+    run.set_defaults(handler="run:run")
     plan = commands.add_parser("plan", help="show what a spec would run; run nothing")
     spec_options(plan, optional=True)
     plan.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
-    plan.set_defaults(handler="running.run:plan")
+    plan.set_defaults(handler="run:plan")
     cells = commands.add_parser(
         "cells",
         help="write the trials that a sweep could start now to a file that any machine runs",
@@ -77,7 +77,7 @@ def add(commands: Commands) -> None:
         "--retry-failed", action="store_true", help="write trials again whose failure is recorded"
     )
     out(cells)
-    cells.set_defaults(handler="running.batch:cells")
+    cells.set_defaults(handler="cells:cells")
 
 
 def plan_options(command: argparse.ArgumentParser, *, optional: bool = False) -> None:

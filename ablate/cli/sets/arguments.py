@@ -30,4 +30,4 @@ def add(commands: Commands) -> None:
         "--storage", metavar="URI", help="push: a path, s3://…, gs://…, hdfs://… or env:NAME"
     )
     allow_partial(data)
-    data.set_defaults(handler="sets.data_sets:data")
+    data.set_defaults(handler="data:data")

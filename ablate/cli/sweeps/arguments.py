@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     other(report)
     tracking(report)
     out(report)
-    report.set_defaults(handler="sweeps.report:report")
+    report.set_defaults(handler="report:report")
     diff = commands.add_parser(
         "diff",
         help="what changed between two sweeps: cells side by side, settings, versions",
@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
     other(diff)
     tracking(diff)
     out(diff)
-    diff.set_defaults(handler="sweeps.compared:diff")
+    diff.set_defaults(handler="diff:diff")
     export = commands.add_parser(
         "export",
         help="a sweep's studies in an Optuna storage, for optuna-dashboard",
@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
     )
     export.add_argument("--replace", action="store_true", help="write over studies that are there")
     out(export)
-    export.set_defaults(handler="sweeps.to_optuna:export")
+    export.set_defaults(handler="to_optuna:export")
 
 
 def other(command: argparse.ArgumentParser) -> None:

@@ -18,8 +18,8 @@ from ablate import api
 from ablate.cli import doctor
 from ablate.cli.main import main
 from ablate.cli.options import seconds, seed_option, settings
-from ablate.cli.running.run import ending
-from ablate.cli.sweeps.report import print_report
+from ablate.cli.report import print_report
+from ablate.cli.run import ending
 from ablate.engine import driver
 from ablate.engine.board import Board, first_failure, rows
 from ablate.engine.foreground import run_cell

@@ -13,8 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
+from ablate.cli import gallery, pictures
 from ablate.cli.main import main
-from ablate.cli.models import gallery, pictures
 from tests.ablate.command import ablate
 from tests.trainables.core import exported
 from trainables import load

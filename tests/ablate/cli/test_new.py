@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.cli.new.asked import GOALS
-from ablate.cli.new.methods import KNOWN, tuning
+from ablate.cli.new_answers import GOALS
+from ablate.cli.new_methods import KNOWN, tuning
 from tests.trainables import core_trials
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS

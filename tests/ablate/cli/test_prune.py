@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from ablate.cli.facts.prune import size
 from ablate.cli.main import main
+from ablate.cli.prune import size
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.sweep.dispatch import Dispatch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ablate.cli.sets.push import pushed
+from ablate.cli.push import pushed
 from tests.trainables import core_trials
 from trainables.errors import ConfigError
 

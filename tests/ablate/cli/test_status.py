@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.cli.running.run import ending
+from ablate.cli.run import ending
 from ablate.engine.board import at_work, rows
 from ablate.engine.driver import run_plan
 from ablate.engine.live.machines import Machines

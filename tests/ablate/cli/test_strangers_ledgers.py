@@ -219,7 +219,7 @@ def test_a_request_to_stop_follows_no_link(out: Path, tmp_path: Path) -> None:
 def test_logs_are_read_in_parts(
     out: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ablate.cli.facts import trials
+    from ablate.cli import trials
 
     monkeypatch.setattr(trials, "BLOCK", 7)
     (trial, *_) = sorted(path.name for path in (out / "trials").iterdir())

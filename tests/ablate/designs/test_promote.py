@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ablate.cli.running.run import ending
+from ablate.cli.run import ending
 from ablate.engine.driver import _outcome
 from ablate.engine.foreground import find_cell
 from ablate.engine.preview import preview

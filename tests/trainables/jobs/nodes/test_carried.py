@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from ablate.cli.sets.push import pushed
+from ablate.cli.push import pushed
 from ablate.engine.ray.apart import KIND
 from ablate.engine.ray.tune import cause
 from ablate.storage.store import Storage, StorageError

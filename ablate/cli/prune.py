@@ -16,8 +16,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ablate.cli.facts.kept import SETTLED, best_trials, unfinished
-from ablate.cli.facts.place import ledger_path
+from ablate.cli.kept import SETTLED, best_trials, unfinished
+from ablate.cli.locate import ledger_path
 from ablate.engine.live.presence import drivers
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger

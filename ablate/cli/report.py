@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ablate.cli.facts.place import ledger_path, store_of
+from ablate.cli.locate import ledger_path, store_of
 from ablate.values.terminal import say
 from reports.uri import link
 from trainables.errors import ConfigError
@@ -13,9 +13,9 @@ from trainables.errors import ConfigError
 
 def report(args: argparse.Namespace) -> int:
     if args.compare is not None:
-        from ablate.cli.sweeps import compared
+        from ablate.cli import diff
 
-        return compared.side_by_side(args)
+        return diff.side_by_side(args)
     if args.other is not None:
         raise ConfigError(
             "--other", "it without --compare", "--compare SWEEP SWEEP", "Leave it out"

@@ -13,8 +13,8 @@ from typing import Any
 
 import jinja2
 
-from ablate.cli.new.asked import GOALS, Asked, asked
-from ablate.cli.new.methods import Tuning, tuning
+from ablate.cli.new_answers import GOALS, Asked, asked
+from ablate.cli.new_methods import Tuning, tuning
 from ablate.plan.checks import checked_plan
 from ablate.plan.fair.neutral import options
 from ablate.plan.overrides import Overrides

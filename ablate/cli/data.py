@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ablate.cli.sets.examine import Examination, Summary, examined, summary
+from ablate.cli.examine import Examination, Summary, examined, summary
 from ablate.values.remedies import nearest
 from ablate.values.terminal import progress_shown, say
 from trainables.config.images import DataConfig, SplitConfig
@@ -27,7 +27,7 @@ from trainables.machine.texts import user_path
 def data(args: argparse.Namespace) -> int:
     """0; of `check` 1 where some of the data set cannot be used."""
     if args.action == "push":
-        from ablate.cli.sets.push import pushed
+        from ablate.cli.push import pushed
 
         root = args.data_root
         return pushed(_config(args.name, root, allow_partial=args.allow_partial), args.storage)

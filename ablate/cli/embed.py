@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import numpy as np
 from torch import Tensor
 
-from ablate.cli.models.index import Index, require_index
-from ablate.cli.models.pictures import Unread, embedded, listed, model_of
+from ablate.cli.faiss_index import Index, require_index
+from ablate.cli.pictures import Unread, embedded, listed, model_of
 from ablate.values.terminal import progress_shown, say
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path

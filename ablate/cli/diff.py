@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.facts.place import store_of
+from ablate.cli.locate import store_of
 from ablate.tracking.check_store import ENV
 from ablate.tracking.store import client_uri
 from ablate.values.terminal import say

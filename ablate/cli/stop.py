@@ -6,8 +6,8 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from ablate.cli.facts.status import process
 from ablate.cli.options import seconds
+from ablate.cli.status import process
 from ablate.engine.live.presence import Driver, drivers
 from ablate.engine.output import output_folder
 from ablate.values.terminal import say

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.cli.facts.place import ledger_path
+from ablate.cli.locate import ledger_path
 from ablate.engine.live.presence import Driver, drivers
 from ablate.engine.live.rows import StudyRow, duration, line
 from ablate.ledger import queries

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ablate.cli.models.gallery import INDEX, Query, is_gallery, write
-from ablate.cli.models.index import make_index
-from ablate.cli.models.pictures import Unread, class_names, embedded, listed, model_of
+from ablate.cli.faiss_index import make_index
+from ablate.cli.gallery import INDEX, Query, is_gallery, write
+from ablate.cli.pictures import Unread, class_names, embedded, listed, model_of
 from ablate.values.terminal import progress_shown, say
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ablate.cli.options import options_of
-from ablate.cli.running.preflight import check_machine
+from ablate.cli.preflight import check_machine
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.collector import uncollected

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.facts.place import ledger_path, trial_called
-from ablate.cli.facts.shown import words
+from ablate.cli.locate import ledger_path, trial_called
+from ablate.cli.shown import words
 from ablate.values.terminal import one_line, say
 from trainables.errors import ConfigError
 
@@ -23,9 +23,9 @@ def ledger(args: argparse.Namespace) -> int:
     if args.action == "replay":
         return _replay(path, args)
     if args.action == "import":
-        from ablate.cli.running import batch
+        from ablate.cli import cells
 
-        return batch.take(args, path.parent)
+        return cells.take(args, path.parent)
     if args.action == "export":
         from ablate.ledger.export import export
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.options import options_of
-from ablate.cli.running.preflight import check_machine
-from ablate.cli.sweeps.report import print_report
+from ablate.cli.preflight import check_machine
+from ablate.cli.report import print_report
 from ablate.tracking.typed import typed
 from ablate.values.terminal import say
 from trainables.errors import ConfigError

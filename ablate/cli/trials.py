@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ablate.cli.facts.place import ledger_path, trial_called
+from ablate.cli.locate import ledger_path, trial_called
 from ablate.ledger import queries
 from ablate.ledger.best import find_best, metrics_of
 from ablate.ledger.queries import find_sweep
