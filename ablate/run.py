@@ -10,9 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from ablate.cli.main import main
-from ablate.cli.startup import end_quickly
-from ablate.tracking.typed import conceal
+from ablate.cli.main import main, prepare_process
 
 
 class _CallableModule(ModuleType):
@@ -25,6 +23,5 @@ class _CallableModule(ModuleType):
 sys.modules[__name__].__class__ = _CallableModule
 
 if __name__ == "__main__":
-    conceal()
-    end_quickly()
+    prepare_process()
     sys.exit(main(["run", *sys.argv[1:]]))

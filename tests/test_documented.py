@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ablate.cli.main import main
-from ablate.cli.parser import parser
+from ablate.cli.main import build_parser, main
 from ablate.spec.read import read_spec
 from tests.documented import ROOT, Command, blocks, commands, pages
 from tests.trainables.data import trees
@@ -42,10 +41,10 @@ def check(command: Command) -> None:
         words = ["run", *words]
     if first == "…":
         words = ["run", "my.yaml", *words]
-    known = next(a for a in parser()._actions if a.dest == "command").choices
+    known = next(a for a in build_parser()._actions if a.dest == "command").choices
     assert known is not None and words[0] in known, f"no command {words[0]}"
     if len(words) > 1 or command.block:
-        args = parser().parse_args(words[: words.index(">")] if ">" in words else words)
+        args = build_parser().parse_args(words[: words.index(">")] if ">" in words else words)
         spec = ROOT / str(getattr(args, "spec", ""))
         if spec.is_file():
             studies = read_spec(spec).spec.studies

@@ -1,1 +1,1 @@
-"""The command line: its parser, and a folder for each group of commands."""
+"""The command line: main, what commands share, and a module for each command."""

@@ -9,7 +9,19 @@ from ablate.values.terminal import say
 from trainables.errors import ConfigError
 
 
-def backbones(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "List the papers' backbones and whether their weights are here. With NAME, say "
+        "which weights file a model needs that timm lacks; with --file, check such a file."
+    )
+    command.add_argument("name", nargs="?", metavar="NAME", help="bn_inception, googlenet, …")
+    command.add_argument("--file", metavar="PATH", help="a weights file to check")
+    command.add_argument(
+        "--save", metavar="FILE", help="write the model's tensors of it there, as .safetensors"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
     from trainables.backbones.of_papers import check_weights_file, describe_weights, listing
 
     if args.name is None and (args.file or args.save):

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ablate.cli.options import options_of
+from ablate.cli.options import add_out, add_spec, options_of
 from ablate.cli.preflight import check_machine
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
@@ -15,7 +15,25 @@ from trainables.machine.collector import uncollected
 from trainables.machine.texts import user_path
 
 
-def cells(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Write the trials that a sweep could start now to a file. `python -m "
+        "trainables.jobs.batch FILE --out DIR` runs it, with torch and without Ray; `ablate ledger "
+        "import DIR` makes facts of what it finished. A search writes one round at a time."
+    )
+    command.epilog = (
+        "Exit codes: 0 a file was written; 1 there is nothing that could start now (`ablate "
+        "run` ends the sweep, and compiles its report); 2 wrong input."
+    )
+    add_spec(command)
+    command.add_argument("--to", required=True, metavar="FILE", help="as cells.jsonl")
+    command.add_argument(
+        "--retry-failed", action="store_true", help="write trials again whose failure is recorded"
+    )
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     """0: a file was written. 1: there is nothing that could start now."""
     to = user_path(args.to, "--to")
     if to.is_dir():

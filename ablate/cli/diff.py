@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.locate import store_of
+from ablate.cli.options import add_other, add_out, add_tracking
 from ablate.tracking.check_store import ENV
 from ablate.tracking.store import client_uri
 from ablate.values.terminal import say
@@ -16,7 +17,19 @@ if TYPE_CHECKING:
     from reports.sweeps.compare import Place
 
 
-def diff(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Two sweeps side by side: each cell that both have with the difference, paired "
+        "by seed; of a search its best; then the settings and versions that differ."
+    )
+    for place in ("first", "second"):
+        command.add_argument(place, metavar="SWEEP", help="sweep id or name")
+    add_other(command)
+    add_tracking(command)
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     from reports.sweeps.compare import compare
     from reports.sweeps.pages import plain
 

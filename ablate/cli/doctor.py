@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ablate.cli.options import add_out
 from ablate.engine.output import output_folder
 from ablate.ledger import queries, sqlite_files
 from ablate.ledger.integrity import damage
@@ -50,7 +51,11 @@ class Finding:
         return f"{'ok  ' if self.ok else 'BAD '} {self.text}"
 
 
-def doctor(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     """0: nothing is to be repaired."""
     findings = examine(output_folder(args.out))
     say("\n".join(map(str, findings)))

@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from torch import Tensor
-
-from ablate.cli.faiss_index import Index, require_index
-from ablate.cli.pictures import Unread, embedded, listed, model_of
+from ablate.cli.options import add_model
 from ablate.values.terminal import progress_shown, say
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ablate.cli.nearest import Index
     from trainables.core.export import Model
 
 
@@ -32,8 +31,31 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-def embed(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Embed a folder of pictures, at any depth, as the trial that trained the model "
+        "evaluated its own. What cannot be read is named and left out."
+    )
+    command.epilog = "Exit codes: 0 all pictures; 1 some could not be read; 2 wrong input."
+    add_model(command)
+    command.add_argument(
+        "--to",
+        default="embeddings.npz",
+        metavar="FILE",
+        help=".npz or .parquet (default: ./embeddings.npz)",
+    )
+    command.add_argument(
+        "--index",
+        metavar="FILE",
+        help="also write a faiss index of them, which compares as the model does",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
     """0: all pictures are in the file. 1: some could not be read."""
+    from ablate.cli.nearest import require_index
+    from ablate.cli.pictures import Unread, embedded, listed, model_of
+
     to = user_path(args.to, "--to")
     if to.suffix not in WRITERS:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(WRITERS)}")
@@ -107,11 +129,15 @@ class Npz:
         self.rows: IO[bytes] = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - see close
 
     def add(self, paths: Sequence[str], block: Tensor) -> None:
+        import numpy as np
+
         self.paths += paths
         self.width = block.shape[1]
         self.rows.write(np.ascontiguousarray(block.numpy(), "<f4").data)
 
     def close(self) -> None:
+        import numpy as np
+
         header = {
             "descr": "<f4",
             "fortran_order": False,

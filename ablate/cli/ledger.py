@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ablate.cli.locate import ledger_path, trial_called
-from ablate.cli.shown import words
+from ablate.cli.options import add_out, add_tracking
+from ablate.cli.trial_summary import words
 from ablate.values.terminal import one_line, say
 from trainables.errors import ConfigError
 
@@ -16,7 +17,40 @@ if TYPE_CHECKING:
     from ablate.ledger.ledger import Ledger
 
 
-def ledger(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "action",
+        nargs="?",
+        choices=("ls", "show", "export", "replay", "import"),
+        default="ls",
+        help="ls: counts, sweeps and failures; show TRIAL; export [SWEEP]: a row per trial and "
+        "cell; replay [SWEEP]: write to MLflow what it lacks, when no run is under way; import "
+        "DIR: make facts of what a batch (`ablate cells`) has finished",
+    )
+    command.add_argument(
+        "--to", metavar="FILE", help="export: .csv, .jsonl or .parquet (default: CSV, printed)"
+    )
+    command.add_argument(
+        "name",
+        nargs="?",
+        help="a trial id or its beginning; a sweep's id or name; a batch's folder",
+    )
+    command.add_argument(
+        "--same-code",
+        action="store_true",
+        help="import: the code here gives the same numbers as that of the batch, at its REVISIONs",
+    )
+    command.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="replay: move a damaged SQLite store aside, and write every sweep into a fresh one",
+    )
+    command.add_argument("--json", action="store_true", help="show: all that is known, as JSON")
+    add_tracking(command)
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     from ablate.ledger.ledger import Ledger
 
     path = ledger_path(args.out)

@@ -1,4 +1,8 @@
-"""The command line. Nothing heavy is imported before a command runs: `--help` is immediate.
+"""The command line: one module a command, `ablate/cli/COMMAND.py`.
+
+Each has `add_arguments(command)` and `run(args)`, which returns the exit code. The module of the
+command that was typed is imported, and of no other: `ablate --help` is immediate. Heavy libraries
+are imported where a command runs, so that its own `--help` is, too.
 
 Exit codes: 0 all is done; 1 something failed or is missing, the ledger cannot be written, or a
 pilot finds nothing that can run; 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by
@@ -8,45 +12,81 @@ SIGTERM, 129 by SIGHUP (the terminal was closed).
 from __future__ import annotations
 
 import argparse
+import atexit
+import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
+from typing import NoReturn
 
-from ablate.cli.parser import parser
-from ablate.cli.startup import end_quickly
+from ablate.cli.options import EXIT_CODES
 from ablate.tracking.typed import conceal
 from ablate.values.terminal import one_line, say, tolerant
+from reports.uri import clean
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 
+COMMANDS = {
+    "new": "write a spec to begin with, from a few options or questions",
+    "run": "run a sweep; what is known already is not run again",
+    "plan": "show what a spec would run; run nothing",
+    "cells": "write the trials that a sweep could start now to a file that any machine runs",
+    "status": "what runs in an output folder: studies, nodes, trials, time left, failures",
+    "stop": "end the runs of an output folder cleanly, as Ctrl-C would",
+    "trials": "the trials of a sweep, a line each",
+    "best": "the best configuration as YAML that runs, its metrics, its model and how to use it",
+    "logs": "what a trial wrote into its log",
+    "prune": "remove checkpoints and weights of finished trials that nobody needs",
+    "ledger": "what an output folder's ledger knows",
+    "data": "which data sets are here, and whether all of one can be used",
+    "report": "compile a sweep's tables and figures again",
+    "diff": "what changed between two sweeps: cells side by side, settings, versions",
+    "export": "a sweep's studies in an Optuna storage, for optuna-dashboard",
+    "embed": "embed a folder of pictures with a trained model",
+    "neighbours": "a gallery of a folder's pictures with those that a model finds nearest",
+    "backbones": "those of the papers, and whether their weights are here",
+    "doctor": "versions, GPU, disk, and what to repair",
+}
 _SECRET = ("tracking_uri", "storage")  # may hold a password
 _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"}
 
 
-def _check_texts(args: argparse.Namespace) -> None:
-    """That nothing given is empty, or holds what no file name can; `--set` is read as YAML."""
-    for name, value in vars(args).items():
-        option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and name != "settings":
-                check_option(text, option, show=name not in _SECRET)
+class Parser(argparse.ArgumentParser):
+    """Tells what it does not understand without the passwords in it."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(clean(message))
+
+
+def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
+    """Build the parser, with the arguments of these commands."""
+    top = Parser(
+        prog="ablate",
+        description="Tune, ablate and compare deep-metric-learning methods from a YAML file.",
+        epilog=f"`python -m ablate.run SPEC …` is `ablate run SPEC …`. {EXIT_CODES}",
+    )
+    below = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command = below.add_parser(name, help=summary)
+        if name in commands:
+            import_module(f"ablate.cli.{name}").add_arguments(command)
+    return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     if argv is None:
-        conceal()
-        end_quickly()
+        prepare_process()
+        argv = sys.argv[1:]
     tolerant()
-    args = parser().parse_args(argv)
+    args = build_parser(argv[:1]).parse_args(argv)
     from ablate.ledger.schema import LedgerError
     from ablate.tracking.tracker import TrackingError
     from reports.errors import ReportError
 
     try:
         _check_texts(args)
-        module, _, name = args.handler.partition(":")
-        code: int = getattr(import_module(f"ablate.cli.{module}"), name)(args)
+        code: int = import_module(f"ablate.cli.{args.command}").run(args)
     except ConfigError as error:
         say(one_line(error), error=True)
         return 2
@@ -60,3 +100,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # `ablate … | head` is no error
         return 0
     return code
+
+
+def prepare_process() -> None:
+    """Hide passwords from the list of processes, and end quickly; whoever calls `main` from Python
+    keeps a process as it is."""
+    conceal()
+    atexit.register(_skip_last_collection)
+
+
+def _check_texts(args: argparse.Namespace) -> None:
+    """Check that nothing given is empty, or holds what no file name can; `--set` is YAML."""
+    for name, value in vars(args).items():
+        option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and name != "settings":
+                check_option(text, option, show=name not in _SECRET)
+
+
+def _skip_last_collection() -> None:
+    """Do not search for garbage at the end of the process: it takes longer than many a plan.
+
+    triton, which comes with a compiled network, looks through all objects itself.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()

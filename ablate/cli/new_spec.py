@@ -1,5 +1,9 @@
-"""`ablate new NAME`: a spec with comments, which is checked as `ablate plan` checks before it is
-written."""
+"""What `ablate new` writes: answers → a spec with comments, checked as `ablate plan` checks.
+
+Ranges that are searched are those of `search_spaces/`. Of a method that is not listed, one of
+another package, they follow from its NEUTRAL: a number that is off at 0 is searched a factor of 30
+around its default.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,25 @@ import argparse
 import json
 import re
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from ablate.cli.new_answers import GOALS, Asked, asked
-from ablate.cli.new_methods import Tuning, tuning
 from ablate.plan.checks import checked_plan
 from ablate.plan.fair.neutral import options
 from ablate.plan.overrides import Overrides
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
+from ablate.values.remedies import nearest
 from ablate.values.terminal import say
 from ablate.values.wording import listed
-from trainables.data.dataset import class_count, data_config
+from trainables.backbones.backbone import check_name, import_timm
+from trainables.backbones.beside_timm import MODELS
+from trainables.data.dataset import DATASETS, class_count, data_config
 from trainables.data.splits import class_counts
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
@@ -35,7 +42,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 CLASSES, EACH = 16, 4  # of a batch, where there are as many
 
 
-def new(args: argparse.Namespace) -> int:
+def write_new_spec(args: argparse.Namespace) -> int:
     """Raises ConfigError: what could not be planned; nothing is written then."""
     name = args.name.removesuffix(".yaml")
     if not re.fullmatch(NAME, name):
@@ -154,3 +161,191 @@ def _flow(value: Any) -> str:
             return json.dumps(value)
         return value
     return json.dumps(value, ensure_ascii=False)
+
+
+# ------------------------------------------------------------------ answers
+
+PACKAGED = "tf_efficientnet_lite0"  # its weights come with the installation
+GOALS = {
+    "tune": "search its settings, and read the best on test classes",
+    "terms": "tune it, then switch each of its terms on and off",
+    "compare": "tune it and the plain loss alike, and compare the best of both",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """data: of the registry, or "folder" with its root. weights: of the backbone."""
+
+    data: str
+    root: Path | None
+    loss: str
+    method: str
+    backbone: str
+    weights: str
+    goal: str
+
+
+def asked(args: argparse.Namespace) -> Asked:
+    """Options first; of the others questions, where standard input is a terminal, or defaults.
+
+    Raises:
+        ConfigError: an option that is none of those there are, or that does not fit the others.
+    """
+    person = sys.stdin.isatty() and sys.stdout.isatty()
+
+    def one(option: str, words: str, default: str, check: Callable[[str], str]) -> str:
+        given = getattr(args, option)
+        if given is not None:
+            return check(given)
+        return _answer(words, default, check) if person else check(default)
+
+    data = one("data", "Data: a name (`ablate data list`) or a folder", "typefaces", _data)
+    loss = one("loss", f"Loss: {listed(LOSSES)}", "proxy_anchor", _of("--loss", LOSSES))
+    method = one("method", f"Method: {listed(METHODS)}", "ddml", _of("--method", METHODS))
+    backbone = one("backbone", "Backbone: any of timm's", PACKAGED, _backbone)
+    if person and args.goal is None:
+        say("\n".join(f"  {goal}: {words}" for goal, words in GOALS.items()))
+    goal = one("goal", f"Goal: {listed(GOALS)}", "tune", _of("--goal", GOALS))
+    named = data in DATASETS
+    return Asked(
+        data if named else "folder",
+        None if named else user_path(data, "--data").resolve(),
+        loss,
+        method,
+        backbone,
+        _weights(backbone),
+        goal,
+    )
+
+
+def _answer(words: str, default: str, check: Callable[[str], str]) -> str:
+    """A person's, asked again until it can be taken; an empty one is the default."""
+    while True:
+        try:
+            return check(input(f"{words} [{default}]: ").strip() or default)
+        except ConfigError as fault:
+            say(fault, error=True)
+        except EOFError:
+            say("")
+            return check(default)
+
+
+def _of(option: str, known: Iterable[str]) -> Callable[[str], str]:
+    def check(given: str) -> str:
+        if given not in known:
+            raise ConfigError(option, repr(given), f"one of {listed(known)}", nearest(given, known))
+        return given
+
+    return check
+
+
+def _data(given: str) -> str:
+    if given in DATASETS and given not in ("folder", "manifest"):
+        return given
+    if not user_path(given, "--data").is_dir():
+        names = [name for name in DATASETS if name not in ("folder", "manifest")]
+        raise ConfigError(
+            "--data",
+            repr(given),
+            f"a folder that is there, or one of {listed(names)}",
+            nearest(given, names),
+        )
+    return given
+
+
+def _backbone(given: str) -> str:
+    if given != PACKAGED and given not in MODELS:
+        check_name(import_timm(), given)
+    return given
+
+
+def _weights(backbone: str) -> str:
+    """Where a backbone's pretrained weights come from."""
+    if backbone == PACKAGED:
+        return "packaged"
+    if backbone not in MODELS:
+        return "timm"
+    if MODELS[backbone].torchvision is None:
+        raise ConfigError(
+            "--backbone",
+            f"{backbone}, whose weights nobody offers to programs",
+            "one whose weights can be fetched",
+            "Take another one here, and name yours and its file in the spec (backbone.weights)",
+        )
+    return "torchvision"
+
+
+# ------------------------------------------------------------------ methods
+
+Axis = dict[str, Any]
+AROUND = 30.0
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """given: options of the method that are not its defaults. space: axes by option. terms: name →
+    what switches it off, by option."""
+
+    given: dict[str, Any] = field(default_factory=dict)
+    space: dict[str, Axis] = field(default_factory=dict)
+    terms: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def _log(low: float, high: float) -> Axis:
+    return {"low": low, "high": high, "log": True}
+
+
+KNOWN = {
+    "ddml": Tuning(
+        space={"alpha": _log(1e-3, 3.0), "beta": _log(1e-3, 3.0), "gamma": _log(1e-7, 0.1)},
+        terms={"agnostic": {"alpha": 0}, "specific": {"beta": 0}, "split": {"gamma": 0}},
+    ),
+    "detreg": Tuning(
+        space={
+            "lambda1": _log(1e-3, 0.5),
+            "lambda2": _log(1e-3, 0.5),
+            "epsilon": {"low": 0.01, "high": 0.8},
+        },
+        terms={"dueling": {"dueling": False}, "augmentation": {"augmentation": "none"}},
+    ),
+    "dvml": Tuning(
+        given={"samples": 2},
+        space={
+            "lambda1_phase1": _log(1e-5, 1.0),
+            "lambda2_phase2": _log(1e-6, 0.1),
+            "lambda3_phase1": _log(0.01, 3.0),
+        },
+        terms={
+            "kl": {"lambda1_phase1": 0, "lambda1_phase2": 0},
+            "reconstruction": {"lambda2_phase1": 0, "lambda2_phase2": 0},
+            "generated": {"lambda3_phase1": 0, "lambda3_phase2": 0},
+        },
+    ),
+    "idml": Tuning(
+        given={"mixing": "feature_mixup"},
+        space={"tau": _log(0.5, 50.0), "gamma": {"low": 0.0, "high": 4.0}},
+        terms={"mixing": {"mixing": "none"}, "metric": {"metric": "plain"}},
+    ),
+    "nir": Tuning(space={"omega": _log(1e-3, 1.0)}, terms={"regulariser": {"weight": 0}}),
+    "pel": Tuning(
+        space={"kl": _log(1e-6, 1e-2)}, terms={"samples": {"samples": 0}, "kl": {"kl": 0}}
+    ),
+    "plain": Tuning(),
+}
+
+
+def tuning(method: str) -> Tuning:
+    """Of any method that is here."""
+    if method in KNOWN:
+        return KNOWN[method]
+    neutral, defaults = options(method), METHODS[method].Config.model_fields
+    space, terms = {}, {}
+    for name, off in neutral.items():
+        default = defaults[name].default
+        if default == off:
+            continue
+        terms[name] = {name: off}
+        if isinstance(default, float) and default > 0 and off == 0:
+            space[name] = _log(default / AROUND, default * AROUND)
+    return Tuning({}, space, terms)

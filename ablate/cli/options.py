@@ -1,4 +1,4 @@
-"""From parsed arguments to a run's options; each fault names its option."""
+"""Options that several commands take, and what they say. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,12 +13,127 @@ from trainables.errors import ConfigError
 if TYPE_CHECKING:
     from ablate.api import Options
 
+EXIT_CODES = (
+    "Exit codes: 0 all is done; 1 something failed or is missing (the same command goes on); "
+    "2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by SIGTERM."
+)
 LONGEST = 100 * 366 * 86400.0  # seconds
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "": 1.0}
 
 
+def add_out(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--out", default="runs", metavar="DIR", help="output folder (default: ./runs)"
+    )
+
+
+def add_tracking(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tracking-uri",
+        metavar="URI",
+        help="MLflow; env:NAME: the URI in this environment variable, where a password is not in "
+        "the process list (default: SQLite in --out)",
+    )
+
+
+def add_allow_partial(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--allow-partial",
+        action="store_true",
+        help="go on where images of a data set are missing, or are not as many as its makers say; "
+        "what is there is another data set, with trials of its own",
+    )
+
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    """A trained model, and the folder of pictures that it looks at."""
+    command.add_argument(
+        "model", metavar="MODEL", help="best.safetensors, or the trial's folder that holds it"
+    )
+    command.add_argument("folder", metavar="FOLDER", help="of pictures; class folders or none")
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument("--replace", action="store_true", help="write over what is there")
+
+
+def add_other(command: argparse.ArgumentParser) -> None:
+    """Where the second of two sweeps lies."""
+    command.add_argument(
+        "--other",
+        metavar="STORE",
+        help="where the second sweep lies: an output folder, or an MLflow URI (or env:NAME); "
+        "default: where the first does",
+    )
+
+
+def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """A spec, what is laid over it, and on what it runs."""
+    command.add_argument(
+        "spec", metavar="SPEC", nargs="?" if optional else None, help="the sweep's YAML file"
+    )
+    command.add_argument(
+        "--dataset", metavar="NAME", help="any that `ablate data list` names, as cub200 or folder"
+    )
+    command.add_argument(
+        "--data-root",
+        metavar="DIR",
+        help="where it lies; of class folders, if neither --dataset nor the spec names a data set "
+        "that lies somewhere",
+    )
+    add_allow_partial(command)
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="override a field of every trial, as optimizer.lr=1e-4; repeatable",
+    )
+    command.add_argument(
+        "--study",
+        action="append",
+        default=[],
+        metavar="NAME",
+        dest="studies",
+        help="run only this study and those it is centred on; repeatable",
+    )
+    command.add_argument(
+        "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
+    )
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument(
+        "--same-code",
+        action="store_true",
+        help="the source of a component has changed and its numbers have not: take what is known "
+        "at its REVISION as made by it, from now on",
+    )
+
+
+def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """A spec with where it would run."""
+    add_spec(command, optional=optional)
+    command.add_argument(
+        "--pilot",
+        action="store_true",
+        help="with --plan: time a few steps of each kind of trial that the ledger does not know, "
+        "for the estimate of time and memory; it also finds what would end them at once",
+    )
+    command.add_argument("--address", metavar="ADDRESS", help="a Ray cluster; auto finds one")
+    add_tracking(command)
+    add_out(command)
+
+
+# ------------------------------------------------------------------ what options say
+
+
+def positive(text: str) -> int:
+    """Read a count of at least one."""
+    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 2**31):
+        raise argparse.ArgumentTypeError(f"found {text!r}; expected a whole number, at least 1")
+    return int(text)
+
+
 def seconds(text: str, option: str = "--budget") -> float:
-    """`2h`, `90m`, `1h30m`, `45` (seconds)."""
+    """Read a duration: `2h`, `90m`, `1h30m`, `45` (seconds)."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
@@ -29,7 +144,7 @@ def seconds(text: str, option: str = "--budget") -> float:
 
 
 def budget(text: str) -> float:
-    """A duration above zero."""
+    """Read a duration above zero."""
     limit = seconds(text)
     if limit == 0:
         raise ConfigError(
@@ -39,7 +154,7 @@ def budget(text: str) -> float:
 
 
 def seed_option(text: str) -> int | tuple[int, ...]:
-    """`5` for 0…4, or `0,3,4`."""
+    """Read seeds: `5` for 0…4, or `0,3,4`."""
     expected = "a number of seeds, or a list such as 0,1,5"
     if not re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
         raise ConfigError("--seeds", repr(text), expected)
@@ -59,7 +174,7 @@ def seed_option(text: str) -> int | tuple[int, ...]:
 
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """`--set optimizer.lr=1e-4`, typed as YAML types it."""
+    """Read `--set optimizer.lr=1e-4`, typed as YAML types it."""
     from ablate.spec.yaml_loader import load_text
 
     chosen: dict[str, Any] = {}
@@ -74,6 +189,7 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def options_of(args: argparse.Namespace) -> Options:
+    """Return the options of a run that parsed arguments ask for."""
     from ablate.api import Options
 
     limit = getattr(args, "budget", None)

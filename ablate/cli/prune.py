@@ -16,10 +16,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ablate.cli.kept import SETTLED, best_trials, unfinished
 from ablate.cli.locate import ledger_path
+from ablate.cli.options import add_out
 from ablate.engine.live.presence import drivers
 from ablate.ledger import queries
+from ablate.ledger.best import best_cell, cells_by_study, objectives
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_sweep
@@ -30,6 +31,7 @@ from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
 from trainables.errors import ConfigError
 
 CHECKPOINTS = "checkpoints"
+SETTLED = ("done", "failed")
 LINKED = re.compile(r"trials/([0-9a-f]{16}-s\d+)/" + re.escape(EXPORT))
 
 
@@ -42,7 +44,25 @@ class Piece:
     size: int
 
 
-def prune(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Say what could go, and how much it frees; remove it with --yes. Logs, "
+        "configurations, results and the ledger stay, and so do what runs, what can be resumed and "
+        "the weights of sweeps that are not finished."
+    )
+    command.add_argument("sweep", nargs="?", help="sweep id or name; default: all trials")
+    command.add_argument(
+        "--keep",
+        choices=("best", "weights", "none"),
+        default="best",
+        help="best (default): the weights of each study's best cell, at all its seeds, which "
+        "reports name; weights: all, so that checkpoints alone go; none: no weights",
+    )
+    command.add_argument("--yes", action="store_true", help="remove it")
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     """0: told, or done with `--yes`. 1: a file could not be removed.
 
     Raises:
@@ -91,7 +111,7 @@ def chosen(
 ) -> tuple[list[Piece], list[str]]:
     """What may go, and what is kept for a reason that should be said."""
     under_way = {driver.sweep_id for driver in drivers(out) if driver.alive}
-    open_ = unfinished(records)
+    open_ = _unfinished(records)
     needs = {
         sweep_id: {row["trial_id"] for row in records.cells(sweep_id)}
         for sweep_id in {*open_, *under_way}
@@ -102,7 +122,7 @@ def chosen(
         for row in queries.owners(records)
         if Owner.parse(row["owner"]).alive(row["heartbeat"])
     }
-    best = best_trials(records) if keep == "best" else set()
+    best = _best_trials(records) if keep == "best" else set()
     if sweep is None:
         rows = queries.trials(records)
     else:
@@ -120,6 +140,32 @@ def chosen(
         for sweep_id, name in open_.items()
         if needs[sweep_id] & looked_at
     ]
+
+
+def _best_trials(records: Records) -> set[str]:
+    """Of each study of each sweep the trials, at all seeds and folds, of the cell with the best
+    mean of each of its objectives; the earlier one on a tie. Reports name their weights."""
+    found: set[str] = set()
+    for sweep in queries.sweeps(records):
+        spec = records.sweep(sweep["sweep_id"])["spec"]
+        for study, cells in cells_by_study(records, sweep["sweep_id"]).items():
+            for metric, most in objectives(spec, study):
+                cell = best_cell(records, cells, metric, most=most)
+                found |= {row["trial_id"] for row in cells[cell]} if cell else set()
+    return found
+
+
+def _unfinished(records: Records) -> dict[str, str]:
+    """Sweep → name, of those with a cell that has no result yet: they go on, and may read what is
+    trained once more, on other splits or as an ensemble."""
+    return {
+        sweep["sweep_id"]: sweep["name"]
+        for sweep in queries.sweeps(records)
+        if any(
+            row["done"] + row["failed"] < row["size"]
+            for row in queries.progress(records, sweep["sweep_id"])
+        )
+    }
 
 
 def _pieces(folder: Path, row: dict[str, Any], *, weights: bool) -> Iterator[Piece]:

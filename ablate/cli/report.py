@@ -6,12 +6,26 @@ import argparse
 from pathlib import Path
 
 from ablate.cli.locate import ledger_path, store_of
+from ablate.cli.options import add_other, add_out, add_tracking
 from ablate.values.terminal import say
 from reports.uri import link
 from trainables.errors import ConfigError
 
 
-def report(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    command.add_argument(
+        "--compare",
+        nargs=2,
+        metavar="SWEEP",
+        help="write a page of these two side by side instead (ids or names)",
+    )
+    add_other(command)
+    add_tracking(command)
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     if args.compare is not None:
         from ablate.cli import diff
 

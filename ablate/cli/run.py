@@ -1,15 +1,14 @@
-"""`ablate run` and `ablate plan`. Heavy imports happen inside."""
+"""`ablate run`: run a sweep. Heavy imports happen inside."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ablate.cli.options import options_of
+from ablate.cli.options import EXIT_CODES, add_sweep, options_of
 from ablate.cli.preflight import check_machine
 from ablate.cli.report import print_report
 from ablate.tracking.typed import typed
@@ -21,6 +20,49 @@ REASONS = 5  # of failures, shown at the end of a run
 
 if TYPE_CHECKING:
     from ablate.engine.settings import Outcome
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = "Run a sweep. Stop it with Ctrl-C; the same command goes on."
+    command.epilog = EXIT_CODES
+    add_sweep(command)
+    command.add_argument("--plan", action="store_true", help="show what would run; run nothing")
+    command.add_argument(
+        "--cell",
+        metavar="STUDY/CELL[@SEED]",
+        help="run one cell in this process, without Ray, with its full traceback",
+    )
+    command.add_argument(
+        "--budget", metavar="TIME", help="start no new trial after this time: 2h, 90m, 1h30m"
+    )
+    command.add_argument(
+        "--retry-failed", action="store_true", help="run trials again whose failure is recorded"
+    )
+    command.add_argument(
+        "--force",
+        action="store_true",
+        help="forget what is known of this sweep's trials, and train them all again",
+    )
+    command.add_argument(
+        "--checkpoint-seconds",
+        metavar="TIME",
+        help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
+    )
+    command.add_argument(
+        "--stuck-after",
+        metavar="TIME",
+        help="end a trial's process that has taken no step for so long, its stack in the trial's "
+        "log, and retry it; give more than a first pass over the images and an evaluation take "
+        "(default: never)",
+    )
+    command.add_argument(
+        "--storage",
+        metavar="URI",
+        help="a path, s3://…, gs://…, hdfs://… or env:NAME that outlives this machine: the ledger "
+        "is copied there once a minute, and the same command goes on from it on another machine; "
+        "with --address, nodes that do not see --out keep checkpoints, exports and logs there",
+    )
+    command.add_argument("--no-report", action="store_true", help="compile no tables at the end")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -122,15 +164,3 @@ def _reasons(out: Path, sweep_id: str) -> list[str]:
     shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:REASONS]]
     more = len(reasons) - REASONS
     return shown + ([f"and {more} other reasons"] if more > 0 else [])
-
-
-def plan(args: argparse.Namespace) -> int:
-    if args.schema:
-        from ablate.spec.json_schema import json_schema
-
-        say(json.dumps(json_schema(), indent=1, sort_keys=True))
-        return 0
-    if args.spec is None:
-        raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")
-    args.plan, args.cell = True, None
-    return run(args)

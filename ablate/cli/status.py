@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.cli.locate import ledger_path
+from ablate.cli.options import add_out
 from ablate.engine.live.presence import Driver, drivers
 from ablate.engine.live.rows import StudyRow, duration, line
 from ablate.ledger import queries
@@ -22,7 +23,19 @@ from trainables.core.trial_folder import TRIALS, trial_folder
 AT_WORK, REASONS = 8, 5  # trials and reasons that are named
 
 
-def status(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "What runs in an output folder, from any shell or machine that sees it. The "
+        "run itself is not asked."
+    )
+    command.add_argument(
+        "sweep", nargs="?", help="sweep id or name; default: those that run, else the latest"
+    )
+    command.add_argument("--json", action="store_true", help="all that is known, as JSON")
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     """Of the sweep that is named, or of all that run, or of the latest."""
     path = ledger_path(args.out)
     with Records(path) as records:

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from ablate.cli.options import seconds
+from ablate.cli.options import add_out, seconds
 from ablate.cli.status import process
 from ablate.engine.live.presence import Driver, drivers
 from ablate.engine.output import output_folder
@@ -16,7 +16,20 @@ from trainables.errors import ConfigError
 LOOK_SECONDS = 0.2
 
 
-def stop(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Ask the runs of an output folder to end as Ctrl-C would, from any shell or "
+        "machine that may write there. The same command goes on later."
+    )
+    command.epilog = "Exit codes: 0 they have ended; 1 not within --wait; 2 nothing runs."
+    command.add_argument("sweep", nargs="?", help="sweep id or name; default: all there")
+    command.add_argument(
+        "--wait", default="2m", metavar="TIME", help="for their end: 0, 30s, 2m (default)"
+    )
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     """0: all that were asked have ended. 1: some have not within the time that is waited."""
     limit = seconds(args.wait, "--wait")
     out = output_folder(args.out)

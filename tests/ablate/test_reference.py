@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ablate.cli.parser import parser
+from ablate.cli.main import build_parser
 from tests.ablate.reference import commands
 from tests.ablate.reference.docstrings import meaning, models, prose
 from tests.ablate.reference.markdown import slug
@@ -75,7 +75,7 @@ def test_every_option_of_every_command_is_told(now: dict[str, str]) -> None:
                 for inner in action.choices.values():
                     yield from leaves(inner)
 
-    seen = list(leaves(parser()))
+    seen = list(leaves(build_parser()))
     assert len(seen) > 8
     for command in seen:
         heading = f"## {command.prog}\n"

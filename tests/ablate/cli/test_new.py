@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.cli.new_answers import GOALS
-from ablate.cli.new_methods import KNOWN, tuning
+from ablate.cli.new_spec import GOALS, KNOWN, tuning
 from tests.trainables import core_trials
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS

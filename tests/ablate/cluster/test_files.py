@@ -178,11 +178,11 @@ def test_a_job_on_kubernetes() -> None:
 
 
 def test_the_job_s_command_is_one() -> None:
-    from ablate.cli.parser import parser
+    from ablate.cli.main import build_parser
 
     words = loaded("rayjob.yaml")["spec"]["entrypoint"].split()
     assert words[0] == "ablate"
-    assert parser().parse_args(words[1:]).address == "auto"
+    assert build_parser().parse_args(words[1:]).address == "auto"
 
 
 # --------------------------------------------------------------------------------------- MLflow

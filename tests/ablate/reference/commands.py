@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from ablate.cli.parser import parser
+from ablate.cli.main import build_parser
 from tests.ablate.reference.markdown import cell, code, table
 from trainables.jobs.batch.__main__ import parser as batch_parser
 
@@ -14,7 +14,7 @@ HEAD = ("argument", "default", "meaning")
 
 def page() -> str:
     """All of it, in Markdown."""
-    return "\n\n".join([*_command("ablate", parser()), *_command(BATCH, batch_parser())])
+    return "\n\n".join([*_command("ablate", build_parser()), *_command(BATCH, batch_parser())])
 
 
 BATCH = "python -m trainables.jobs.batch"

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from ablate.cli import doctor
-from ablate.cli.main import main
-from ablate.cli.parser import parser
+from ablate.cli.main import build_parser, main
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.tracking.check_store import DamagedStore, Store
@@ -138,7 +137,7 @@ def test_a_remedy_names_the_store_that_the_run_had(
     monkeypatch.setenv("MINE", f"http://me:{WORD}@h")
     store = Store(Path("my runs"), given)
     assert store.command("ledger replay") == said == store.remedy()
-    args = parser().parse_args(shlex.split(said.strip("`"))[1:])
+    args = build_parser().parse_args(shlex.split(said.strip("`"))[1:])
     assert (args.out, args.action) == ("my runs", "replay")
     assert WORD not in repr(store)
 
@@ -149,7 +148,7 @@ def test_a_password_leaves_the_command_line(monkeypatch: pytest.MonkeyPatch) -> 
     for option in (["--tracking-uri", uri], [f"--tracking-uri={uri}"], [f"--track={uri}"]):
         words, found = concealed(["run", "s.yaml", *option, *rest])
         assert found == {"ABLATE_TRACKING_URI": uri} and WORD not in " ".join(words)
-        args = parser().parse_args([w for w in words if w not in rest])
+        args = build_parser().parse_args([w for w in words if w not in rest])
         assert args.tracking_uri == "env:ABLATE_TRACKING_URI"
     assert concealed(["run", "--tracking-uri", "http://h"])[1] == {}
     sql = f"postgresql://me:{WORD}@h/optuna"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from ablate.cli.locate import ledger_path
+from ablate.cli.options import add_out
 from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
@@ -37,7 +38,24 @@ if TYPE_CHECKING:
 FILE = "optuna.db"
 
 
-def export(args: argparse.Namespace) -> int:
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Write the studies of a sweep into an Optuna storage: each cell a trial, with "
+        "its parameters, distributions, values (means over seeds), curve and state. As a table: "
+        "`ablate ledger export`."
+    )
+    command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    command.add_argument("--to", required=True, choices=("optuna",), help="what it is for")
+    command.add_argument(
+        "--storage",
+        metavar="URI",
+        help="its database, or env:NAME (default: optuna.db in --out)",
+    )
+    command.add_argument("--replace", action="store_true", help="write over studies that are there")
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
     """0: all studies are there."""
     import optuna
     from optuna.exceptions import ExperimentalWarning, StorageInternalError

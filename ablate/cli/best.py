@@ -1,0 +1,41 @@
+"""`ablate best`: the best configuration of a study, as YAML that runs."""
+
+from __future__ import annotations
+
+import argparse
+
+from ablate.cli.locate import ledger_path
+from ablate.cli.options import add_out
+from ablate.ledger import queries
+from ablate.ledger.best import find_best
+from ablate.ledger.queries import find_sweep
+from ablate.ledger.records import Records
+from ablate.values.terminal import say
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    command.description = (
+        "Print the best configuration of a study as a spec that `ablate run` takes. "
+        "Comments in it give the metrics, the path of the model and ready commands. The best cell "
+        "is that of the highest mean of the study's objective."
+    )
+    command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
+    command.add_argument("study", nargs="?", help="default: all studies, by the sweep's objective")
+    add_out(command)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the best configuration of a study as YAML that runs; comments say how to use it."""
+    path = ledger_path(args.out)
+    with Records(path) as records:
+        sweep, study = args.sweep, args.study
+        if sweep is not None and study is None:
+            latest = find_sweep(records, None, "SWEEP")
+            names = {
+                value for row in queries.sweeps(records) for value in (row["sweep_id"], row["name"])
+            }
+            if sweep not in names and sweep in records.sweep(latest)["spec"]["studies"]:
+                sweep, study = latest, sweep
+        sweep_id = find_sweep(records, sweep, "SWEEP")
+        say(find_best(records, sweep_id, study, path.parent).yaml, end="")
+    return 0

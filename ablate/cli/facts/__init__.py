@@ -1,1 +1,0 @@
-"""Commands that tell what an output folder knows, and keep it in order."""

@@ -1,1 +1,0 @@
-"""Commands about networks: backbones, and models that trials have left."""

@@ -1,1 +1,0 @@
-"""`ablate new`: a spec to begin with, from a few options or questions."""

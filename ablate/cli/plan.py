@@ -1,0 +1,28 @@
+"""`ablate plan`: what a spec would run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ablate.cli import run as running
+from ablate.cli.options import add_sweep
+from ablate.values.terminal import say
+from trainables.errors import ConfigError
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    add_sweep(command, optional=True)
+    command.add_argument("--schema", action="store_true", help="print the JSON Schema of a spec")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.schema:
+        from ablate.spec.json_schema import json_schema
+
+        say(json.dumps(json_schema(), indent=1, sort_keys=True))
+        return 0
+    if args.spec is None:
+        raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")
+    args.plan, args.cell = True, None
+    return running.run(args)

@@ -1,1 +1,0 @@
-"""Commands that show whole sweeps: reports, two side by side."""
