@@ -288,7 +288,7 @@ class StudyBase(SpecPart):
         return {key: value for key, value in dump.items() if key not in left_out}
 
 
-DESIGNS: Registry[StudyBase] = Registry(
+DESIGNS: Registry[type[StudyBase]] = Registry(
     "designs",
     "ablate.designs.search",
     "ablate.designs.grid",

@@ -78,7 +78,7 @@ class Sampler:
         raise NotImplementedError
 
 
-SAMPLERS: Registry[Sampler] = Registry(
+SAMPLERS: Registry[type[Sampler]] = Registry(
     "samplers",
     "ablate.samplers.tpe",
     "ablate.samplers.independent",

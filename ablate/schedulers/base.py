@@ -102,7 +102,7 @@ def ranked(entries: Sequence[Entry], places: Sequence[int], rung: int) -> list[i
     return sorted(places, key=lambda place: (-entries[place].best(rung), place))
 
 
-SCHEDULERS: Registry[SchedulerBase] = Registry(
+SCHEDULERS: Registry[type[SchedulerBase]] = Registry(
     "schedulers",
     "ablate.schedulers.halving",
     "ablate.schedulers.hyperband",

@@ -93,7 +93,7 @@ def calculator(x: Tensor, y: Tensor) -> float:
 
 
 def our_kmeans(x: Tensor, y: Tensor) -> float:
-    from trainables.evaluation.kmeans import kmeans, objective
+    from trainables.evaluation.clustering import kmeans, objective
 
     k = int(y.max()) + 1
     return objective(x, kmeans(x, k, seed=0), k)
@@ -102,7 +102,7 @@ def our_kmeans(x: Tensor, y: Tensor) -> float:
 def faiss_kmeans(x: Tensor, y: Tensor) -> float:
     import faiss
 
-    from trainables.evaluation.kmeans import ITERATIONS, objective
+    from trainables.evaluation.clustering import ITERATIONS, objective
 
     faiss.omp_set_num_threads(THREADS)
     k = int(y.max()) + 1

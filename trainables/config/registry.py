@@ -23,6 +23,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from operator import or_
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -53,30 +54,35 @@ class NamedConfig(ComponentConfig):
 
 
 class Registry(Generic[T]):
-    """Name → class, filled on first use by `modules` and by entry points.
+    """Name → component, a class or an object, filled on first use by `modules` and entry points.
 
-    Of a package every module is loaded, so that a new file in it is all a component takes.
+    Of a package every module is loaded, so that a new file in it is all a component takes. An
+    entry point of `ablate.<name>` names what registers itself when it is loaded, as a module with
+    `register` in it does; or, where there is `adapt`, a thing that this makes a component of.
+
+    Args:
+        name: of the registry. modules: in which its own components are.
+        adapt: (name of an entry point, what it names) → component.
     """
 
-    def __init__(self, name: str, *modules: str) -> None:
-        self.name = name
+    def __init__(
+        self, name: str, *modules: str, adapt: Callable[[str, Any], T] | None = None
+    ) -> None:
+        self.name, self.adapt = name, adapt
         self._modules = modules
-        self._classes: dict[str, type[T]] = {}
+        self._components: dict[str, T] = {}
         self._loaded = False
 
-    def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        def add(cls: type[T]) -> type[T]:
-            known = self._classes.get(name)
-            if known is not None and (known.__module__, known.__qualname__) != (
-                cls.__module__,
-                cls.__qualname__,
-            ):
+    def register(self, name: str) -> Callable[[T], T]:
+        def add(component: T) -> T:
+            known = self._components.get(name)
+            if known is not None and _origin(known) != _origin(component):
                 raise ValueError(
                     f"{self.name}: {name!r} is registered twice, by {known.__module__} and "
-                    f"{cls.__module__}; rename one of them"
+                    f"{component.__module__}; rename one of them"
                 )
-            self._classes[name] = cls
-            return cls
+            self._components[name] = component
+            return component
 
         return add
 
@@ -88,25 +94,40 @@ class Registry(Generic[T]):
             loaded = import_module(name)
             for module in sorted(m.name for m in iter_modules(getattr(loaded, "__path__", []))):
                 import_module(f"{name}.{module}")
-        for entry in installed().select(group=f"ablate.{self.name}"):
-            entry.load()
+        entries = installed().select(group=f"ablate.{self.name}")
+        for entry in sorted(entries, key=lambda each: str(each.name)):
+            found = entry.load()
+            if self.adapt is not None and not self._comes_from(found):
+                self.register(entry.name)(self.adapt(entry.name, found))
 
-    def __getitem__(self, name: str) -> type[T]:
+    def _comes_from(self, found: Any) -> bool:
+        """Return whether `found` is a module that has registered components."""
+        name = found.__name__ if isinstance(found, ModuleType) else None
+        return name is not None and any(
+            f"{each.__module__}.".startswith(f"{name}.") for each in self._components.values()
+        )
+
+    def __getitem__(self, name: str) -> T:
         self.load()
-        return self._classes[name]
+        return self._components[name]
 
     def __iter__(self) -> Iterator[str]:
         """In the order of the modules that are named one by one, and within each as written; then
         those of packages, and of others, by name."""
         self.load()
         place = {module: i for i, module in enumerate(self._modules)}
-        first = [name for name, cls in self._classes.items() if cls.__module__ in place]
-        first.sort(key=lambda name: place[self._classes[name].__module__])
-        return iter([*first, *sorted(self._classes.keys() - set(first))])
+        first = [name for name, each in self._components.items() if each.__module__ in place]
+        first.sort(key=lambda name: place[self._components[name].__module__])
+        return iter([*first, *sorted(self._components.keys() - set(first))])
 
     def __contains__(self, name: object) -> bool:
         self.load()
-        return name in self._classes
+        return name in self._components
+
+
+def _origin(component: Any) -> tuple[str, str]:
+    """Return where a component was written, by which one that is loaded twice is known."""
+    return component.__module__, getattr(component, "__qualname__", "")
 
 
 @cache

@@ -27,7 +27,7 @@ from trainables.config.registry import Registry
 from trainables.data.files.about import About
 from trainables.data.images import Images
 
-DATASETS: Registry[DataSource] = Registry(
+DATASETS: Registry[type[DataSource]] = Registry(
     "data",
     "trainables.data.embedded.reader",
     "trainables.data.embedded.digits",

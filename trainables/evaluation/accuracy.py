@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.errors import ConfigError, TrialFailure
+from trainables.evaluation.metric import metric
 
 
 def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
@@ -32,3 +33,13 @@ def top_k_accuracy(logits: Tensor, labels: Tensor, k: int) -> float:
     column = torch.arange(classes, device=logits.device)
     before = (logits > own) | ((logits == own) & (column < labels[:, None]))
     return float((before.sum(1) < k).double().mean())
+
+
+@metric("top_1_accuracy", reads="logits", unit="%")
+def top_1_accuracy(logits: Tensor, labels: Tensor) -> float:
+    return top_k_accuracy(logits, labels, 1)
+
+
+@metric("top_5_accuracy", reads="logits", unit="%")
+def top_5_accuracy(logits: Tensor, labels: Tensor) -> float:
+    return top_k_accuracy(logits, labels, 5)

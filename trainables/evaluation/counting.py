@@ -1,7 +1,7 @@
-"""Compiled counting: how many items come before each positive of a query.
+"""Places of positives by compiled counting: how many items come before each positive of a query.
 
 The place of a positive is 1 + the number of items before it, so nothing is sorted but a query's
-positives. An item is (score, index) packed in one int64 key, as in `ranks.order_keys`: it comes
+positives. An item is (score, index) packed in one int64 key, as in `ranking.order_keys`: it comes
 before another if its key is larger. A query's positives have keys k₁ > k₂ > … and counters c₁, c₂,
 …; an item adds one to the counter of the first positive that it comes before; then the place of
 the i-th is 1 + c₁ + … + cᵢ.
@@ -11,16 +11,41 @@ positive and all after it are dropped, which raises `floor`, the score below whi
 What is left is a comparison with `floor`, many at a time: at most about `limit` items a query are
 looked at one by one. That makes the cost per pair all but independent of the positives.
 
-Compiled by numba at first use (a second or two; kept in its cache). All functions release the
-GIL, and write only what belongs to the queries they are given, so that threads may share the work.
+Items are sorted by class, so that a query's positives are a run of columns. `count_whole_rows`
+takes any score, query and gallery, in the memory of one block of queries. `count_half` takes plain
+scores where every item queries all others, at half the products: items are cut into groups of whole
+classes, so that all pairs of one class lie in the square tiles on the diagonal; of the other tiles
+only those above the diagonal are made, and each is read twice, for its rows as queries and for its
+columns. So the score of a pair is computed once, in float32, and is one number wherever it is
+compared. Bitwise duplicates tie where the matrix product sums all elements in one order, which
+`GROUP` and `WIDTH`, multiples of a kernel's tile, are for.
+
+Compiled by numba at first use (a second or two; kept in its cache). All compiled functions release
+the GIL, and write only what belongs to the queries they are given, so that threads share the work.
 """
 
-# The signatures are numba's: arrays are C-ordered numpy arrays.
+# The signatures of compiled functions are numba's: arrays are C-ordered numpy arrays.
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
 
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from trainables.errors import TrialFailure
+from trainables.evaluation.ranking_metrics import FAR, Places
+from trainables.evaluation.scores import PlainScore, Score
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+BLOCK_BYTES = 128 * 2**20  # scores and positives of a block; `score` may take some times as much
+GROUP = 1024  # rows of a tile
+WIDTH = 4096  # columns of a tile: with GROUP, 16 MiB
 CHUNK = 32
 STRIPE = 512  # columns read row by row: 2 KiB at a time, their floors stay in the L1 cache
 LAST = 0x7FFFFFFF
@@ -63,7 +88,7 @@ def _drop(query, scores, counts, start, active, floor, limit):  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def positives(tile, bits, item, own, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
+def find_positives(tile, bits, item, own, group, keys, scores, start, active, floor, rows):  # type: ignore[no-untyped-def]
     """Fill in the keys and scores of the positives of the queries `rows` = (from, to) of a tile.
 
     tile, bits: [B, R] float32 scores and the same as int32.
@@ -178,3 +203,188 @@ def fill_places(counts, start, active, limit, places, far):  # type: ignore[no-u
             if before >= limit[q]:
                 break
             places[q, i] = 1 + before
+
+
+class Counters:
+    """The positives of some queries, with their keys, scores and counts.
+
+    Args:
+        positives: [B] int64, how many positives each query has.
+        limit: positives [B] int64 → the last place of interest [B].
+        threads: that share the queries of a tile.
+    """
+
+    def __init__(
+        self, positives: Tensor, limit: Callable[[Tensor], Tensor], threads: Threads
+    ) -> None:
+        total, queries = int(positives.sum()), len(positives)
+        self.positives, self.limit, self.threads = positives, limit(positives).numpy(), threads
+        self.start = (positives.cumsum(0) - positives).numpy()
+        self.keys, self.scores = np.empty(total, np.int64), np.empty(total, np.float32)
+        self.counts = np.zeros(total, np.int32)
+        self.active, self.floor = np.zeros(queries, np.int64), np.empty(queries, np.float32)
+
+    def find_positives(
+        self, of: slice, tile: Numbers, item: Numbers, own: Numbers, group: Numbers
+    ) -> None:
+        """Read the positives of the queries `of` from a tile; arguments as `find_positives`."""
+        found = (self.keys, self.scores, self.start[of], self.active[of], self.floor[of])
+        self.threads.share(
+            len(tile), find_positives, tile, tile.view(np.int32), item, own, group, *found
+        )
+
+    def count_rows(self, of: slice, tile: Numbers, item: Numbers, own: Numbers) -> int:
+        """Count a tile for the queries `of`, its rows; returns how many scores are no numbers."""
+        known = (self.keys, self.scores, self.counts, *self._of(of))
+        return sum(
+            self.threads.share(len(tile), count_rows, tile, tile.view(np.int32), item, own, *known)
+        )
+
+    def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
+        """Count a tile for the queries `of`, its columns."""
+        known = (self.keys, self.scores, self.counts, *self._of(of))
+        self.threads.share(tile.shape[1], count_columns, tile, tile.view(np.int32), item, *known)
+
+    def places(self, of: slice) -> Places:
+        """Return the places of the positives of the queries `of`."""
+        positives = self.positives[of]
+        places = np.empty((len(positives), int(positives.max())), np.int64)
+        start, active, _, limit = self._of(of)
+        fill_places(self.counts, start, active, limit, places, FAR)
+        return Places(torch.from_numpy(places), positives)
+
+    def _of(self, of: slice) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        return self.start[of], self.active[of], self.floor[of], self.limit[of]
+
+
+class Threads:
+    """As many threads as torch uses, which share the queries of a tile."""
+
+    def __init__(self) -> None:
+        self.count = torch.get_num_threads()
+        self.pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.pool is not None:
+            self.pool.shutdown()
+
+    def share(self, n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
+        """Call work(*args, (from, to)) for parts of range(n) that begin at multiples of 32."""
+        if self.pool is None or n < 256:
+            return [work(*args, (0, n))]
+        step = -(-n // self.count // 32) * 32
+        parts = [(at, min(at + step, n)) for at in range(0, n, step)]
+        return [f.result() for f in [self.pool.submit(work, *args, part) for part in parts]]
+
+
+def count_whole_rows(
+    queries: Tensor,
+    query_labels: Tensor,
+    references: Tensor,
+    reference_labels: Tensor,
+    *,
+    score: Score,
+    limit: Callable[[Tensor], Tensor],
+    self_index: Tensor | None = None,
+    block: int | None = None,
+) -> Iterator[Places]:
+    """Find places by whole rows of scores; arguments as `ranking.sort_nearest`.
+
+    Args:
+        limit: positives [B] → the last place of interest [B].
+
+    Raises:
+        TrialFailure: a score is not a number.
+    """
+    size = len(references)
+    most = int(torch.bincount(reference_labels).max())
+    block = block or max(1, min(1024, BLOCK_BYTES // (4 * size + 24 * most)))
+    order = reference_labels.argsort(stable=True)
+    column = torch.empty_like(order)
+    column[order] = torch.arange(size)
+    rows, item = references[order], order.numpy()
+    classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
+    members = torch.bincount(reference_labels, minlength=classes)
+    ends = members.cumsum(0)
+    whole = slice(None)
+    with Threads() as threads:
+        for first in range(0, len(queries), block):
+            here = slice(first, first + block)
+            labels = query_labels[here]
+            tile = score(queries[here], rows).float().contiguous().numpy()
+            positives, own = members[labels], torch.full((len(labels),), -1)
+            if self_index is not None:
+                own = column[self_index[here]]
+                positives = positives - (reference_labels[self_index[here]] == labels).long()
+            group = torch.stack([ends[labels] - members[labels], ends[labels]], 1).numpy()
+            counters = Counters(positives, limit, threads)
+            counters.find_positives(whole, tile, item, own.numpy(), group)
+            bad = counters.count_rows(whole, tile, item, own.numpy())
+            if bad or np.isnan(counters.scores).any():
+                raise TrialFailure("evaluation: a similarity score is not a number")
+            yield counters.places(whole)
+
+
+def count_half(
+    embeddings: Tensor, labels: Tensor, score: PlainScore, limit: Callable[[Tensor], Tensor]
+) -> Iterator[Places]:
+    """Find the places of the positives of every item among all others, in blocks of queries.
+
+    Args:
+        embeddings: [N, E], finite, on the CPU. labels: [N] int64, 0 ≤ label < N, of classes of at
+            most `GROUP` items.
+        limit: positives [B] int64 → the last place of interest [B].
+    """
+    order = labels.argsort(stable=True)
+    # prepare() may return the rows themselves; indexing copies.
+    rows = score.prepare(embeddings[order])
+    squares = score.squares(rows)
+    sizes = torch.bincount(labels)[labels[order]]
+    ends = labels[order].bincount().cumsum(0)[labels[order]]
+    count, item = len(rows), order.numpy()
+    own, span = np.arange(count), torch.stack([ends - sizes, ends], 1).numpy()
+    groups = cut_groups(ends)
+    buffer = torch.empty(max(GROUP * WIDTH, max(b - a for a, b in groups) ** 2))
+
+    def tile(a: slice, b: slice) -> Numbers:
+        out = buffer[: (a.stop - a.start) * (b.stop - b.start)].view(a.stop - a.start, -1)
+        made: Numbers = score.tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
+        return made
+
+    with Threads() as threads:
+        counters = Counters(sizes - 1, limit, threads)
+        for first, last in groups:
+            a = slice(first, last)
+            made = tile(a, a)
+            mirror(made)
+            counters.find_positives(a, made, item[a], own[a] - first, span[a] - first)
+            counters.count_rows(a, made, item[a], own[a] - first)
+        nobody = np.full(GROUP, -1)
+        for first, last in groups:
+            a = slice(first, last)
+            for left in range(last, count, WIDTH):
+                b = slice(left, min(left + WIDTH, count))
+                made = tile(a, b)
+                counters.count_rows(a, made, item[b], nobody)
+                counters.count_columns(b, made, item[a])
+    for first, last in groups:
+        yield counters.places(slice(first, last))
+
+
+def cut_groups(ends: Tensor) -> list[tuple[int, int]]:
+    """Cut sorted items into groups of whole classes, of at most `GROUP`, as (first, last + 1)."""
+    pieces, first = [], 0
+    borders = torch.unique(ends).tolist()
+    for border, following in zip(borders, [*borders[1:], None], strict=True):
+        if following is None or following - first > GROUP:
+            pieces.append((first, border))
+            first = border
+    return pieces

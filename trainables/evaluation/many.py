@@ -16,14 +16,14 @@ from torch import Tensor
 
 from trainables.data.splits import Subset
 from trainables.evaluation.metrics import ranking_metric
-from trainables.evaluation.neighbours import (
+from trainables.evaluation.ranking import (
     BLOCK_BYTES,
     BYTES_PER_PAIR,
     EXCLUDED,
-    largest,
+    find_relevant,
     order_keys,
+    take_largest,
 )
-from trainables.evaluation.places import places_of
 from trainables.evaluation.ranking_metrics import RankingMetric
 from trainables.evaluation.scores import PlainScore, Score
 from trainables.evaluation.tasks import Retrieval, Task
@@ -77,11 +77,11 @@ def _ranked(
     keys = order_keys(torch.nan_to_num(made).flatten(0, 1), later)
     itself = torch.arange(size, device=rows.device).repeat(count)
     keys.scatter_(1, itself[:, None], EXCLUDED)
-    nearest = largest(keys, depth)
+    nearest = take_largest(keys, depth)
     near = labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
     relevant = (near == labels.repeat(count)[:, None]) & (nearest != EXCLUDED)
     most = min(int(positives.max()), depth)  # as many columns, whoever is among them
-    places = places_of(relevant, positives.repeat(count), most)
+    places = find_relevant(relevant, positives.repeat(count), most)
     columns: dict[str, tuple[list[float], list[int]]] = {}
     for name, metric in metrics.items():
         value, counts = metric(places)

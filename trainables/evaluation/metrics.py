@@ -1,59 +1,47 @@
 """`evaluate`: embeddings, labels and a score to named metrics.
 
-A new ranking metric is a class in `ranking_metrics.py` and a line in `RANKING`; one that reads
-embeddings is a function (unit rows, labels) → float and a line in `STRUCTURE`; one of a clustering,
-in `CLUSTERING`. Metrics of a kind share its costly part: the places of positives, or the
-clustering.
-Those of other packages are entry points (`outside.py`).
+A new metric is a function with `@metric(…)` (`metric.py`): of unit rows in `structure.py`, of a
+clustering in `clustering.py`; a ranking one a class in `ranking_metrics.py`. Metrics of a kind
+share its costly part: the places of positives, or the clustering.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainables.data.splits import Subset
 from trainables.errors import ConfigError, TrialFailure
-from trainables.evaluation import clustering, dvml_figures, structure
-from trainables.evaluation.accuracy import top_k_accuracy
-from trainables.evaluation.clustering import Contingency
-from trainables.evaluation.kmeans import kmeans
-from trainables.evaluation.outside import metrics_of_others, names_with_text
-from trainables.evaluation.places import Places
-from trainables.evaluation.ranking_metrics import MapAt, MapAtR, RankingMetric, RecallAt, RPrecision
-from trainables.evaluation.routes import places
+from trainables.evaluation.clustering import contingency, kmeans
+from trainables.evaluation.metric import METRIC_REGISTRY, Reads
+from trainables.evaluation.ranking import find_places
+from trainables.evaluation.ranking_metrics import Places, RankingMetric, RecallAt
 from trainables.evaluation.scores import Score, resolve_score
 
 MOST_RECALL = 1000
-RANKING: Mapping[str, RankingMetric] = {
-    **{f"recall_at_{k}": RecallAt(k) for k in (1, 2, 4, 8, 10, 100, 1000)},
-    "r_precision": RPrecision(),
-    "map_at_r": MapAtR(),
-    "map_at_1000": MapAt(1000, with_query=True),
-    "map_at_1000_of_found": MapAt(1000, with_query=False),
-}
-CLUSTERING: Mapping[str, Callable[[Contingency], float]] = {
-    "nmi": clustering.nmi,
-    "ami": clustering.ami,
-    "f1": clustering.f1,
-}
-STRUCTURE: Mapping[str, Callable[[Tensor, Tensor], float]] = {
-    "density": structure.density,
-    "density_code": structure.density_code,
-    "concentration": structure.concentration,
-    "spectrum": lambda rows, _: structure.spectrum(rows),
-    "uniformity": lambda rows, _: structure.uniformity(rows),
-    "gaussian_p": dvml_figures.gaussian_p,
-    "gaussian_p_deviation": dvml_figures.gaussian_p_deviation,
-    "relative_deviation": dvml_figures.relative_deviation,
-}
-ACCURACY: Mapping[str, int] = {"top_1_accuracy": 1, "top_5_accuracy": 5}
-OTHERS = metrics_of_others({*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY})
-# Raise the number when any value could change: evaluations are kept under it.
-EVALUATOR = "retrieval-2" + names_with_text(OTHERS)
+ALL: tuple[str, ...] = tuple(METRIC_REGISTRY)
+
+
+def _functions(reads: Reads) -> dict[str, Any]:
+    found = {name: METRIC_REGISTRY[name] for name in ALL}
+    return {name: each.function for name, each in found.items() if each.reads == reads}
+
+
+RANKING: dict[str, RankingMetric] = _functions("places")
+CLUSTERING = _functions("clusters")
+STRUCTURE = _functions("rows")
+ACCURACY = _functions("logits")
+# Raise the number when any value could change: evaluations are kept under it. What functions of
+# other packages return is no part of it, so each stands in it with a digest of its module's text:
+# evaluations of before it came, or of another text, are read anew.
+EVALUATOR = "retrieval-2" + "".join(
+    f"+{name}.{METRIC_REGISTRY[name].digest}" for name in ALL if not METRIC_REGISTRY[name].is_own
+)
 # Every epoch; once at the end (those defined for every split with a pair, also for collapsed
 # embeddings); whatever can be asked for, besides any recall_at_<k ≤ 1000>.
 PER_EPOCH: tuple[str, ...] = (
@@ -67,9 +55,10 @@ METRICS: tuple[str, ...] = (
     "recall_at_100",
     "recall_at_1000",
     "map_at_1000",
-    *CLUSTERING,
+    "nmi",
+    "ami",
+    "f1",
 )
-ALL: tuple[str, ...] = (*RANKING, *CLUSTERING, *STRUCTURE, *ACCURACY, *OTHERS)
 
 
 @torch.no_grad()
@@ -116,7 +105,7 @@ def evaluate(
         if logits is None:
             raise ConfigError(f"metrics.{wanted[0]}", "no logits", "logits of the classifier")
         for name in wanted:
-            values[name] = top_k_accuracy(logits, labels.to(logits.device), ACCURACY[name])
+            values[name] = ACCURACY[name](logits, labels.to(logits.device))
     rows, classes = embeddings, labels.to(embeddings.device)
     if gallery is not None:
         rows = torch.cat([rows, gallery[0].to(rows.device)])
@@ -124,11 +113,44 @@ def evaluate(
     codes = torch.unique(classes, return_inverse=True)[1]
     if ranking:
         cut = None if gallery is None else len(labels)
-        made = places(rows, codes, cut, resolve_score(score), list(ranking.values()), block=block)
+        made = find_places(
+            rows, codes, cut, resolve_score(score), list(ranking.values()), block=block
+        )
         values |= average(ranking, made)
-    if any(name in CLUSTERING or name in STRUCTURE or name in OTHERS for name in metrics):
+    if any(name in CLUSTERING or name in STRUCTURE for name in metrics):
         values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed, restarts)
     return {name: values[name] for name in metrics}
+
+
+def of_split(
+    embeddings: Tensor,
+    subset: Subset,
+    *,
+    score: Score | str,
+    metrics: Sequence[str],
+    restarts: int | None = None,
+) -> dict[str, float]:
+    """Evaluate a whole split: each image among all others, or its queries in its gallery.
+
+    Args:
+        embeddings: [N, E] of its images, in its order.
+        restarts: of k-means, as `evaluate` has them.
+
+    Raises:
+        ConfigError, TrialFailure: as `evaluate`.
+    """
+    cut, labels = subset.queries, subset.labels
+    if cut is None:
+        return evaluate(embeddings, labels, score=score, metrics=metrics, restarts=restarts)
+    gallery = embeddings[cut:], labels[cut:]
+    return evaluate(
+        embeddings[:cut],
+        labels[:cut],
+        score=score,
+        metrics=metrics,
+        gallery=gallery,
+        restarts=restarts,
+    )
 
 
 def of_embeddings(name: str) -> bool:
@@ -180,11 +202,10 @@ def of_rows(
     rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int, restarts: int | None
 ) -> dict[str, float]:
     """Of unit rows; labels 0 … C − 1, all present."""
-    values = {name: STRUCTURE[name](rows, labels) for name in metrics if name in STRUCTURE}
-    values |= {name: float(OTHERS[name](rows, labels)) for name in metrics if name in OTHERS}
+    values = {name: float(STRUCTURE[name](rows, labels)) for name in metrics if name in STRUCTURE}
     wanted = [name for name in metrics if name in CLUSTERING]
     if wanted:
         clusters = kmeans(rows, int(labels.max()) + 1, seed=seed, restarts=restarts or 1)
-        table = clustering.contingency(clusters, labels)
+        table = contingency(clusters, labels)
         values |= {name: CLUSTERING[name](table) for name in wanted}
     return values

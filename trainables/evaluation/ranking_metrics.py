@@ -2,6 +2,8 @@
 
 Each gives a value per query of a block and which queries count; `evaluate` averages. R is how many
 items of the query's class there are to find: class size − 1, or, against a gallery, the gallery's.
+
+Shape legend: B queries of a block · P most positives of a query in it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,23 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from trainables.evaluation.places import Places
+from trainables.evaluation.metric import METRIC_REGISTRY, Metric
+
+FAR = 2**62
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the positives of a block of queries stand among all items.
+
+    places: [B, P] int64, 1-based, ascending: the item at place k is the k-th nearest, and this
+        one is of the query's class. `FAR` where the place is beyond what was asked for, and where
+        there are less than P positives. P may be 0.
+    positives: [B] int64, how many there are in all (R of R-Precision).
+    """
+
+    places: Tensor
+    positives: Tensor
 
 
 class RankingMetric(Protocol):
@@ -91,3 +109,14 @@ def precision_sum(places: Tensor, last: Tensor | int) -> Tensor:
     """Σ P(place) over the places ≤ `last` [B, 1], [B] float64."""
     order = torch.arange(1, places.shape[1] + 1, device=places.device)
     return torch.where(places <= last, order / places.double(), 0.0).sum(1)
+
+
+_RANKING: dict[str, RankingMetric] = {
+    **{f"recall_at_{k}": RecallAt(k) for k in (1, 2, 4, 8, 10, 100, 1000)},
+    "r_precision": RPrecision(),
+    "map_at_r": MapAtR(),
+    "map_at_1000": MapAt(1000, with_query=True),
+    "map_at_1000_of_found": MapAt(1000, with_query=False),
+}
+for _name, _metric in _RANKING.items():
+    METRIC_REGISTRY.register(_name)(Metric(_name, _metric, "places", "%"))

@@ -19,8 +19,14 @@ from torch import Tensor
 from trainables.config.sections import Trial
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError
-from trainables.evaluation.metrics import ACCURACY, METRICS, PER_EPOCH, evaluate, of_embeddings
-from trainables.evaluation.of_split import of_split
+from trainables.evaluation.metrics import (
+    ACCURACY,
+    METRICS,
+    PER_EPOCH,
+    evaluate,
+    of_embeddings,
+    of_split,
+)
 from trainables.evaluation.scores import Score
 
 
@@ -131,7 +137,7 @@ class Classification(Task):
     """Batches are random ones, `training.per_class: 1`, unless a trial says else."""
 
     name, by = "classification", "images"
-    per_epoch = metrics = selected = tuple(ACCURACY)
+    per_epoch = metrics = selected = ("top_1_accuracy", "top_5_accuracy")
     given: Mapping[str, Any] = MappingProxyType(
         {
             "data": {"split": {"by": "images"}},

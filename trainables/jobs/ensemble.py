@@ -26,8 +26,7 @@ from trainables.core.export import read_weights
 from trainables.core.runtime import Runtime
 from trainables.data.splits import load_splits
 from trainables.errors import TrialFailure
-from trainables.evaluation.metrics import METRICS
-from trainables.evaluation.of_split import of_split
+from trainables.evaluation.metrics import METRICS, of_split
 from trainables.evaluation.scores import PlainScore, Score
 from trainables.machine.devices import resolve_device
 from trainables.methods.base import Method

@@ -24,7 +24,7 @@ from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
 
-LOSSES: Registry[Loss] = Registry("losses", "trainables.losses")
+LOSSES: Registry[type[Loss]] = Registry("losses", "trainables.losses")
 
 
 @dataclass(frozen=True)

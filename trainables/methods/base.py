@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
-METHODS: Registry[Method] = Registry("methods", "trainables.methods")
+METHODS: Registry[type[Method]] = Registry("methods", "trainables.methods")
 
 
 class Term(NamedTuple):

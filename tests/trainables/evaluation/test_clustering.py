@@ -12,9 +12,8 @@ import torch
 from tests.oracles import retrieval, structure
 from tests.trainables.evaluation.cases import quarters
 from tests.trainables.machine.onednn import there
-from trainables.evaluation import kmeans as kmeans_module
-from trainables.evaluation.clustering import ami, contingency, f1, nmi
-from trainables.evaluation.kmeans import kmeans, objective
+from trainables.evaluation import clustering as kmeans_module
+from trainables.evaluation.clustering import ami, contingency, f1, kmeans, nmi, objective
 from trainables.evaluation.metrics import evaluate
 from trainables.machine import kernels
 

@@ -12,8 +12,8 @@ from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import METRICS, PER_EPOCH, evaluate
-from trainables.evaluation.neighbours import EXCLUDED, largest, neighbours, order_keys
-from trainables.evaluation.places import FAR
+from trainables.evaluation.ranking import EXCLUDED, order_keys, sort_nearest, take_largest
+from trainables.evaluation.ranking_metrics import FAR
 
 
 def dot(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
@@ -86,7 +86,7 @@ def test_query_and_gallery() -> None:
     g = torch.Generator().manual_seed(2)
     q, r = quarters(9, 6, g), quarters(25, 6, g)
     ql, rl = torch.arange(9) % 4, torch.arange(25) % 3  # class 3 is absent from the gallery
-    (near,) = neighbours(q, ql, r, rl, score=dot, depth=5)
+    (near,) = sort_nearest(q, ql, r, rl, score=dot, depth=5)
     similarity = (q.double() @ r.double().T).numpy()
     for row in range(9):
         order = np.lexsort((np.arange(25), -similarity[row]))[:5]
@@ -135,7 +135,7 @@ def test_the_largest_are_those_of_topk(depth: int) -> None:
     keys = order_keys(scores, torch.arange(49, -1, -1))
     keys[:, 7] = EXCLUDED
     expected = keys.topk(depth, dim=1).values
-    found = largest(keys.clone(), depth)
+    found = take_largest(keys.clone(), depth)
     assert found.is_contiguous()
     assert torch.equal(found, expected)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 import pytest
@@ -13,13 +14,12 @@ from hypothesis import strategies as st
 from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import TrialFailure
-from trainables.evaluation import routes, symmetric
+from trainables.evaluation import counting, ranking
+from trainables.evaluation.counting import count_half, count_whole_rows
 from trainables.evaluation.metrics import evaluate
-from trainables.evaluation.neighbours import neighbours
-from trainables.evaluation.places import FAR, Places
-from trainables.evaluation.rowwise import counted_places
+from trainables.evaluation.ranking import sort_nearest
+from trainables.evaluation.ranking_metrics import FAR, Places
 from trainables.evaluation.scores import PLAIN, Score
-from trainables.evaluation.symmetric import symmetric_places
 from trainables.machine import kernels
 
 DOT = PLAIN["dot"]
@@ -44,12 +44,17 @@ def similarity(x: torch.Tensor, kind: str) -> np.ndarray:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The way that `evaluate` takes; tiles so small that all their borders are met."""
     if request.param != "sorting":
-        monkeypatch.setattr(routes, "SMALL", 0)
+        monkeypatch.setattr(ranking, "SMALL", 0)
     if request.param == "counting rows":
-        monkeypatch.setattr(routes, "fits", lambda labels: False)
-    monkeypatch.setattr(symmetric, "GROUP", 64)
-    monkeypatch.setattr(symmetric, "WIDTH", 7)
+        monkeypatch.setattr(ranking, "can_count_half", lambda labels: False)
+    monkeypatch.setattr(counting, "GROUP", 64)
+    monkeypatch.setattr(counting, "WIDTH", 7)
     return str(request.param)
+
+
+def by_loops(x: torch.Tensor, y: torch.Tensor, kind: str) -> dict[str, float]:
+    s = similarity(x, kind)
+    return {name: oracle(s, y.numpy()) for name, oracle in NAMES.items()}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -57,19 +62,17 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_equals_naive_loops(way: str, case: str, kind: str) -> None:
     x, y = CASES[case](torch.Generator().manual_seed(7))
     found = evaluate(x, y, score=kind, metrics=tuple(NAMES), block=17)
-    told = similarity(x, kind)
-    expected = {name: oracle(told, y.numpy()) for name, oracle in NAMES.items()}
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert found == pytest.approx(by_loops(x, y, kind), abs=1e-12), way
 
 
 def test_tiles_of_several_classes_and_wide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     # More than 32 columns at once, and groups of many classes: the vectorised comparison.
     g = torch.Generator().manual_seed(0)
     x, y = quarters(700, 6, g), torch.randint(90, (700,), generator=g)
-    monkeypatch.setattr(symmetric, "GROUP", 100)
-    monkeypatch.setattr(symmetric, "WIDTH", 256)
+    monkeypatch.setattr(counting, "GROUP", 100)
+    monkeypatch.setattr(counting, "WIDTH", 256)
     sorted_way = evaluate(x, y, score="dot", metrics=tuple(NAMES))
-    monkeypatch.setattr(routes, "SMALL", 0)
+    monkeypatch.setattr(ranking, "SMALL", 0)
     assert evaluate(x, y, score="dot", metrics=tuple(NAMES)) == pytest.approx(sorted_way, abs=1e-12)
     assert evaluate(x, y, score=lambda q, r: q @ r.T, metrics=tuple(NAMES)) == pytest.approx(
         sorted_way, abs=1e-12
@@ -83,7 +86,7 @@ def test_threads_share_the_queries_and_change_nothing(
     g = torch.Generator().manual_seed(0)
     x, y = quarters(1500, 4, g), torch.randint(300, (1500,), generator=g)
     sorted_way = evaluate(x, y, score=score, metrics=tuple(NAMES))
-    monkeypatch.setattr(routes, "SMALL", 0)
+    monkeypatch.setattr(ranking, "SMALL", 0)
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 3):
@@ -110,12 +113,12 @@ def test_places_up_to_the_limit_are_exact(seed: int, limit: int, n: int, classes
         return torch.full_like(positives, limit)
 
     order = y.argsort(stable=True).tolist()
-    of_half = collect(symmetric_places(x, y, DOT, bound), order)
+    of_half = collect(count_half(x, y, DOT, bound), order)
     itself = torch.arange(n)
-    rows = counted_places(x, y, x, y, score=DOT, limit=bound, self_index=itself, block=9)
+    rows = count_whole_rows(x, y, x, y, score=DOT, limit=bound, self_index=itself, block=9)
     of_rows = collect(rows, range(n))
     of_sorting = collect(
-        neighbours(x, y, x, y, score=DOT, depth=limit, self_index=itself, block=9), range(n)
+        sort_nearest(x, y, x, y, score=DOT, depth=limit, self_index=itself, block=9), range(n)
     )
     for q in range(n):
         expected = [place for place in exact_places(s, y.numpy(), q) if place <= limit]
@@ -183,18 +186,21 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: quicker)
 
 
+@cache
+def large_case(kind: str) -> tuple[torch.Tensor, torch.Tensor, dict[str, float]]:
+    g = torch.Generator().manual_seed(5)
+    x, y = quarters(700, 64, g), torch.randint(60, (700,), generator=g)
+    return x, y, by_loops(x, y, kind)
+
+
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("way", ["sorting", "counting rows", "counting half"], indirect=True)
 @pytest.mark.parametrize("kind", ["dot", "euclidean"])
 def test_large_products_by_either_library(
     way: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(symmetric, "WIDTH", 300)
-    g = torch.Generator().manual_seed(5)
-    x, y = quarters(700, 64, g), torch.randint(60, (700,), generator=g)
+    monkeypatch.setattr(counting, "WIDTH", 300)
+    x, y, expected = large_case(kind)
     found = evaluate(x, y, score=kind, metrics=tuple(NAMES))
-    told = similarity(x, kind)
-    expected = {name: oracle(told, y.numpy()) for name, oracle in NAMES.items()}
     assert found == pytest.approx(expected, abs=1e-12), way
 
 
@@ -220,5 +226,5 @@ def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
 
 
 def evaluate_places(x: torch.Tensor, y: torch.Tensor) -> dict[int, list[int]]:
-    blocks = symmetric_places(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
+    blocks = count_half(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
     return collect(blocks, y.argsort(stable=True).tolist())

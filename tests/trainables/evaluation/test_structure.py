@@ -9,8 +9,8 @@ import torch
 from tests.oracles import structure as oracle
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation import structure
-from trainables.evaluation.dvml_figures import kolmogorov
 from trainables.evaluation.metrics import ALL, STRUCTURE, evaluate
+from trainables.evaluation.structure import kolmogorov
 
 SETS = {
     "random": lambda g: (torch.randn(50, 6, generator=g), torch.randint(7, (50,), generator=g)),

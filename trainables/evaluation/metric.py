@@ -1,0 +1,110 @@
+"""What a metric is, and the registry of them.
+
+    @metric("spread", reads="rows", direction="minimize")
+    def spread(rows: Tensor, labels: Tensor) -> float: ...
+
+Packages outside this one join by an entry point in `ablate.metrics`, which names a module with such
+functions, a `Metric`, or just a function (unit rows, labels) → float, which gets the entry's name.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Literal, TypeVar
+
+from trainables.config.registry import Registry
+from trainables.errors import ConfigError
+
+Reads = Literal["places", "clusters", "rows", "logits"]
+Direction = Literal["maximize", "minimize"]
+F = TypeVar("F", bound=Callable[..., Any])
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(eq=False)
+class Metric:
+    """One number of a split.
+
+    name: in specs, tables and the ledger: lower-case letters, digits and _.
+    function: of what `reads` says; those of one kind share its costly part.
+    reads: "rows": (unit rows [N, E], labels [N] of 0 … C − 1) → float. "places": a `RankingMetric`.
+        "clusters": the `Contingency` of k-means' clusters and the classes → float. "logits":
+        (logits [N, C], labels [N]) → float.
+    unit: "%" of a share in [0, 1], which is shown in per cent; "" of a number shown as it is.
+    direction: which way is better.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    reads: Reads = "rows"
+    unit: Literal["%", ""] = ""
+    direction: Direction = "maximize"
+
+    def __post_init__(self) -> None:
+        # as of a function or class, for the registry
+        self.__module__ = getattr(self.function, "__module__", "")
+        self.__qualname__ = getattr(self.function, "__qualname__", self.name)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it comes with this package."""
+        return self.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+    @property
+    def digest(self) -> str:
+        """The first eight digits of the SHA-256 of its module's text."""
+        module = inspect.getmodule(self.function)
+        source = inspect.getsource(module if module is not None else self.function)
+        return sha256(source.encode("utf-8")).hexdigest()[:8]
+
+
+def adapt_entry(name: str, found: Any) -> Metric:
+    """Return the metric that an entry point of another package stands for.
+
+    Raises:
+        ConfigError: a name that is taken, or is none for a metric; an entry that is no function.
+    """
+    made = found if isinstance(found, Metric) else Metric(name, found)
+    place = f"entry point {name} of ablate.metrics"
+    if not NAME.fullmatch(name) or made.name != name or name in METRIC_REGISTRY:
+        raise ConfigError(
+            place,
+            f"the name {name!r}",
+            "a name of lower-case letters, digits and _ that no other metric has",
+            "Rename the metric in its package",
+        )
+    if not inspect.isfunction(made.function):
+        raise ConfigError(
+            place, repr(found), "a function (unit rows, labels) → float", "Name a function"
+        )
+    return made
+
+
+METRIC_REGISTRY: Registry[Metric] = Registry(
+    "metrics",
+    "trainables.evaluation.ranking_metrics",
+    "trainables.evaluation.clustering",
+    "trainables.evaluation.structure",
+    "trainables.evaluation.accuracy",
+    adapt=adapt_entry,
+)
+
+
+def metric(
+    name: str,
+    *,
+    reads: Reads = "rows",
+    unit: Literal["%", ""] = "",
+    direction: Direction = "maximize",
+) -> Callable[[F], F]:
+    """Register a function as a `Metric`, whose fields the arguments are."""
+
+    def add(function: F) -> F:
+        METRIC_REGISTRY.register(name)(Metric(name, function, reads, unit, direction))
+        return function
+
+    return add

@@ -1,0 +1,172 @@
+"""Where each query's positives stand: three ways, of which by measurement one is quickest.
+
+On a GPU and for small sets the nearest are sorted, here; on a CPU they are counted (`counting.py`),
+with half of the products where every item queries all others by a plain score. All give the same.
+
+Order: similarity descending, then index ascending. Each score is packed with its index into one
+int64 that sorts by exactly this rule, so ties need no second look: the float32's bits, made
+monotone, above the inverted index.
+
+Shape legend: B queries of a block · R references · E embedding · K depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from trainables.errors import TrialFailure
+from trainables.evaluation.ranking_metrics import FAR, Places, RankingMetric
+from trainables.evaluation.scores import PlainScore, Score
+
+SMALL = 2048  # items up to which loading the compiled code costs more than it saves
+LARGEST_CLASS = 1024  # items, which fit in a tile of `counting.count_half`
+MOST_POSITIVES = 32_000_000  # ordered pairs of one class that it counts: 16 bytes each
+BLOCK = 256  # queries; measured best, or level with it, from 900 to 12,000 items on a CPU
+BLOCK_BYTES = 512 * 2**20  # bounds a block of scores and keys where references are many
+BYTES_PER_PAIR = 28
+EXCLUDED = torch.iinfo(torch.int64).min
+
+
+def find_places(
+    rows: Tensor,
+    labels: Tensor,
+    cut: int | None,
+    score: Score,
+    metrics: Sequence[RankingMetric],
+    *,
+    block: int | None = None,
+) -> Iterator[Places]:
+    """Find the places of the positives of every query, as far as `metrics` look.
+
+    Args:
+        rows: [N, E]. labels: [N] int64, 0 ≤ label < N.
+        cut: rows[:cut] are queries and rows[cut:] the gallery; None: all query all others.
+    """
+
+    def limit(positives: Tensor) -> Tensor:
+        depths = torch.stack([metric.depth(positives) for metric in metrics])
+        return depths.amax(0).clamp(min=1)
+
+    large = rows.device.type == "cpu" and len(rows) - (cut or 0) > SMALL
+    if large and cut is None and isinstance(score, PlainScore) and can_count_half(labels):
+        from trainables.evaluation.counting import count_half
+
+        return count_half(rows, labels, score, limit)
+    if isinstance(score, PlainScore):  # brought to unit length once, not in every block
+        rows, score = score.prepare(rows), PlainScore(score.kind)
+    queries, references = (rows, rows) if cut is None else (rows[:cut], rows[cut:])
+    of_queries, of_references = (labels, labels) if cut is None else (labels[:cut], labels[cut:])
+    sides = (queries, of_queries, references, of_references)
+    itself = torch.arange(len(rows), device=rows.device) if cut is None else None
+    if large:
+        from trainables.evaluation.counting import count_whole_rows
+
+        return count_whole_rows(*sides, score=score, limit=limit, self_index=itself, block=block)
+    most = torch.bincount(of_references).max() - int(cut is None)
+    depth = int(limit(most[None]))
+    return sort_nearest(*sides, score=score, depth=depth, self_index=itself, block=block)
+
+
+def can_count_half(labels: Tensor) -> bool:
+    """Return whether the positives of all queries fit in memory, and every class in a tile."""
+    sizes = torch.unique(labels, return_counts=True)[1]
+    return int(sizes.max()) <= LARGEST_CLASS and int((sizes * (sizes - 1)).sum()) <= MOST_POSITIVES
+
+
+def sort_nearest(
+    queries: Tensor,
+    query_labels: Tensor,
+    references: Tensor,
+    reference_labels: Tensor,
+    *,
+    score: Score,
+    depth: int,
+    self_index: Tensor | None = None,
+    block: int | None = None,
+) -> Iterator[Places]:
+    """Find every query's positives among its K nearest references, in blocks of queries.
+
+    Memory is B·R and never R·R.
+
+    Args:
+        score: (q[B, E], r[R, E]) → [B, R], larger is closer; compared as float32.
+        depth: K.
+        self_index: [queries] the row of each query among the references, or None if queries
+            and references are different items (query and gallery). By index: duplicates of a
+            query stay.
+        block: queries at a time; None: `BLOCK`, fewer where that takes `BLOCK_BYTES`.
+
+    Raises:
+        TrialFailure: a score is not a number.
+    """
+    size = len(references)
+    depth = min(depth, size)
+    block = block or max(1, min(BLOCK, BLOCK_BYTES // (BYTES_PER_PAIR * size)))
+    classes = int(torch.maximum(query_labels.max(), reference_labels.max())) + 1
+    members = torch.bincount(reference_labels, minlength=classes)
+    later = torch.arange(size - 1, -1, -1, device=references.device)
+    for first in range(0, len(queries), block):
+        rows = slice(first, first + block)
+        labels = query_labels[rows]
+        keys = order_keys(score(queries[rows], references), later)
+        positives = members[labels]
+        if self_index is not None:
+            itself = self_index[rows, None]
+            keys.scatter_(1, itself, EXCLUDED)
+            positives = positives - (reference_labels[itself[:, 0]] == labels).long()
+        nearest = take_largest(keys, depth)
+        labels_near = reference_labels[size - 1 - (nearest & 0xFFFFFFFF).clamp(max=size - 1)]
+        relevant = (labels_near == labels[:, None]) & (nearest != EXCLUDED)
+        yield find_relevant(relevant, positives)
+
+
+def order_keys(scores: Tensor, later: Tensor) -> Tensor:
+    """Return int64 keys whose order is (score ascending, index descending), different in a row.
+
+    Args:
+        scores: [B, R].
+        later: [R] int64, R − 1 … 0: of two equal scores the first index has the larger key.
+    """
+    # A sum costs less than a look at each number, and shows whether that is needed.
+    if torch.isnan(scores.sum()) and torch.isnan(scores).any():
+        raise TrialFailure("evaluation: a similarity score is not a number")
+    # + 0.0 makes −0.0 equal to 0.0 in bits too, and a copy that may be written over.
+    bits = (scores.float() + 0.0).view(torch.int32)
+    # Negative floats order backwards as integers: flip all but the sign.
+    monotone = (bits >> 31).bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)
+    return monotone.long().bitwise_left_shift_(32).bitwise_or_(later)
+
+
+def take_largest(keys: Tensor, depth: int) -> Tensor:
+    """Return the `depth` largest of each row [B, depth], descending; `keys` [B, R] is spoilt.
+
+    Numbers, so that it does not matter who sorts them. On a CPU numpy does, whose partition is
+    vectorised: a fifth of topk's time.
+    """
+    if keys.device.type != "cpu":
+        return keys.topk(depth, dim=1).values
+    found = keys.numpy()
+    first = keys.shape[1] - depth
+    if first:
+        found.partition(first, axis=1)
+        found = found[:, first:]
+    found.sort(axis=1)
+    return torch.from_numpy(found[:, ::-1].copy())
+
+
+def find_relevant(relevant: Tensor, positives: Tensor, most: int | None = None) -> Places:
+    """Return places from [B, K] bool, whether the k-th nearest is of the query's class.
+
+    Args:
+        most: P, not less than the most of a row; None: that.
+    """
+    order = relevant.cumsum(1) - 1
+    query, place = torch.nonzero(relevant, as_tuple=True)
+    if most is None:
+        most = int(order[:, -1].max()) + 1 if relevant.numel() else 0
+    places = torch.full((len(relevant), most), FAR, device=relevant.device)
+    places[query, order[query, place]] = place + 1
+    return Places(places, positives)
