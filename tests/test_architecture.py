@@ -47,9 +47,7 @@ reports.parts
 reports                 reports.errors       reports.uri
 
 trainables
-trainables.packs.jobs
 trainables.jobs
-trainables.packs
 trainables.core
 trainables.trial
 trainables.methods

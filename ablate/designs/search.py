@@ -28,8 +28,8 @@ class Search(StudyBase):
     scheduler: that ends cells early.
     round: so many trials at a time; a round is proposed when all results of the rounds before it
         are known, which makes the sequence a function of the results alone. "asynchronous": a
-        trial is proposed whenever a worker is free, or a slot of a pack; none is lost, none
-        repeated and the budget is exact, but what is proposed depends on timing.
+        trial is proposed whenever a worker is free; none is lost, none repeated and the budget is
+        exact, but what is proposed depends on timing.
     startup: random trials before tpe and gp model anything.
     population: results of a generation of cmaes (default 4 + ⌊3 ln axes⌋) and nsga2 (20).
     neutral: `{best_of: tune_baseline}`: one candidate more, the method's neutral configuration with

@@ -97,7 +97,7 @@ def in_turns(device: torch.device, sides: dict[str, Callable[[], object]]) -> di
 def stepping(trainer: Trainer) -> Callable[[], None]:
     batches = trainer.batches(0)
     trainer.inputs.expect(batches)
-    trainer.enter("main")
+    trainer.network.enter("main", trainer.parameters)
     taken = 0
 
     def step() -> None:
@@ -139,7 +139,7 @@ def steps(sizes: Sizes, device: torch.device) -> list[Result]:
 
         plain = made("plain")
         own = made("plain")
-        own.enter("main")
+        own.network.enter("main", own.parameters)
         times = in_turns(device, {"ours": stepping(plain), "bare": bare(own, sizes.batch)})
         found.append(
             Result(

@@ -72,7 +72,7 @@ class Stepping:
         self.trainer.epoch = self.trainer.config.training.epochs // 2
         self.trainer.steps = self.trainer.total_steps // 2
         self.batches = self.trainer.batches(self.trainer.epoch)
-        self.trainer.enter("main")
+        self.trainer.network.enter("main", self.trainer.parameters)
         self.taken = 0
 
     def seconds(self) -> float:

@@ -49,7 +49,7 @@ def ours(root: Path, cache: Path) -> float:
     trainer = Trainer(config, 0, Runtime(cache_dir=cache, device="cpu", threads=THREADS))
     batches = torch.cat([trainer.batches(epoch) for epoch in range(4)])[: WARM + STEPS]
     trainer.inputs.expect(batches)
-    trainer.enter("main")
+    trainer.network.enter("main", trainer.parameters)
 
     def step(number: int) -> None:
         trainer.trace = Trace(1, trainer.steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from trainables.core.runtime import Runtime
+from trainables.core.runtime import EpochReport, FinalReport, Runtime
+from trainables.core.trainer import Trainer
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
@@ -39,6 +41,20 @@ def config(root: Path, **changes: Any) -> TrialConfig:
         "training": {"epochs": 4, "batch_size": 12, "per_class": 3},
     }
     return TrialConfig.model_validate(merged(base, changes))
+
+
+def train(
+    config: TrialConfig,
+    seed: int,
+    runtime: Runtime,
+    report: Callable[[EpochReport], None] = lambda _: None,
+    evaluate: tuple[str, ...] = ("val",),
+) -> FinalReport:
+    """Run a trial to its end; `report` is called after each epoch."""
+    trainer = Trainer(config, seed, runtime)
+    for epoch in trainer.epochs():
+        report(epoch)
+    return trainer.finish(evaluate)
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -34,9 +34,7 @@ class TrainingConfig(ComponentConfig):
     micro_batch: images that go through the backbone at once; the loss is that of the whole batch
         all the same (`backbones/passes.py`). None: all.
 
-    packed: trials that train side by side as one program, of one shape each: heads on cached
-        features (`trainables/packs`). So many slots it has, filled or not; what a trial comes to
-        does not depend on which others are beside it. None: each trial is a program of its own.
+    packed: went in 0.2.0 and is None; trials of before say how many of them trained as one program.
 
     `checkpointing` and `micro_batch` change rounding alone, and so are no part of a trial's
     identity; what they cost and save is said where they are made.

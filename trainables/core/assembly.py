@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables import streams
+from trainables.backbones.backbone import Backbone
 from trainables.backbones.memory import check_parts, synchronise
 from trainables.backbones.passes import Passes
 from trainables.backbones.second_token import TwoTokens
@@ -53,19 +54,16 @@ def assemble(
     device: torch.device,
     *,
     group: Group = ALONE,
-    inputs: Inputs | None = None,
 ) -> Parts:
     """Build each part from its own stream of the seed.
-
-    Args:
-        inputs: cached features, if they are at hand.
 
     Raises:
         ConfigError: options that do not fit the data, the device or each other.
     """
-    backbone = None
+    backbone: Backbone | None = None
+    inputs: Inputs
     if config.backbone.mode == "frozen":
-        inputs = inputs or Features(config, splits, cache, device)
+        inputs = Features(config, splits, cache, device)
     else:
         if config.training.precision == "bf16":
             check_bf16(device)

@@ -22,7 +22,6 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     "backbones": ("trainables.backbones.backbone",),
     "folding": ("trainables.backbones.frozen_norms",),
     "features": ("trainables.data.features",),
-    "packs": ("trainables.packs.pack",),
     EVALUATOR: (
         "trainables.evaluation.metrics",
         "trainables.jobs.ensemble",
@@ -56,7 +55,6 @@ def list_components(config: Mapping[str, Any]) -> list[str]:
     parts = ["core", "optimizer", "sampler", "splits", "augmentation", "backbones"]
     parts += ["features"] if frozen else ["folding"] if backbone["freeze_bn"] else []
     parts += ["resizing"] if _is_antialiased(config["data"]) else []
-    parts += ["packs"] if config["training"].get("packed") else []
     named = [f"{kind}.{config[kind]['name']}" for kind in ("loss", "method", "data")]
     return [*named, *parts]
 
@@ -87,7 +85,6 @@ def get_revision(component: str) -> str:
         EVALUATOR: EVALUATOR_NAME,
         "features": features.REVISION,
         "resizing": antialiased.REVISION,
-        "packs": identity.PACKS_REVISION,
     }
     return str(own.get(component, identity.CORE_REVISION))
 
@@ -95,5 +92,4 @@ def get_revision(component: str) -> str:
 def revision_name(component: str) -> str:
     """Return the name that a component's REVISION has in the source."""
     own = component.partition(".")[0] in ("loss", "method", "data", *OWN_REVISION)
-    shared = "PACKS_REVISION" if component == "packs" else "CORE_REVISION"
-    return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else shared
+    return "EVALUATOR" if component == EVALUATOR else "REVISION" if own else "CORE_REVISION"

@@ -27,7 +27,7 @@ from trainables.trial import TrialConfig
 
 # Of the loop with optimiser and schedule, splits, sampling and augmentation.
 CORE_REVISION = 1
-# Of trials that are packed besides: of `trainables/packs`.
+# Of trials of before 0.2.0 that trained as one program (`training.packed`); they keep their ids.
 PACKS_REVISION = 1
 
 

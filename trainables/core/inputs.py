@@ -65,7 +65,7 @@ class Features:
 
     def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         for index, rows in self.held:
-            if torch.equal(index, subset.index):  # another trial's, maybe, that shares these
+            if index is subset.index:
                 yield from group.share(torch.split(rows, FEATURE_BLOCK))
                 return
         for part in group.share(torch.split(subset.index, FEATURE_BLOCK)):

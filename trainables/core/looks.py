@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from trainables.core.assembly import Parts
 from trainables.core.measures import measured
@@ -64,18 +63,11 @@ class Looks:
         return self.group.told(lambda: found | measured(self.network, self.inputs, subset))
 
     @torch.inference_mode()
-    def metrics(
-        self, split: str, metrics: tuple[str, ...], answers: Tensor | None = None
-    ) -> dict[str, float]:
-        """Metrics of one split alone; errors as above.
-
-        Args:
-            answers: [N, A], where they are known.
-        """
+    def metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
+        """Metrics of one split alone; errors as above."""
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
-        if answers is None:
-            own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
-            answers = self.group.collected(own, self.device)
+        own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
+        answers = self.group.collected(own, self.device)
         restarts = self.config.evaluation.restarts
         return self.group.told(lambda: task.read(network, answers, subset, metrics, restarts))

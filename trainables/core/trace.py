@@ -38,15 +38,11 @@ class Trace:
         """Note one step's terms and return their `total`, for `backward`."""
         for name, (value, weight) in terms.items():
             kept = weight.detach() if isinstance(weight, Tensor) else weight
-            self.note(name, self.length, value.detach(), kept)
+            self._steps.setdefault(name, []).append(self.length)
+            self._values.setdefault(name, []).append(value.detach())
+            self._weights.setdefault(name, []).append(kept)
         self.length += 1
         return total(terms)
-
-    def note(self, name: str, step: int, value: Tensor, weight: float | Tensor) -> None:
-        """What a term was at a step of the epoch."""
-        self._steps.setdefault(name, []).append(step)
-        self._values.setdefault(name, []).append(value)
-        self._weights.setdefault(name, []).append(weight)
 
     def observe(self, scalars: dict[str, Tensor]) -> None:
         """Note what a method watches beside its terms (`Method.observed`)."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,13 +25,13 @@ from trainables.core.assembly import assemble, check_shared, seed_step, start_fr
 from trainables.core.checkpoints import Checkpoints, own
 from trainables.core.export import write_export
 from trainables.core.identity import config_hash
-from trainables.core.inputs import Inputs
 from trainables.core.looks import Looks, Scores, looked_at
 from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
 from trainables.core.runtime import EXPORT, EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace, overwhelming_terms
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
+from trainables.errors import ConfigError
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.machine.devices import describe, resolve_device
 from trainables.machine.group import ALONE, Group
@@ -50,7 +50,6 @@ class Trainer:
     Args:
         resume: continue from the newest whole checkpoint in `runtime.trial_dir`, if any.
         group: the processes that train it and embed what is evaluated; the first alone writes.
-        inputs: where its inputs come from, if others have the same; None: from its own.
 
     Raises:
         ConfigError: bad data, device or option; a checkpoint of another trial.
@@ -65,7 +64,6 @@ class Trainer:
         *,
         resume: bool = True,
         group: Group = ALONE,
-        inputs: Inputs | None = None,
     ) -> None:
         self.config, self.seed, self.runtime, self.group = config, seed, runtime, group
         self.device = resolve_device(runtime.device)
@@ -79,7 +77,7 @@ class Trainer:
         self.splits.require(looked_at(config, self.splits))
         self.hash = config_hash(config, self.splits.fingerprint)
         given = runtime.cache_dir, self.device
-        parts = assemble(config, seed, self.splits, *given, group=group, inputs=inputs)
+        parts = assemble(config, seed, self.splits, *given, group=group)
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
         self.looks = Looks(config, self.splits, parts, self.device, group)
@@ -91,7 +89,7 @@ class Trainer:
 
         self.epoch = 0  # whole epochs done
         self.steps = self.steps_here = 0  # optimiser steps done, in all and by this process
-        self.seconds = self._begun = 0.0
+        self.seconds = 0.0
         self.history: list[EpochReport] = []
         self.best: dict[str, Any] | None = None
         self.trace: Trace | None = None
@@ -109,52 +107,44 @@ class Trainer:
 
         An epoch is saved after its report was taken, so that no report is lost: one that was
         taken and not saved is trained, and reported, again.
+
+        Raises:
+            ConfigError: a trial of `training.packed`, which shared a program with others.
         """
-        assert self.config.training.packed is None, "a packed trial trains in a `Pack`"
+        if self.config.training.packed is not None:
+            raise ConfigError(
+                "training.packed",
+                "a trial that shared a program with others, which went in 0.2.0",
+                "a trial of its own",
+                "Leave it out: the trial then is another one",
+            )
         self.clock = time.monotonic()
-        self.begin()
+        if self.steps == 0 and self.config.embedding.init == "pca":
+            where = self.runtime.cache_dir
+            start_from_data(self.config, self.network, self.inputs, self.splits, where)
+            self.group.like_first_(self.parameters)
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self.clock = time.monotonic()  # what the reader did with it is not training time
             if self.due(epoch_end=True):
                 self.save()
 
-    def begin(self) -> None:
-        """Before the first step: what starts from data."""
-        if self.steps == 0 and self.config.embedding.init == "pca":
-            where = self.runtime.cache_dir
-            start_from_data(self.config, self.network, self.inputs, self.splits, where)
-            self.group.like_first_(self.parameters)
-
     def _one_epoch(self) -> EpochReport:
-        batches, phase, trace = self.begin_epoch()
+        """Train the epoch under way, from its first step or from where a checkpoint left it."""
+        begun = self.seconds
+        batches = self.batches(self.epoch)
+        phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
+        self.network.enter(phase, self.parameters)
+        trace = self.trace = self.trace or Trace(self.epoch + 1, self.steps)
+        self.inputs.expect(batches[trace.length :])
         while trace.length < len(batches):
             self.step(batches[trace.length], phase)
             if trace.length % CHECK_EVERY == 0:
                 trace.check()
                 if self.due(epoch_end=False):
                     self.save()
-        return self.end_epoch()
-
-    def begin_epoch(self) -> tuple[Tensor, str, Trace]:
-        """The epoch's batches, its phase, in which the network now is, and what it was so far."""
-        self._begun = self.seconds
-        batches = self.batches(self.epoch)
-        phase = "warmup" if self.epoch < self.config.schedule.warmup_epochs else "main"
-        self.enter(phase)
-        self.trace = self.trace or Trace(self.epoch + 1, self.steps)
-        self.inputs.expect(batches[self.trace.length :])
-        return batches, phase, self.trace
-
-    def end_epoch(self, look: Callable[[], Scores] | None = None) -> EpochReport:
-        """All steps of the epoch are done: what it was, and what the network is worth.
-
-        Args:
-            look: that, if not by `Looks.after_epoch`.
-        """
-        assert self.trace is not None
-        self.trace.check()
-        metrics = self.trace.means()
+        trace.check()
+        metrics = trace.means()
         for term, ratio in overwhelming_terms(metrics).items():
             LOG.warning(
                 "In epoch %d the gradient of the term %r was up to %.1e times that of the metric "
@@ -170,11 +160,11 @@ class Trainer:
             metrics[f"lr/{group['role']}"] = float(group["lr"])
         self.epoch += 1
         if self.looks.due(self.epoch):
-            metrics |= self._select((look or self.looks.after_epoch)())
+            metrics |= self._select(self.looks.after_epoch())
         if self.best is not None:
             metrics[self.looks.best] = self.best["value"]
         self._tick()
-        metrics["time/epoch_s"] = self.seconds - self._begun
+        metrics["time/epoch_s"] = self.seconds - begun
         self.history.append(EpochReport(self.epoch, self.steps, self.seconds, metrics))
         return self.history[-1]
 
@@ -204,10 +194,6 @@ class Trainer:
         self.steps += 1
         self.steps_here += 1
         still_working()
-
-    def enter(self, phase: str) -> None:
-        """Let gradients flow to what trains in this phase, and to nothing else."""
-        self.network.enter(phase, self.parameters)
 
     def batches(self, epoch: int) -> Tensor:
         """Positions of an epoch's training images, [steps, B]."""
@@ -304,7 +290,6 @@ class Trainer:
         self.epoch, self.steps, self.seconds = state["epoch"], state["steps"], state["seconds"]
         self.history = [EpochReport(**report) for report in state["history"]]
         if state["trace"] is not None:
-            where = "cpu" if self.config.training.packed else self.device  # as `Told` tells it
-            self.trace = Trace.from_state(state["trace"], torch.device(where))
+            self.trace = Trace.from_state(state["trace"], self.device)
         self.best, self.resumed_from = best, self.epoch
         LOG.info("resumed after epoch %d, step %d", self.epoch, self.steps)

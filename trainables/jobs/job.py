@@ -33,7 +33,6 @@ from trainables.jobs.memory import divided, released
 from trainables.jobs.request import Fold, Job
 from trainables.jobs.several import together
 from trainables.machine.files import inside, write_json
-from trainables.packs.train import reports
 from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
@@ -151,7 +150,7 @@ def _training(job: Job, config: TrialConfig) -> Generator[dict[str, Any], None, 
         trainer.splits.require(job.evaluate)
         until = job.until or config.training.epochs
         if trainer.epoch < until:
-            for report in reports(trainer):
+            for report in trainer.epochs():
                 LOG.info("%s", line(report, config.training.epochs))
                 yield epoch_event(report)
                 if report.epoch >= until:

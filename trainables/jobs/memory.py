@@ -64,7 +64,7 @@ def fitting(config: TrialConfig, seed: int, runtime: Runtime) -> int:
         trainer = Trainer(config, seed, runtime)
     except torch.OutOfMemoryError:
         return 0
-    trainer.enter("main")
+    trainer.network.enter("main", trainer.parameters)
     positions, images = trainer.batches(0)[0], config.training.batch_size // 2
     while images and not _passes(trainer, positions[:images]):
         released()

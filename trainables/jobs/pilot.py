@@ -26,7 +26,6 @@ from trainables.core.trainer import Trainer
 from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
-from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
 STEPS = 6  # timed ones; one before them is not, as it pays for first uses
@@ -38,7 +37,7 @@ class Pilot:
 
     fill: decoding, cached features and first uses, which only the first trial pays for.
     setup: building everything, as each later trial does.
-    steps: of each timed optimiser step; of a packed trial, those of a whole pack.
+    steps: of each timed optimiser step.
     steps_per_epoch: a number.
     evaluate: one evaluation of the selection split, as after each later epoch.
     peak_bytes: of the device's memory on a GPU, else of the process.
@@ -70,16 +69,12 @@ def pilot(config: TrialConfig, seed: int, runtime: Runtime, steps: int = STEPS) 
     if cuda:
         torch.cuda.reset_peak_memory_stats(trainer.device)
     batches = trainer.batches(0)
-    trainer.enter("main")
+    trainer.network.enter("main", trainer.parameters)
     trainer.trace = Trace(1, 0)
-    pack = Pack([trainer]) if config.training.packed is not None else None
     timed = []
     for number in range(steps + 1):
         begun = time.perf_counter()
-        if pack is None:
-            trainer.step(batches[number % len(batches)], "main")
-        else:
-            pack.step()
+        trainer.step(batches[number % len(batches)], "main")
         _wait(trainer.device)
         timed.append(time.perf_counter() - begun)
     trainer.trace.check()

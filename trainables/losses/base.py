@@ -168,12 +168,6 @@ class Loss(nn.Module):
             ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
         """
 
-    @classmethod
-    def unpacked(cls, config: ComponentConfig) -> str | None:
-        """Why many configurations cannot train as one program (`trainables/packs`): a branch on
-        data, a shape that depends on it. None: they can."""
-        return None
-
     def forward(
         self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
     ) -> Tensor:

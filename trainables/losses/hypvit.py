@@ -5,7 +5,7 @@ Shape legend: B items of a batch · R the same as references · V views of a cla
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import Field
@@ -92,7 +92,6 @@ class HypViT(PairwiseEntropy):
     see `geometry.hyperbolic_distance`. Retrieval is by the same distance."""
 
     REVISION = 2
-    STATIC: ClassVar[tuple[str, ...]] = ("curvature", "clip")  # of the geometry
     geometry = Geometry("hyperbolic", False, 0.1, 2.3)
 
     class Config(EntropyConfig):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,6 @@ class Margin(Loss):
     """
 
     REVISION = 1
-    STATIC: ClassVar[tuple[str, ...]] = ("beta",)  # where a parameter starts
     geometry = Geometry("l2")
     batch = BatchNeeds(per_class=2)
 

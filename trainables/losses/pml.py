@@ -86,10 +86,6 @@ class Pml(Loss):
     )
 
     @classmethod
-    def unpacked(cls, config: ComponentConfig) -> str | None:
-        return "the losses of that library branch on data"
-
-    @classmethod
     def check(cls, trial: Trial, method: Traits) -> None:
         check_one_label(trial, method, "gives a class index for each image to another library")
         if method.own_scores:

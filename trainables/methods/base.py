@@ -124,11 +124,6 @@ class Method(nn.Module):
         """
 
     @classmethod
-    def unpacked(cls, config: ComponentConfig) -> str | None:
-        """As that of `Loss`."""
-        return None
-
-    @classmethod
     def label_sets(cls, config: ComponentConfig) -> bool:
         """Whether `prepare` may give an item several labels (mixup, CutMix); losses that need one
         label an item then refuse the trial."""

@@ -68,7 +68,6 @@ class DVML(Plain):
     """
 
     REVISION = 1
-    STATIC = ("phase1",)
     classifies = False
     NEUTRAL: ClassVar[dict[str, object]] = {
         f"lambda{term}_phase{phase}": float(term == 4) for term in (1, 2, 3, 4) for phase in (1, 2)

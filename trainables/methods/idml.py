@@ -74,7 +74,6 @@ class IDML(Mixing):
         "uncertainty_mixed",
         "uncertainty_gap",
     )
-    STATIC: ClassVar[tuple[str, ...]] = (*Mixing.STATIC, "uncertainty_gain")
 
     class Config(MixingConfig):
         """Defaults are the paper's for CUB; γ = 3 for Cars196, τ = 1 in classification.

@@ -5,7 +5,7 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -73,8 +73,6 @@ class Mixing(Plain):
 
     `prepare` remembers the step's λ for `metric`, which weighs losses with it.
     """
-
-    STATIC: ClassVar[tuple[str, ...]] = ("mixing_beta", "mixing_probability")
 
     def __init__(
         self,

@@ -17,44 +17,22 @@ class Gradients:
 
 
 def watched(x: Tensor, name: str, found: Gradients) -> Tensor:
-    """x; `backward` puts the norm of its gradient into `found.norms[name]`.
-
-    Of many configurations at once (`torch.func.vmap`) it is the norm of each, [S].
-    """
-    through: Tensor = _Watched.apply(x, _Place(name, found, many=False))
+    """Return x; `backward` puts the norm of its gradient into `found.norms[name]`."""
+    through: Tensor = _Watched.apply(x, name, found)
     return through
-
-
-class _Place:
-    """Where a norm goes. many: whether the first dimension is one of configurations."""
-
-    def __init__(self, name: str, found: Gradients, *, many: bool) -> None:
-        self.name, self.found, self.many = name, found, many
-
-    def note(self, gradient: Tensor) -> None:
-        dims = tuple(range(1, gradient.dim())) if self.many else None
-        self.found.norms[self.name] = torch.linalg.vector_norm(gradient.detach(), dim=dims)
 
 
 class _Watched(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, _: _Place) -> Tensor:
+    def forward(ctx: Any, x: Tensor, name: str, found: Gradients) -> Tensor:
+        ctx.name, ctx.found = name, found
         return x.view_as(x)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Place], _: Tensor) -> None:
-        ctx.place = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = gradients
-        ctx.place.note(gradient)
-        return gradient, None
-
-    @staticmethod
-    def vmap(_: Any, in_dims: tuple[Any, ...], x: Tensor, place: _Place) -> tuple[Tensor, int]:
-        each = _Place(place.name, place.found, many=True)
-        return _Watched.apply(x.movedim(in_dims[0], 0), each), 0
+        ctx.found.norms[ctx.name] = torch.linalg.vector_norm(gradient.detach())
+        return gradient, None, None
 
 
 class BranchNames(NamedTuple):
@@ -79,8 +57,7 @@ def limit_branch(
         min(1, limit · ‖∂main/∂x‖ / ‖∂branch/∂x‖)
 
     so that the branch keeps its direction. If the main path has no gradient, nothing is scaled; a
-    branch whose gradient is not finite has no direction and gives zeros. Of many configurations at
-    once (`torch.func.vmap`) each has its own factor.
+    branch whose gradient is not finite has no direction and gives zeros.
 
     Args:
         others: further tensors that the branch depends on, parameters for example.
@@ -88,27 +65,23 @@ def limit_branch(
     Returns:
         x for the main path, x for the branch, `others` for the branch.
     """
-    record = _Limit(limit, names, found, many=False)
-    split: tuple[Tensor, ...] = _Limited.apply(x, record, *others)
+    split: tuple[Tensor, ...] = _Limited.apply(x, _Limit(limit, names, found), *others)
     return split
 
 
 class _Limit(NamedTuple):
-    """many: whether the first dimension is one of configurations."""
-
     limit: float
     names: BranchNames
     found: Gradients
-    many: bool
 
     def scale_branch(self, main: Tensor | None, branch: list[Tensor | None]) -> list[Tensor | None]:
         """Record the norms and return the branch's gradients, scaled."""
         own, norms = branch[0], self.found.norms
         if main is not None:
-            norms[self.names.main] = self._norm(main)
+            norms[self.names.main] = torch.linalg.vector_norm(main.detach())
         if own is None:
             return branch
-        length = norms[self.names.branch] = self._norm(own)
+        length = norms[self.names.branch] = torch.linalg.vector_norm(own.detach())
         if main is None:
             return branch
         finite = length.isfinite()
@@ -116,19 +89,10 @@ class _Limit(NamedTuple):
         factor = torch.where(length > 0, factor, torch.ones_like(factor))  # not 0/0
         norms[self.names.branch] = torch.where(finite, length * factor, torch.zeros_like(length))
         norms[self.names.limited] = ((factor < 1) | ~finite).to(length.dtype)
-        return [None if each is None else _scaled(each, factor, finite) for each in branch]
-
-    def _norm(self, gradient: Tensor) -> Tensor:
-        dims = tuple(range(1, gradient.dim())) if self.many else None
-        norm: Tensor = torch.linalg.vector_norm(gradient.detach(), dim=dims)
-        return norm
-
-
-def _scaled(gradient: Tensor, factor: Tensor, finite: Tensor) -> Tensor:
-    """Multiply a gradient [...] or [S, ...] by a factor [] or [S]; zeros where it is not finite."""
-    shape = factor.shape + (1,) * (gradient.dim() - factor.dim())
-    scaled = gradient * factor.reshape(shape)
-    return torch.where(finite.reshape(shape), scaled, torch.zeros_like(scaled))
+        return [
+            None if each is None else torch.where(finite, each * factor, torch.zeros_like(each))
+            for each in branch
+        ]
 
 
 class _Limited(torch.autograd.Function):
@@ -147,16 +111,3 @@ class _Limited(torch.autograd.Function):
         own, *others = ctx.limit.scale_branch(main, branch)
         both = own if main is None else main if own is None else main + own
         return (both, None, *others)
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[Any, ...], x: Tensor, limit: _Limit, *others: Tensor
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        def stack(tensor: Tensor, dim: int | None) -> Tensor:
-            if dim is None:
-                return tensor.expand(info.batch_size, *tensor.shape)
-            return tensor.movedim(dim, 0)
-
-        parts = [stack(other, dim) for other, dim in zip(others, in_dims[2:], strict=True)]
-        split = _Limited.apply(stack(x, in_dims[0]), limit._replace(many=True), *parts)
-        return split, (0,) * len(split)

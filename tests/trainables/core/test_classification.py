@@ -14,14 +14,13 @@ from tests.trainables import core_trials
 from tests.trainables.core.digits_case import SMALL
 from trainables import load
 from trainables.core.identity import config_hash, identity_dump
-from trainables.core.runtime import EpochReport, Runtime
+from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, task_of
 from trainables.jobs.job import run_job
 from trainables.losses.softmax import Softmax
 from trainables.methods.plain import Plain
-from trainables.packs.pack import Pack
 from trainables.trial import TrialConfig
 
 
@@ -84,15 +83,12 @@ def accuracy(logits: torch.Tensor, trainer: Trainer, split: str) -> float:
     return float((logits.argmax(1) == trainer.splits[split].labels).double().mean())
 
 
-@pytest.mark.parametrize("packed", [None, 2])
 def test_a_softmax_with_a_bias_is_selected_tested_and_exported_as_it_trains(
-    packed: int | None, shared_cache: Path, tmp_path: Path
+    shared_cache: Path, tmp_path: Path
 ) -> None:
-    trial = config(loss={"name": "softmax"}, training={"packed": packed})
+    trial = config(loss={"name": "softmax"})
     trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    reports = Pack([trainer]).reports() if packed else ((0, report) for report in trainer.epochs())
-    for _, report in reports:
-        assert isinstance(report, EpochReport)
+    for report in trainer.epochs():
         by_hand = accuracy(products(trainer, "val"), trainer, "val")
         assert report.metrics["val/top_1_accuracy"] == pytest.approx(by_hand)
     final = trainer.finish(("test",))

@@ -37,15 +37,17 @@ for name in BARRED:
 
 from pathlib import Path
 from trainables.trial import TrialConfig
-from trainables.packs.train import train
 from trainables.core.runtime import Runtime
+from trainables.core.trainer import Trainer
 
 config = TrialConfig(
     data={"name": "typefaces", "image_size": 16}, backbone={"mode": "frozen"},
     embedding={"dim": 32}, method={"name": "ddml"}, training={"epochs": 2},
     optimizer={"lr": 1e-3},
 )
-final = train(config, 0, Runtime("cpu", 1, Path(sys.argv[1])), evaluate=("val", "test"))
+trainer = Trainer(config, 0, Runtime("cpu", 1, Path(sys.argv[1])))
+list(trainer.epochs())
+final = trainer.finish(("val", "test"))
 assert final.steps > 20, final.steps
 assert 0 < final.evaluations["test"]["nmi"] <= 1
 chance = 2 / 100

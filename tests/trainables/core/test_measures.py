@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainables.core_trials import config
+from tests.trainables.core_trials import config, train
 from trainables.core.measures import bootstrap
 from trainables.core.runtime import EpochReport, Runtime
-from trainables.packs.train import train
 
 NAMES = ("uncertainty_original", "uncertainty_mixed", "uncertainty_gap")
 TRIALS = {

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainables.core_trials import config
+from tests.trainables.core_trials import config, train
 from trainables.backbones import frozen_norms
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data import features
 from trainables.data.features import starting_features
 from trainables.methods import principal
-from trainables.packs.train import train
 from trainables.trial import TrialConfig
 
 CPU = torch.device("cpu")

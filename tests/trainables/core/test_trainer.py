@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainables.core_trials import config, timeless
+from tests.trainables.core_trials import config, timeless, train
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError, TrialFailure
 from trainables.losses.proxy_anchor import ProxyAnchor
 from trainables.methods.ddml import DDML
-from trainables.packs.train import train
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
 

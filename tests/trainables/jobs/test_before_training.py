@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.core_trials import config
+from tests.trainables.core_trials import config, train
 from trainables.core.export import as_images
 from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
@@ -17,7 +17,6 @@ from trainables.data.splits import Splits, Subset
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.packs.train import train
 from trainables.trial import TrialConfig
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from tests.trainables.core_trials import config, timeless
+from tests.trainables.core_trials import config, timeless, train
 from trainables.core.export import load
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.losses.geometry import score
-from trainables.packs.train import train
 
 PML = {"name": "pml", "class": "TripletMarginLoss", "options": {"triplets_per_anchor": 3}}
 LOSSES: list[dict[str, Any]] = [

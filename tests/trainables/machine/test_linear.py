@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.trainables.core_trials import config
 from tests.trainables.machine.onednn import there
 from trainables import streams
 from trainables.core.runtime import Runtime
+from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
 from trainables.machine import kernels
 from trainables.machine.kernels import Linear
@@ -101,38 +101,6 @@ def test_gradients_of_gradients() -> None:
 
 @there
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("bias", [True, False])
-def test_many_configurations_at_once(bias: bool) -> None:
-    made = layer(256, 64, bias=bias)
-    stacked = {name: torch.stack([p, 2 * p, -p]) for name, p in made.named_parameters()}
-    x, each = numbers(5, 256, name="x"), numbers(3, 5, 256, name="each")
-
-    def one(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-        found: Tensor = torch.func.functional_call(made, parameters, (x,))
-        return found
-
-    for given, dim in ((x, None), (each, 0)):
-        weights = {name: p.detach().clone().requires_grad_() for name, p in stacked.items()}
-        found = torch.vmap(one, in_dims=(0, dim))(weights, given)
-        wanted = torch.stack(
-            [
-                F.linear(
-                    x if dim is None else each[i],
-                    weights["weight"][i],
-                    *(b[i] for b in [*weights.values()][1:]),
-                )
-                for i in range(3)
-            ]
-        )
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
-        ours = torch.autograd.grad(found.square().sum(), [*weights.values()])
-        theirs = torch.autograd.grad(wanted.square().sum(), [*weights.values()])
-        for mine, other in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-4 * float(other.abs().max()))
-
-
-@there
-@pytest.mark.usefixtures("quick")
 def test_an_empty_batch() -> None:
     made = layer(256, 64)
     x = numbers(0, 256, name="x").requires_grad_()
@@ -187,10 +155,9 @@ def test_a_step_is_the_same_by_both(
         monkeypatch.setattr(kernels, "onednn_is_quicker", lambda quicker=quicker: quicker)
         trial = config(drawn, method=method, embedding={"dim": 64}, optimizer={"name": "sgd"})
         trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache))
-        trainer.begin()
-        batches, phase, _ = trainer.begin_epoch()
-        trainer.step(batches[0], phase)
-        assert trainer.trace is not None
+        trainer.network.enter("main", trainer.parameters)
+        trainer.trace = Trace(1, 0)
+        trainer.step(trainer.batches(0)[0], "main")
         ends.append(
             (trainer.trace.means(), torch.cat([p.detach().flatten() for p in trainer.parameters]))
         )

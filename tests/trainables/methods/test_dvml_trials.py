@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from tests.steps import steps
-from tests.trainables.core_trials import config, timeless
+from tests.trainables.core_trials import config, timeless, train
 from trainables.core import trainer as core
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.methods.dvml import DVML
-from trainables.packs.train import train
 from trainables.trial import TrialConfig
 
 

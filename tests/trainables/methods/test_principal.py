@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.trainables.core_trials import config
+from tests.trainables.core_trials import config, train
 from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -21,7 +21,6 @@ from trainables.data.cache import of_run
 from trainables.machine import kernels
 from trainables.methods import principal
 from trainables.methods.principal import kept_start, principal_start, start_key
-from trainables.packs.train import train
 
 DIM = 4
 

@@ -1,1 +1,0 @@
-"""Trials of one shape, trained side by side as one program."""
