@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ablate.values.remedies import nearest
+from ablate.values.errors import nearest
 from ablate.values.terminal import progress_shown, say
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import required

@@ -24,9 +24,8 @@ from ablate.plan.fair.neutral import options
 from ablate.plan.overrides import Overrides
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
-from ablate.values.remedies import nearest
+from ablate.values.errors import listed, nearest
 from ablate.values.terminal import say
-from ablate.values.wording import listed
 from trainables.backbones.backbone import check_name, import_timm
 from trainables.backbones.beside_timm import MODELS
 from trainables.data.dataset import DATASETS, class_count, data_config

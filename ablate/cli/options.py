@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ablate.values.seeds import MAX_SEED, MAX_SEEDS
+from ablate.values.canonical import MAX_SEED, MAX_SEEDS
 from trainables.errors import ConfigError
 
 if TYPE_CHECKING:

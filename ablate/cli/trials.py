@@ -13,8 +13,8 @@ from ablate.ledger import queries
 from ablate.ledger.best import metrics_of
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
+from ablate.values.errors import nearest_metric, some_metrics
 from ablate.values.paths import has, lookup, varied_paths
-from ablate.values.remedies import nearest_metric, some_metrics
 from ablate.values.terminal import one_line, say
 from reports.tables.labels import level, lower_is_better
 from trainables.errors import ConfigError

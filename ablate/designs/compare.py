@@ -25,10 +25,9 @@ from ablate.designs.parts import (
     cell_name,
     one_or_several,
 )
+from ablate.values.errors import listed, nearest
 from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
-from ablate.values.remedies import nearest
-from ablate.values.wording import listed
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told

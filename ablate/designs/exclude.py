@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ablate.values.canonical import canonical
-from ablate.values.remedies import nearest
-from ablate.values.wording import listed, shown
+from ablate.values.errors import listed, nearest, shown
 from trainables.errors import ConfigError
 
 Rule = Annotated[dict[str, Any], Field(min_length=1)]

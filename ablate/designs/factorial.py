@@ -14,8 +14,7 @@ from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.exclude import Rule, check_rules, not_excluded
 from ablate.designs.factors import Levels, check_factors, check_size, combination, names_of
 from ablate.designs.parts import MAX_COMBINATIONS, Point, cell_name
-from ablate.values.remedies import nearest
-from ablate.values.wording import listed, shown
+from ablate.values.errors import listed, nearest, shown
 from trainables.errors import ConfigError
 
 

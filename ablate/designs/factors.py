@@ -14,9 +14,10 @@ from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
 from ablate.values.canonical import canonical
-from ablate.values.validation import LISTED, NAMED
-from ablate.values.wording import shown
+from ablate.values.errors import shown
 from trainables.errors import ConfigError
+
+LISTED, NAMED = "list of levels", "named levels"  # the members of the union
 
 Levels = Annotated[
     Annotated[tuple[Any, ...], Field(min_length=1), Tag(LISTED)]

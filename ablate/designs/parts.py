@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from ablate.samplers.sampling import Direction
-from ablate.values.canonical import canonical
-from ablate.values.seeds import MAX_SEED, MAX_SEEDS
+from ablate.values.canonical import MAX_SEED, MAX_SEEDS, canonical
 from trainables.config.strict import Strict
 
 MAX_CELLS = 10_000

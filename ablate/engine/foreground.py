@@ -13,9 +13,8 @@ from ablate.plan.cell import Cell
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
-from ablate.values.remedies import nearest
+from ablate.values.errors import listed, nearest, shown
 from ablate.values.terminal import say
-from ablate.values.wording import listed, shown
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import Attempt, limit_threads
 from trainables.jobs.request import Job

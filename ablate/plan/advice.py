@@ -12,7 +12,7 @@ from ablate.plan import inherited, shown
 from ablate.plan.fair import rule
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
-from ablate.values import wording
+from ablate.values import errors
 from ablate.values.canonical import canonical
 from ablate.values.paths import expand, leaves
 from reports.stats.attainable import can_reach_verdict, pairs_needed
@@ -203,4 +203,4 @@ def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
 
 
 def _text(values: Mapping[str, Any], path: str) -> str:
-    return wording.shown(values[path]) if path in values else "default"
+    return errors.shown(values[path]) if path in values else "default"

@@ -27,9 +27,8 @@ from ablate.plan.resolve import resolve
 from ablate.plan.shown import refusals
 from ablate.spec.loaded import LoadedSpec
 from ablate.values.canonical import canonical_hash
+from ablate.values.errors import listed, nearest
 from ablate.values.layers import Layer, Stack
-from ablate.values.remedies import nearest
-from ablate.values.wording import listed
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.core import identity
 from trainables.errors import ConfigError

@@ -5,18 +5,23 @@ Here all losses and methods are loaded, and torch with them: a spec is read and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.values.fields import meant
+from ablate.values.errors import (
+    REMOVED,
+    REMOVED_KEYS,
+    UNLIKE,
+    closest,
+    explain,
+    fields_at,
+    is_free,
+    listed,
+)
 from ablate.values.layers import NAMED, Layer, Stack, merge, origin, overlay
 from ablate.values.paths import has, leaves, lookup
-from ablate.values.remedies import UNLIKE
-from ablate.values.removed import KEYS, REMOVED
-from ablate.values.validation import explain, fields_at, is_free
-from ablate.values.wording import listed
 from trainables.data.dataset import DATASETS
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
@@ -39,7 +44,7 @@ def resolve(layers: Stack, locate: Locate) -> TrialConfig:
     merged = layers.merged
     if has(merged, PACKED) and lookup(merged, PACKED) is not None:
         place = locate(origin(layers, PACKED, PACKED))
-        raise ConfigError(place, REMOVED, "a spec without it", KEYS[PACKED])
+        raise ConfigError(place, REMOVED, "a spec without it", REMOVED_KEYS[PACKED])
     try:
         return TrialConfig.model_validate(merged)
     except ValidationError as error:
@@ -50,7 +55,7 @@ def resolve(layers: Stack, locate: Locate) -> TrialConfig:
         place = locate(origin(layers, ".".join(path), fault.path))
         remedy = fault.remedy
         if remedy == UNLIKE:  # nothing at that level: a key that belongs elsewhere
-            remedy = meant(".".join(path), len(path) - 1, path[-1:], merged)
+            remedy = suggest_path(".".join(path), merged)
         raise ConfigError(place, fault.found, fault.expected, remedy) from None
 
 
@@ -107,6 +112,36 @@ def check_path(path: str, merged: Mapping[str, Any], place: str) -> None:
             if parts[0] in NAMED and length == 1 and isinstance(named, Mapping):
                 kind += f" ({named.get('name')})"
             expected = f"{kind}: {listed(names)}" if names else f"nothing below {level}"
-            hint = meant(path, length, names, data)
-            raise ConfigError(place, f"the unknown path {path!r}", expected, hint)
+            remedy = suggest_path(path, data)
+            raise ConfigError(place, f"the unknown path {path!r}", expected, remedy)
         free = is_free(fields[parts[length]].annotation)
+
+
+# What is none of a trial, and what people call some of its fields.
+OF_A_SPEC = ("name", "title", "extends", "seeds", "objective", "resources", "checkpoints")
+CALLED = {"learning_rate": "lr", "wd": "weight_decay", "bs": "batch_size", "temp": "temperature"}
+
+
+def suggest_path(path: str, data: Mapping[str, Any]) -> str:
+    """Return a remedy for an unknown path of a trial: the one that is most like it.
+
+    Args:
+        data: partial trial, which tells the method and loss whose options count.
+    """
+    above, _, last = path.casefold().removeprefix("trial.").rpartition(".")
+    last = CALLED.get(last, last)
+    whole, known = f"{above}.{last}".lstrip("."), list(_paths((), data))
+    if whole.partition(".")[0] in (*OF_A_SPEC, "datasets", "studies", "report"):
+        option = ", or give --seeds" if whole == "seeds" else ""
+        return f"{whole} is no field of a trial: change it in the spec{option}"
+    same = [each for each in known if each.rpartition(".")[2].casefold() == last]
+    near = whole if whole in known else closest(whole, same or known, 0.0 if same else 0.7)
+    return UNLIKE if near is None else f"Did you mean {near!r}?"
+
+
+def _paths(above: tuple[str, ...], data: Mapping[str, Any]) -> Iterator[str]:
+    """Return the dotted paths of all fields below a path."""
+    for name, info in fields_at(TrialConfig, above, data).items():
+        here = (*above, info.alias or name)
+        below = list(_paths(here, data))
+        yield from below or [".".join(here)]

@@ -15,9 +15,8 @@ from typing import Any
 
 from ablate.samplers.space import Space
 from ablate.values.canonical import canonical
+from ablate.values.errors import listed, nearest, shown
 from ablate.values.paths import has, lookup
-from ablate.values.remedies import nearest
-from ablate.values.wording import listed, shown
 from trainables.errors import ConfigError
 
 

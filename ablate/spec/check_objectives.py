@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ablate.designs.base import COMPARED
 from ablate.designs.study import Study
-from ablate.values.remedies import nearest_metric, some_metrics
+from ablate.values.errors import nearest_metric, some_metrics
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 

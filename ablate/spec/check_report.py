@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
-from ablate.values.remedies import nearest, nearest_metric, some_metrics
-from ablate.values.wording import listed
+from ablate.values.errors import listed, nearest, nearest_metric, some_metrics
 from reports.parts.figures import FIGURES, ModelOptions
 from reports.recipe import TABLES, Figure, Recipe
 from trainables.errors import ConfigError

@@ -16,8 +16,7 @@ from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
 from ablate.spec.check_objectives import check_compared
 from ablate.spec.fair.section import Fair
-from ablate.values.remedies import nearest_metric, some_metrics
-from ablate.values.wording import shown
+from ablate.values.errors import nearest_metric, shown, some_metrics
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
 

@@ -21,10 +21,8 @@ from ablate.spec.fair.twins import with_twins
 from ablate.spec.loaded import LoadedSpec, Source
 from ablate.spec.model import METRICS, REPORTED, Spec
 from ablate.spec.yaml_loader import Document, load
+from ablate.values.errors import explain, listed, nearest, shown
 from ablate.values.layers import overlay
-from ablate.values.remedies import nearest
-from ablate.values.validation import explain
-from ablate.values.wording import listed, shown
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_text, check_values
 

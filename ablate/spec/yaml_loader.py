@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +20,17 @@ import yaml
 from yaml.composer import Composer
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.parser import Parser
-from yaml.reader import Reader
+from yaml.reader import Reader, ReaderError
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
-from ablate.spec.yaml_faults import described, place, unknown_character
 from trainables.errors import ConfigError
 from trainables.machine.texts import LARGEST, check_text, too_long
 
 MAX_BYTES = 1 << 18  # the parser reads about 150 kB a second
 MAX_NODES = 10_000
 MAX_DEPTH = 60
+SHOWN = 50  # characters of a line that a message quotes
 
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"(?:~|null|Null|NULL|)$")
@@ -61,23 +62,6 @@ class _Loader(Reader, Scanner, Parser, Composer, _Core):
         Parser.__init__(self)
         Composer.__init__(self)
         _Core.__init__(self)
-        self.composed = 0
-
-    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        """Compose the next node, and stop at more than any accepted file has.
-
-        `_Build` counts values alone, and keys are nodes too.
-        """
-        self.composed += 1
-        if self.composed > 2 * MAX_NODES:
-            parser: Any = self  # PyYAML's stubs leave this method untyped
-            raise _TooMany(parser.peek_event().start_mark.line + 1)
-        node: Node | None = super().compose_node(parent, index)
-        return node
-
-
-class _TooMany(Exception):
-    """Raised by the loader with the line of the first node beyond the limit."""
 
 
 @dataclass(frozen=True)
@@ -133,16 +117,16 @@ def load_text(text: str, name: str) -> Document:
     """Read YAML from text; `name` stands for the file in messages."""
     try:
         node = _Loader(text).get_single_node()
-    except _TooMany as error:
-        raise _too_many(name, error.args[0]) from None
     except RecursionError:
         raise ConfigError(
             name, "nesting too deep to read", f"at most {MAX_DEPTH} levels", "Flatten it"
         ) from None
     except yaml.YAMLError as error:
-        raise described(name, text, error) from None
+        raise _fault(name, text, error) from None
     except (ValueError, OverflowError):  # chr() of an escape
-        raise unknown_character(name, text) from None
+        escapes = re.finditer(r"\\U([0-9a-fA-F]{8})", text)
+        beyond = [match for match in escapes if int(match[1], 16) > sys.maxunicode]
+        raise ConfigError(name, beyond[0][0], "at most \\U0010ffff", "Correct it") from None
     build = _Build(name)
     data = None if node is None else build.value(node, "", 0)
     return Document(name, data, build.lines)
@@ -158,12 +142,17 @@ class _Build:
         self.open: set[int] = set()
 
     def fault(self, node: Node, found: str, expected: str, remedy: str) -> ConfigError:
-        return ConfigError(place(self.name, _line(node)), found, expected, remedy)
+        return ConfigError(_place(self.name, _line(node)), found, expected, remedy)
 
     def value(self, node: Node, path: str, depth: int) -> Any:
         self.count += 1
         if self.count > MAX_NODES:
-            raise _too_many(self.name, _line(node))
+            raise self.fault(
+                node,
+                f"more than {MAX_NODES} values once anchors are expanded",
+                "fewer",
+                "Write less, or repeat anchors less often",
+            )
         if depth > MAX_DEPTH:
             raise self.fault(node, "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it")
         if isinstance(node, ScalarNode):
@@ -230,7 +219,7 @@ class _Build:
         if tag == "int" and _INT.match(text):
             found = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 64 else None
             if found is None or abs(found) > LARGEST:
-                raise too_long(place(self.name, _line(node)))
+                raise too_long(_place(self.name, _line(node)))
             return found
         if tag == "float" and _FLOAT.match(text):
             special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
@@ -241,18 +230,87 @@ class _Build:
                 )
             return number
         if tag in ("str", "merge"):
-            return check_text(text, place(self.name, _line(node)))
+            return check_text(text, _place(self.name, _line(node)))
         shown = node.tag.replace(_TAG, "!!")
         raise self.fault(node, f"the tag {shown}", "a plain value", "Remove the tag")
 
 
-def _too_many(name: str, line: int) -> ConfigError:
-    return ConfigError(
-        place(name, line),
-        f"more than {MAX_NODES} values once anchors are expanded",
-        "fewer",
-        "Write less, or repeat anchors less often",
-    )
+# ------------------------------------------------------------------ what no parser can read
+
+# (`context: problem` of PyYAML, whether the fault lies where it began to read, expected, remedy):
+# the first that fits.
+_FAULTS: tuple[tuple[str, bool, str, str], ...] = (
+    ("\\\\t", False, "spaces for indentation", "Replace tabs by spaces"),
+    (
+        "mapping values are not allowed",
+        False,
+        "one value after each `key:`",
+        "Indent it like the line above, or put quotes around text that holds a colon",
+    ),
+    ("could not find expected ':'", True, "`key: value`", "Add the colon, and a space after it"),
+    ("another document", False, "one document", "Make it two files"),
+    (
+        "expected (<block end>|'<document start>')",
+        False,
+        "keys, or entries that begin with `- `, in one column",
+        "Align it with the one it belongs to, or put quotes around all of a text",
+    ),
+    (
+        "flow (mapping|sequence|node)",
+        True,
+        "a comma after each entry, and a closing bracket",
+        "Add the one that is missing",
+    ),
+    (
+        "quoted scalar: .*(end of stream|document separator)",
+        True,
+        "a closing quote",
+        "Add it, or double the quote inside the text",
+    ),
+    (
+        "quoted scalar",
+        False,
+        "one of YAML's escapes (\\n, \\t, \\\\, \\u00e9)",
+        "Write \\\\ for a backslash, or use single quotes",
+    ),
+    ("undefined alias", False, "an anchor above it", "Define it, or put quotes around the text"),
+    ("duplicate anchor", False, "each anchor once", "Rename one of them"),
+    (
+        "sequence entries are not allowed",
+        False,
+        "entries on the lines below their key",
+        "Write `- …` on lines of their own, or [a, b]",
+    ),
+)
+_UNKNOWN = False, "`key: value` or `- entry`", "Put quotes around text that holds signs"
+
+
+def _fault(name: str, text: str, error: yaml.YAMLError) -> ConfigError:
+    """Return the error for text that PyYAML cannot read: its mark, and what to do about it."""
+    if isinstance(error, ReaderError):
+        line, code = text.count("\n", 0, error.position) + 1, ord(text[error.position])
+        remedy = "Save the file as UTF-8" if code == 0 else "Remove it"
+        found = f"the character U+{code:04X}"
+        return ConfigError(_place(name, line), found, "text without control characters", remedy)
+    assert isinstance(error, yaml.MarkedYAMLError)
+    began, met = error.context_mark or error.problem_mark, error.problem_mark
+    assert began is not None and met is not None
+    lines = [*text.splitlines(), ""]
+    words = f"{error.context}: {error.problem}"
+    if "\t" in lines[min(met.line, len(lines) - 1)][: met.column + 1]:
+        words = "\\t"
+    known = (fault[1:] for fault in _FAULTS if re.search(fault[0], words))
+    at_start, expected, remedy = next(known, _UNKNOWN)
+    line = min(began.line if at_start else met.line, len(lines) - 1)
+    shown = lines[line].strip()
+    shown = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 1]}…"
+    found = f"`{shown}`" if words != "\\t" else f"a tab in `{shown}`"
+    return ConfigError(_place(name, line + 1), found, expected, remedy)
+
+
+def _place(name: str, line: int) -> str:
+    """`spec.yaml line 3`; an option's value has no lines."""
+    return name if name.startswith("-") or not line else f"{name} line {line}"
 
 
 def _line(node: Node) -> int:

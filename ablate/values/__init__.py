@@ -1,1 +1,1 @@
-"""Layers of values, dotted paths, canonical JSON, seeds, the wording of errors."""
+"""Layers of values, dotted paths, canonical JSON, secrets, errors, the terminal."""

@@ -6,6 +6,8 @@ import hashlib
 import json
 from typing import Any
 
+MAX_SEEDS = 10_000
+MAX_SEED = 2**31 - 1
 # Options of a study that came after the first sweeps; unused, they are no part of its identity.
 LATER = (
     "by",

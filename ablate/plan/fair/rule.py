@@ -17,7 +17,7 @@ from ablate.plan.fair.regime import chosen, of_row, of_study
 from ablate.plan.fair.tuning import Lineage, behind
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
-from ablate.values.wording import shown
+from ablate.values.errors import shown
 from trainables.trial import TrialConfig
 
 PUBLISHED = "or say `tuning: as_published` where its settings are printed ones"

@@ -24,7 +24,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.parts import Seeds, SpecPart, check_seeds, seed_list
 from ablate.samplers.space import Axis
-from ablate.values.wording import listed
+from ablate.values.errors import listed
 
 SEARCHED, RANKED = [100], [101, 102]  # seeds that judge no row
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ablate.spec.fair.section import RANKED, SEARCHED, Fair
+from ablate.values.errors import listed, shown
 from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
-from ablate.values.wording import listed, shown
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 

@@ -35,7 +35,7 @@ def test_a_grid_and_a_search_over_options() -> None:
     [
         ("loss.options.margin", "unexpected keyword argument 'margin'"),
         ("loss.options.m.x", "nothing below loss.options.m"),
-        ("loss.optoins.m", "Did you mean 'loss.options.m'"),
+        ("loss.optoins.m", "Did you mean 'loss.options'"),
         ("loss.miner.options.epsilon", "class"),
     ],
 )

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from torchvision.transforms import CenterCrop, Compose, Resize
 
 import trainables
-from ablate.values.validation import explain
+from ablate.values.errors import explain
 from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless
 from trainables.backbones import backbone as backbones

@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.transforms import RandomCrop
 from torchvision.transforms import functional as tv
 
-from ablate.values.validation import explain
+from ablate.values.errors import explain
 from tests.trainables.data.trees import cifar10_binary
 from trainables.config.images import AugmentConfig, DataConfig
 from trainables.core.identity import identity_dump
