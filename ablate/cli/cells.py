@@ -44,10 +44,10 @@ def run(args: argparse.Namespace) -> int:
         loaded = read_spec(args.spec)
         check_machine(runs_ray=False)
         from ablate import api
-        from ablate.batch.cells import leave
+        from ablate.batch import export_cells
 
         plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
-        written = leave(plan, settings, to)
+        written = export_cells(plan, settings, to)
     lines = []
     if written.trials:
         lines.append(f"{written.trials} trials of sweep {plan.spec.name} ({plan.sweep_id}) in {to}")
@@ -81,9 +81,9 @@ def take(args: argparse.Namespace, out: Path) -> int:
         )
     import torch
 
-    from ablate.batch import imported
+    from ablate.batch import import_batch
 
-    done = imported.take(user_path(args.name, "DIR"), out, same_code=args.same_code)
+    done = import_batch(user_path(args.name, "DIR"), out, same_code=args.same_code)
     lines = [f"sweep {done.name} ({done.sweep_id}): {done.done} trials imported"]
     also = {
         "failed, which is a fact too": done.failed,

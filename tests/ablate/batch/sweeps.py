@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ablate.batch import cells, imported
-from ablate.batch.imported import Imported
+from ablate.batch import Imported, export_cells, import_batch
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
@@ -19,10 +18,8 @@ from tests.trainables.core_trials import timeless
 from trainables.data.dataset import fingerprint
 from trainables.evaluation.metrics import EVALUATOR
 from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch import pool
-from trainables.jobs.batch.cells import read_cells
-from trainables.jobs.batch.result import digest, mark
-from trainables.jobs.batch.worker import Here
+from trainables.jobs.batch.files import digest, mark_folder, read_cells
+from trainables.jobs.batch.runner import Batch, Ended, Here
 
 # A search of two rounds, a grid around its best, and the best of that with the network training.
 STUDIES: dict[str, Any] = {
@@ -76,12 +73,12 @@ def by_command(file: Path, work: Path) -> None:
     assert batch.main([str(file), "--out", str(work), "--checkpoint-seconds", "0"]) == 0
 
 
-def here(file: Path, work: Path) -> pool.Ended:
+def here(file: Path, work: Path) -> Ended:
     """Run a file of synthetic trials, whose data nobody can look at."""
     source, entries = read_cells(file)
-    mark(work, source)
+    mark_folder(work, source)
     made = Here(source, work, work / "cache", "cpu", None, 0.0, "test", runner=RUNNER)
-    return pool.Pool(made, 1, ["cpu"], lambda *_: None).run(entries)
+    return Batch(made, 1, ["cpu"], lambda *_: None).run(entries)
 
 
 RUNNER = "tests.ablate.synthetic:run_job"
@@ -90,16 +87,16 @@ RUNNER = "tests.ablate.synthetic:run_job"
 def rounds(plan: Plan, settings: Settings, work: Path, run: Any) -> list[int]:
     """Cells, batch and import in turn until nothing is left; how many trials each file had."""
     found, file = [], work.with_suffix(".jsonl")
-    while (written := cells.leave(plan, settings, file)).trials:
+    while (written := export_cells(plan, settings, file)).trials:
         found.append(written.trials)
         run(file, work)
-        imported.take(work, settings.out, same_code=not settings.sources)
+        import_batch(work, settings.out, same_code=not settings.sources)
     return found
 
 
 def took(work: Path, out: Path, *, same_code: bool = True) -> Imported:
     """`same_code`: results of synthetic trials mostly do not say which code made them."""
-    return imported.take(work, out, same_code=same_code)
+    return import_batch(work, out, same_code=same_code)
 
 
 def facts(out: Path) -> dict[str, Any]:

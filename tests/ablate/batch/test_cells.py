@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ablate.batch.cells import leave
+from ablate.batch import export_cells
 from ablate.cli.main import main
 from ablate.engine.ray.resources import elsewhere
 from ablate.ledger.ledger import Ledger
@@ -19,7 +19,7 @@ from tests.ablate import specs
 from tests.ablate.batch.sweeps import here, rounds, synthetic_settings
 from tests.ablate.driven import dispatch, drain
 from trainables.errors import ConfigError
-from trainables.jobs.batch.cells import read_cells
+from trainables.jobs.batch.files import read_cells
 
 SEARCH: dict[str, Any] = {
     "design": "search",
@@ -40,13 +40,13 @@ def sweep(**studies: Any) -> Any:
 def test_a_file_has_what_could_start_now(tmp_path: Path) -> None:
     plan, settings = specs.plan(), synthetic_settings(tmp_path)
     file = tmp_path / "cells.jsonl"
-    written = leave(plan, settings, file)
+    written = export_cells(plan, settings, file)
     source, entries = read_cells(file)
     # The grid, and one round of the search; the others wait for it.
     assert (written.trials, written.known, written.later) == (11, 0, 15)
     assert {place.study for e in entries for place in e.places} == {"tune", "grid"}
     assert (source.sweep_id, source.name, source.clean) == (plan.sweep_id, "small", True)
-    again = leave(plan, settings, tmp_path / "again.jsonl")
+    again = export_cells(plan, settings, tmp_path / "again.jsonl")
     assert again == written, "nothing has happened between"
     assert (tmp_path / "again.jsonl").read_bytes() == file.read_bytes()
     with Ledger(settings.ledger) as ledger:
@@ -57,7 +57,7 @@ def test_a_file_has_what_could_start_now(tmp_path: Path) -> None:
 
 
 def test_a_file_says_nothing_of_where_things_lie_here(tmp_path: Path) -> None:
-    leave(specs.plan(), synthetic_settings(tmp_path / "secret"), tmp_path / "cells.jsonl")
+    export_cells(specs.plan(), synthetic_settings(tmp_path / "secret"), tmp_path / "cells.jsonl")
     assert "secret" not in (tmp_path / "cells.jsonl").read_text()
 
 
@@ -69,15 +69,15 @@ def test_what_is_done_or_under_way_is_not_in_it(tmp_path: Path) -> None:
     made.record(job.trial_id, [{"event": "failed", "reason": "TrialFailure: x"}])
     held = made.next_job()
     assert held is not None
-    written = leave(plan, settings, tmp_path / "cells.jsonl")
+    written = export_cells(plan, settings, tmp_path / "cells.jsonl")
     assert (written.trials, written.known, written.busy) == (2, 1, 1)
-    retried = leave(plan, replace(settings, retry_failed=True), tmp_path / "cells.jsonl")
+    retried = export_cells(plan, replace(settings, retry_failed=True), tmp_path / "cells.jsonl")
     assert (retried.trials, retried.known, retried.busy) == (3, 0, 1)
     made.interrupt("stopped")
-    assert leave(plan, settings, tmp_path / "cells.jsonl").trials == 3
+    assert export_cells(plan, settings, tmp_path / "cells.jsonl").trials == 3
     drain(dispatch(plan, tmp_path))
     before = (tmp_path / "cells.jsonl").read_bytes()
-    assert leave(plan, settings, tmp_path / "cells.jsonl").trials == 0
+    assert export_cells(plan, settings, tmp_path / "cells.jsonl").trials == 0
     assert (tmp_path / "cells.jsonl").read_bytes() == before, "no file is written for nothing"
 
 
@@ -87,34 +87,34 @@ def test_schedulers_are_refused(tmp_path: Path, scheduler: str, study: dict[str,
     """Run to their ends, their trials would be other facts under the same name."""
     plan = sweep(halted={**study, "scheduler": {"name": scheduler}}, grid=GRID)
     with pytest.raises(ConfigError, match=rf"halted.*scheduler: found {scheduler}, which stops"):
-        leave(plan, synthetic_settings(tmp_path), tmp_path / "cells.jsonl")
+        export_cells(plan, synthetic_settings(tmp_path), tmp_path / "cells.jsonl")
     assert list(tmp_path.iterdir()) == [], "a refusal leaves nothing"
     drain(dispatch(plan, tmp_path))
-    assert leave(plan, synthetic_settings(tmp_path), tmp_path / "cells.jsonl").trials == 0
+    assert export_cells(plan, synthetic_settings(tmp_path), tmp_path / "cells.jsonl").trials == 0
 
 
 def test_an_asynchronous_search_is_refused(tmp_path: Path) -> None:
     plan = sweep(tune={**SEARCH, "round": "asynchronous"}, grid=GRID)
     with pytest.raises(ConfigError, match=r"tune.*round: found asynchronous"):
-        leave(plan, synthetic_settings(tmp_path), tmp_path / "cells.jsonl")
+        export_cells(plan, synthetic_settings(tmp_path), tmp_path / "cells.jsonl")
     others = specs.plan(
         {**specs.spec(), "studies": {"tune": {**SEARCH, "round": "asynchronous"}, "grid": GRID}},
         studies=("grid",),
     )
-    assert leave(others, synthetic_settings(tmp_path), tmp_path / "cells.jsonl").trials == 4
+    assert export_cells(others, synthetic_settings(tmp_path), tmp_path / "cells.jsonl").trials == 4
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"--to: found .* cannot be written"):
-        leave(specs.plan(), synthetic_settings(tmp_path), tmp_path / "file" / "cells.jsonl")
+        export_cells(specs.plan(), synthetic_settings(tmp_path), tmp_path / "file" / "cells.jsonl")
 
 
 def test_what_lacks_an_evaluation_is_in_it_once_more(tmp_path: Path) -> None:
     plan, settings = sweep(grid=GRID), synthetic_settings(tmp_path / "out")
     rounds(plan, settings, tmp_path / "work", here)
     more = sweep(grid={**GRID, "evaluate": ["val", "test"], "metrics": ["density"]})
-    written = leave(more, settings, tmp_path / "work.jsonl")
+    written = export_cells(more, settings, tmp_path / "work.jsonl")
     assert (written.trials, written.again) == (4, 4)
     assert rounds(more, settings, tmp_path / "work", here) == [4]
     with Ledger(settings.ledger) as ledger:
@@ -127,7 +127,7 @@ def test_folds_are_read_together_by_a_run(tmp_path: Path) -> None:
     folds = {**GRID, "folds": 2, "evaluate": ["val", "test", "ensemble"]}
     plan, settings = sweep(grid=folds), synthetic_settings(tmp_path / "out")
     assert rounds(plan, settings, tmp_path / "work", here) == [8]
-    left = leave(plan, settings, tmp_path / "cells.jsonl")
+    left = export_cells(plan, settings, tmp_path / "cells.jsonl")
     assert (left.trials, left.ensembles, left.known) == (0, 4, 4)
 
 
@@ -144,7 +144,7 @@ def test_a_live_owner_is_asked(tmp_path: Path) -> None:
     made = dispatch(plan, tmp_path)
     made.owner = made._claims.owner = Owner(made.owner.host, 2**22 + 1, 1.0)
     assert made.next_job() is not None
-    assert leave(plan, settings, tmp_path / "cells.jsonl").trials == 4
+    assert export_cells(plan, settings, tmp_path / "cells.jsonl").trials == 4
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from tests.ablate.driven import dispatch, drain
 from trainables.core.trial_folder import trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch import __main__ as batch
-from trainables.jobs.batch.cells import read_cells, write_cells
+from trainables.jobs.batch.files import read_cells, write_cells
 
 Captured = pytest.CaptureFixture[str]
 
@@ -153,9 +153,9 @@ def test_no_folder_of_a_name_that_is_none(tmp_path: Path, name: object) -> None:
 
 
 def test_a_file_of_cells_trains_in_its_own_folder(tmp_path: Path, victim: Path) -> None:
-    from ablate.batch.cells import leave
+    from ablate.batch import export_cells
 
-    leave(specs.plan(), synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl")
+    export_cells(specs.plan(), synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl")
     source, entries = read_cells(tmp_path / "cells.jsonl")
     hostile = [replace(e, job=replace(e.job, trial_id="../../victim")) for e in entries[:1]]
     write_cells(tmp_path / "cells.jsonl", source, hostile)

@@ -18,8 +18,8 @@ from trainables.core.components import EVALUATOR, list_components
 from trainables.core.identity import config_hash, trial_id
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
-from trainables.jobs.batch.cells import Entry, Place, Source, write_cells
-from trainables.jobs.batch.worker import Here
+from trainables.jobs.batch.files import Entry, Place, Source, write_cells
+from trainables.jobs.batch.runner import Here
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 

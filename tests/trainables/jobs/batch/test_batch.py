@@ -20,7 +20,7 @@ from tests.trainables.jobs.batch import made
 from trainables.core import source_digests
 from trainables.core.runtime import Runtime
 from trainables.jobs.batch import __main__ as command
-from trainables.jobs.batch import result
+from trainables.jobs.batch import files
 from trainables.jobs.job import run_job
 
 KILLS = 4
@@ -30,9 +30,9 @@ def told(folder: Path) -> dict[str, Any]:
     """Trial → all that its result says but times and what tells of resumption."""
     found = {}
     for trial in sorted(folder.glob("trials/*")):
-        _, epochs, last = result.read_result(trial)
+        _, epochs, last = files.read_result(trial)
         keys = ("event", "best_epoch", "epochs", "steps", "evaluations", "evaluator", "export")
-        weights = result.digest(trial / last["export"])
+        weights = files.digest(trial / last["export"])
         curve = [timeless(event["metrics"]) for event in epochs]
         found[trial.name] = {key: last[key] for key in keys} | {"w": weights, "curve": curve}
     return found
@@ -54,7 +54,7 @@ def test_it_trains_what_jobs_train(
     for entry in made.entries(drawn, shared_cache):
         runtime = Runtime("cpu", 1, shared_cache, tmp_path / "trials" / entry.trial_id, 0.0)
         *epochs, last = run_job(replace(entry.job, runtime=runtime))
-        result.write_result(Path(str(runtime.trial_dir)), made.SOURCE, entry, epochs, last)
+        files.write_result(Path(str(runtime.trial_dir)), made.SOURCE, entry, epochs, last)
     assert told(whole) == told(tmp_path) and len(told(whole)) == 3
 
 
@@ -241,7 +241,7 @@ def test_the_folder_of_another_trial(whole: Path, shared_cache: Path, tmp_path: 
     foreign = (second / "result.jsonl").read_bytes()
     (out / "trials" / first.name / "result.jsonl").write_bytes(foreign)
     code, text = made.finished(whole.parent / "cells.jsonl", out, shared_cache)
-    assert code == 2 and f"'trial_id': '{second.name}'" in text and "Traceback" not in text
+    assert code == 2 and f"the result of trial {second.name}" in text and "Traceback" not in text
 
 
 def test_check_runs_nothing(

@@ -14,9 +14,9 @@ from filelock import FileLock
 
 from tests.trainables.jobs.batch import made
 from trainables.errors import ConfigError
-from trainables.jobs.batch import pool, result
-from trainables.jobs.batch.pool import RETRIES, Ended, FullDisk, Pool
-from trainables.jobs.batch.worker import Here, settled
+from trainables.jobs.attempt import RETRIES
+from trainables.jobs.batch import files, runner
+from trainables.jobs.batch.runner import Batch, Ended, FullDisk, Here, find_result
 from trainables.machine.devices import side_by_side
 
 RUNNERS = "tests.trainables.jobs.batch.runners"
@@ -24,7 +24,7 @@ RUNNERS = "tests.trainables.jobs.batch.runners"
 
 def ran(here: Here, count: int, processes: int = 2) -> tuple[Ended, Counter[str]]:
     told: Counter[str] = Counter()
-    done = Pool(here, processes, ["cpu"], lambda _, event: told.update([event["event"]]))
+    done = Batch(here, processes, ["cpu"], lambda _, event: told.update([event["event"]]))
     return done.run(made.synthetic(count)), told
 
 
@@ -34,8 +34,8 @@ def test_every_trial_ends_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (ended.done, ended.failed, ended.left) == (5, {}, {}) and told["final"] == 5
     assert len((tmp_path / "starts").read_text().splitlines()) == 5
     for entry in made.synthetic(5):
-        folder = result.trial_folder(tmp_path, entry.trial_id)
-        found, epochs, last = result.read_result(folder)
+        folder = files.trial_folder(tmp_path, entry.trial_id)
+        found, epochs, last = files.read_result(folder)
         assert found.config == entry.job.config and found.config_hash == entry.config_hash
         assert [event["epoch"] for event in epochs] == [1, 2, 3]
         assert last["event"] == "final" and "history" not in last
@@ -74,8 +74,8 @@ def test_a_failure_is_a_result_with_its_epochs(
     ]
     monkeypatch.delenv("SYN_FAIL")
     (entry,) = (e for e in made.synthetic(2) if str(e) in ended.failed)
-    assert settled(made.here(tmp_path), entry) is not None
-    assert settled(made.here(tmp_path, retry_failed=True), entry) is None
+    assert find_result(made.here(tmp_path), entry) is not None
+    assert find_result(made.here(tmp_path, retry_failed=True), entry) is None
     again, _ = ran(made.here(tmp_path, retry_failed=True), 2)
     assert again.done == 2 and not again.failed
 
@@ -91,7 +91,7 @@ def test_a_trial_in_other_hands_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = made.synthetic(1)[0]
-    folder = result.trial_folder(tmp_path, entry.trial_id)
+    folder = files.trial_folder(tmp_path, entry.trial_id)
     folder.mkdir(parents=True)
     lock = FileLock(folder / ".lock", thread_local=False)
     lock.acquire()
@@ -101,8 +101,8 @@ def test_a_trial_in_other_hands_is_waited_for(
     ended, _ = ran(made.here(tmp_path), 2)
     assert ended.done == 2 and time.monotonic() - began > 3
     release.join()
-    monkeypatch.setattr(pool, "BUSY_SECONDS", 0.0)
-    (folder / result.NAME).unlink()
+    monkeypatch.setattr(runner, "BUSY_SECONDS", 0.0)
+    (folder / files.RESULT_NAME).unlink()
     with lock:
         ended, _ = ran(made.here(tmp_path), 1)
     assert list(ended.left.values()) == ["another process is at it"]
@@ -128,8 +128,8 @@ def test_each_process_keeps_its_device(tmp_path: Path, monkeypatch: pytest.Monke
         def __init__(self, here: Here) -> None:
             given.append(here.device)
 
-    monkeypatch.setattr(pool, "Worker", Fake)
-    made_ = Pool(made.here(tmp_path), 4, ["cuda:0", "cuda:1"], lambda *_: None)
+    monkeypatch.setattr(runner, "Worker", Fake)
+    made_ = Batch(made.here(tmp_path), 4, ["cuda:0", "cuda:1"], lambda *_: None)
     made_._queue.extend(made.synthetic(4))
     Fake.give = lambda self, entry: setattr(self, "entry", entry)  # type: ignore[attr-defined]
     made_._hand_out()

@@ -1,1 +1,0 @@
-"""Trials that leave the driver as a file, and come back as facts."""
