@@ -28,7 +28,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Differing, Sources, source_key, summary
 from ablate.plan.cell import Cell
 from ablate.plan.plan import Plan
-from ablate.sweep.jobs.claims import training_job
+from ablate.sweep.queue import training_job
 from ablate.sweep.progression import Progression
 from ablate.values.terminal import say
 from trainables.core import components

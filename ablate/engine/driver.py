@@ -35,7 +35,7 @@ from ablate.storage.copies import Copies
 from ablate.storage.store import Storage
 from ablate.storage.trials import fetch, forget
 from ablate.sweep.dispatch import Dispatch
-from ablate.sweep.jobs.settings import JobSettings
+from ablate.sweep.queue import JobSettings
 from ablate.sweep.progression import Progression
 from ablate.tracking.check_store import public_environment
 from ablate.tracking.sync import EndStatus

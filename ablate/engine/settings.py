@@ -12,7 +12,7 @@ from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import Sources
 from ablate.plan.plan import Plan
-from ablate.sweep.jobs.settings import JobSettings
+from ablate.sweep.queue import JobSettings
 from trainables.core.trial_folder import TRIALS
 
 RUNNER = "trainables.jobs.job:run_job"  # what a worker does with a job, unless it is told

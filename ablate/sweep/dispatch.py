@@ -1,6 +1,6 @@
 """Which job is next, and what becomes of its events: the sweep's logic without Ray.
 
-`next_job` claims in the ledger (`claims.py`) before it hands out; `record` writes every event there
+`next_job` claims in the ledger (`queue.py`) before it hands out; `record` writes every event there
 before anyone else hears of it. A trial that another live driver has is waited for, then its
 result is used.
 """
@@ -8,23 +8,21 @@ result is used.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ablate.ledger.facts import Fact
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summary
 from ablate.plan.cell import Cell
 from ablate.schedulers.base import WAIT
-from ablate.sweep.jobs.claims import Claims
-from ablate.sweep.jobs.equal_errors import EqualErrors
-from ablate.sweep.jobs.order import Order
-from ablate.sweep.jobs.queue import JobQueue, Rank
-from ablate.sweep.jobs.settings import JobSettings
-from ablate.sweep.jobs.untold import untold
 from ablate.sweep.progression import Progression
+from ablate.sweep.queue import Claims, JobQueue, JobSettings, Order, Rank
 from trainables.errors import ConfigError
+from trainables.jobs.attempt import EQUAL_ERRORS
 from trainables.jobs.request import Job
 
 
@@ -65,7 +63,7 @@ class Dispatch:
         self.unfold()
 
     def agree(self, *, same_code: bool) -> list[str]:
-        """What becomes of records that other code made (`Facts.agree`), of all cells known yet."""
+        """Decide on records of known cells that other code made, as `Facts.agree` does."""
         return self.progression.facts.agree(self._cells, same_code=same_code)
 
     # -------------------------------------------------------------- handing out
@@ -76,18 +74,18 @@ class Dispatch:
 
     @property
     def waits(self) -> bool:
-        """Some of what is left is in another driver's hands."""
+        """Whether some of what is left is in another driver's hands."""
         return self._queue.waits
 
     @property
     def exhausted(self) -> bool:
-        """Nothing will be handed out any more."""
+        """Whether nothing will be handed out any more."""
         if self.stopping or self.out_of_time:
             return True
         return not (self._queue or self.running or self.progression.searching())
 
     def next_job(self) -> Job | None:
-        """The next job, claimed; None: none at the moment, or none ever (`exhausted`)."""
+        """Claim and return the next job; None: none at the moment, or none ever (`exhausted`)."""
         if self.stopping or self.out_of_time:
             return None
         self._queue.look_again()
@@ -101,9 +99,9 @@ class Dispatch:
                 return job
 
     def _demand(self, above: Rank) -> list[Cell]:
-        """One more proposal, of the search that goes first of those above a rank."""
-        names = [n for n in self.progression.searching() if self.order.of(n) > above]
-        fresh = self.progression.demand(max(names, key=self.order.of)) if names else []
+        """Ask the first of the searches above a rank for one more proposal, and list it."""
+        names = [n for n in self.progression.searching() if self.order.rank_search(n) > above]
+        fresh = self.progression.demand(max(names, key=self.order.rank_search)) if names else []
         self._learn(fresh)
         self.unfold()
         return fresh
@@ -113,7 +111,7 @@ class Dispatch:
         if isinstance(taken, Job):
             self.notify(trial_id)
             self.running[trial_id] = taken
-            self.progression.leg(trial_id, begins=True)
+            self.progression.mark_running(trial_id, running=True)
             self._began[trial_id] = time.monotonic()
             return taken
         if taken == "busy":
@@ -125,7 +123,7 @@ class Dispatch:
         return None
 
     def job_of(self, trial_id: str) -> Job | None:
-        """One trial's job out of turn; None where nothing is left to do.
+        """Claim and return one trial's job out of turn; None where nothing is left to do.
 
         Raises:
             ConfigError: another live driver has it.
@@ -141,7 +139,7 @@ class Dispatch:
     # ---------------------------------------------------------------- recording
 
     def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
-        """Events of a running job, in order; the last one may end it."""
+        """Record events of a running job, in order; the last one may end it."""
         if trial_id not in self.running:
             return
         epochs = [event for event in events if event["event"] == "epoch"]
@@ -163,7 +161,7 @@ class Dispatch:
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
-            left = self._errors.behind(self._studies(trial_id), last)
+            left = self._errors.has_halted(self._studies(trial_id), last)
             self.ledger.release(trial_id, "interrupted" if left else "failed", last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
@@ -172,13 +170,13 @@ class Dispatch:
         self.notify(trial_id)
         if last["event"] != "epoch":
             job = self.running.pop(trial_id)
-            self.progression.leg(trial_id, begins=False)
+            self.progression.mark_running(trial_id, running=False)
             wall = time.monotonic() - self._began.pop(trial_id)
             for study in self._studies(trial_id):
                 # A leg counts as a trial does: only a first look at the time that is left.
                 self.walls.setdefault(study, []).append(wall)
             self.progression.facts.refresh(trial_id)
-            if why := untold(self.progression.facts[trial_id], job, last):
+            if why := describe_lack(self.progression.facts[trial_id], job, last):
                 self.lost[trial_id] = why
             if self._errors.count(self._studies(trial_id), last):
                 self._queue.keep(lambda each: any(map(self._open, self._cells[each])))
@@ -188,17 +186,17 @@ class Dispatch:
         return {cell.study for cell in self._cells[trial_id]}
 
     def _open(self, cell: Cell) -> bool:
-        """Whether a cell's trial is to be handed out for it."""
+        """Return whether a cell's trial is to be handed out for it."""
         return cell.study not in self._errors.halted and not self.progression.settled(cell)
 
     def again(self, trial_id: str, reason: str) -> None:
-        """A job ended by the machine: it is the next one, from its last checkpoint."""
+        """Put a job that the machine ended first, to go on from its last checkpoint."""
         if self._break_off(trial_id, reason):
             self.progression.facts.refresh(trial_id)
             self._queue.put_first([trial_id])
 
     def lose(self, trial_id: str, reason: str) -> None:
-        """A job ended by the machine more often than is retried: resumable, not this run."""
+        """Give up a job that the machine ended too often; another run can resume it."""
         if self._break_off(trial_id, reason):
             self._give_up(trial_id, reason)
 
@@ -209,17 +207,17 @@ class Dispatch:
     def _break_off(self, trial_id: str, reason: str) -> bool:
         if self.running.pop(trial_id, None) is None:
             return False
-        self.progression.leg(trial_id, begins=False)
+        self.progression.mark_running(trial_id, running=False)
         self.ledger.release(trial_id, "interrupted", reason)
         self.notify(trial_id)
         return True
 
     def stop(self) -> None:
-        """Nothing more is handed out, and what runs is broken off."""
+        """Hand out nothing more; what runs is broken off."""
         self.stopping = True
 
     def interrupt(self, reason: str) -> None:
-        """The driver stops: every running trial becomes resumable."""
+        """Make every running trial resumable, as the driver stops."""
         for trial_id in list(self.running):
             del self.running[trial_id]
             self.ledger.release(trial_id, "interrupted", reason)
@@ -235,7 +233,7 @@ class Dispatch:
         self._enqueue(self.progression.ready(), first=True)
 
     def unfold(self) -> None:
-        """Cells that have become known: into the ledger, and into the queue if need be."""
+        """Put cells that have become known into the ledger, and into the queue if need be."""
         while fresh := self.progression.advance():
             self._learn(fresh)
 
@@ -252,7 +250,7 @@ class Dispatch:
                 self.notify(trial_id)
 
     def _enqueue(self, cells: Sequence[Cell], *, first: bool = False) -> None:
-        """Trials of cells that are not settled into the queue; a scheduler's at its head."""
+        """Put trials of cells that are not settled into the queue, a scheduler's at its head."""
         ahead: list[str] = []
         for cell in cells:
             trial_id = cell.trial_id
@@ -271,15 +269,77 @@ class Dispatch:
         self._queue.put_first(ahead)
 
     def _refuse(self, trial_id: str) -> None:
-        """A record of other code that has come to light since the run began."""
+        """Give up a trial whose record, seen since the run began, was made by other code."""
         other = summary({trial_id: self.progression.facts.differing[trial_id]})
         remedy = "raise REVISION, or start again with --same-code"
         self._give_up(trial_id, f"made by other code ({'; '.join(other)}): {remedy}")
 
     def _fail(self, cell: Cell) -> None:
-        """A configuration that cannot be is a fact too."""
+        """Record a configuration that cannot be as a failure."""
         trial = cell.trial_id, cell.config_hash, cell.seed, cell.config
         if self.ledger.claim(*trial, self.owner) == "mine":
             self.ledger.release(cell.trial_id, "failed", cell.error)
             self.told(cell.trial_id, str(cell.error))
             self.progression.facts.refresh(cell.trial_id)
+
+
+class EqualErrors:
+    """Stops a study whose trials fail one after the other by the same fault of configuration.
+
+    What it has left would fail too: it is missing, and the next run goes on with it.
+
+    Attributes:
+        halted: the studies that have stopped.
+    """
+
+    def __init__(self, progression: Progression) -> None:
+        self.progression = progression
+        self.halted: set[str] = set()
+        self._errors: dict[str, Counter[str]] = {}  # study → how often each reason
+
+    def count(self, studies: Iterable[str], last: Mapping[str, Any]) -> bool:
+        """Count how a trial of these studies ended; return whether one of them stops by it."""
+        before = len(self.halted)
+        for study in studies:
+            errors = self._errors.setdefault(study, Counter())
+            if last["event"] == "final":
+                errors.clear()
+            elif _misconfigured(last):
+                errors[last["reason"]] += 1
+                if errors[last["reason"]] == EQUAL_ERRORS:
+                    self._halt(study, last["reason"])
+        return len(self.halted) > before
+
+    def _halt(self, study: str, reason: str) -> None:
+        state = self.progression.studies[study]
+        if sum(map(self.progression.settled, state.cells)) == state.size:
+            return  # those were its last
+        self.halted.add(study)
+        state.blocked = f"stopped after {EQUAL_ERRORS} equal configuration errors: {reason}"
+
+    def has_halted(self, studies: Iterable[str], last: Mapping[str, Any]) -> bool:
+        """Return whether a trial was under way when its studies stopped, and ends as they did.
+
+        It is one of those that the next run goes on with.
+        """
+        return _misconfigured(last) and self.halted.issuperset(studies)
+
+
+def _misconfigured(last: Mapping[str, Any]) -> bool:
+    """Return whether a job's last event tells of an error of configuration."""
+    failed = last["event"] == "failed"
+    return failed and str(last["reason"]).startswith(ConfigError.__name__)
+
+
+def describe_lack(fact: Fact, job: Job, last: Mapping[str, Any]) -> str | None:
+    """Return what a finished trial still lacks after a job, which this run does not ask again.
+
+    None: it has all that was asked for, or its failure says the rest.
+    """
+    missing = fact.lacking(job.evaluate, job.metrics)
+    if missing and last["event"] == "final":
+        words = [f"{split}: {', '.join(names) or 'all'}" for split, names in missing.items()]
+        return f"its evaluation lacks {'; '.join(words)}"
+    if last["event"] == "failed" and fact.status == "done":  # only its evaluation was hit
+        return str(last["reason"])
+    return None

@@ -1,23 +1,246 @@
 """How a sweep unfolds: which cells are known, given the facts of the ledger.
 
-A fixed study's cells are known once the studies it is centred on are complete; a search's, round
-by round. `Progression.advance` is called at the start and after every finished trial; it reads
-facts and decides, and never waits. The plan's printout, the engine and `--cell` share it.
+A fixed study's cells are known once the studies it is centred on are complete, a search's round by
+round (`Proposer`), a race's seed by seed (`Racing`). `Progression.advance` is called at the start
+and after every finished trial; it reads facts and decides, and never waits. The plan's printout,
+the engine and `--cell` share it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ablate.designs.base import Sampled
+from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
 from ablate.ledger.facts import Facts
 from ablate.plan.cell import Cell
 from ablate.plan.plan import Plan
+from ablate.samplers import branches
+from ablate.samplers.earlier import Earlier
+from ablate.samplers.propose import propose
 from ablate.schedulers.base import Decision
-from ablate.sweep.ensembles import Ensembles
-from ablate.sweep.legs import Legs
-from ablate.sweep.proposals import Proposer
+from ablate.schedulers.racing import Race, standing
 from ablate.sweep.ranking import Ranking
-from ablate.sweep.repeats import Racing
-from ablate.sweep.settled import Settled
-from ablate.sweep.state import StudyState, SweepState
+from ablate.sweep.state import Ensembles, Legs, Settled, StudyState, SweepState
+from ablate.values.paths import has, lookup
+
+
+class Proposer:
+    """How far a search is, and what it proposes next (`ablate/samplers/propose.py`).
+
+    A proposal is a fact before its trial runs, so that none is lost or repeated, and two drivers
+    of one study follow the same ones.
+
+    Args:
+        state: knows the cells and the facts, and whether to record proposals.
+        name: the study. study: how its cells are proposed.
+    """
+
+    def __init__(
+        self, state: SweepState, settled: Settled, ranking: Ranking, name: str, study: Sampled
+    ) -> None:
+        self._sweep, self._settled, self._ranking = state, settled, ranking
+        self.name, self.study = name, study
+        self._state = state.studies[name]
+        self._key: str | None = None
+        self._neutral_params: dict[str, Any] | None = None  # of the neutral cell
+
+    def ready(self) -> list[Cell]:
+        """Return the next round, if every result of the rounds before it is known; of an
+        asynchronous search what the ledger has of it."""
+        state, size = self._state, self.study.round
+        start = len(state.listed)
+        if self._taken() is None or (first := self._neutral()) is None:
+            return []
+        if first or start >= self.study.trials:
+            return first
+        known = self._sweep.facts.ledger.proposals(self.key)
+        fresh: list[Cell] = []
+        if isinstance(size, str):
+            while (idx := len(state.listed)) in known and idx < self.study.trials:
+                fresh += self._proposed(idx, known[idx]["params"])
+            return fresh
+        if start and not all(map(self._settled.known, state.cells)):
+            return []
+        earlier = self.earlier({})
+        for idx in range(start, min(start + size, self.study.trials)):
+            params = known[idx]["params"] if idx in known else None
+            cells = self._proposed(idx, params, earlier)
+            beside = self._round_before(start, idx)
+            earlier.append(Earlier(cells[0].coords, None, running=True, beside=beside))
+            fresh += cells
+        return fresh
+
+    def wanting(self) -> bool:
+        """Return whether this is an asynchronous search that can propose now: it has trials left,
+        and its centre is known."""
+        if not self.study.asynchronous or self._state.blocked or self._taken() is None:
+            return False
+        return self._begun() and len(self._state.listed) < self.study.trials
+
+    def demand(self) -> list[Cell]:
+        """Return one more proposal of an asynchronous search, from what is known now."""
+        known, idx = self._sweep.facts.ledger.proposals(self.key), len(self._state.listed)
+        earlier = self.earlier({i: row["beside"] for i, row in known.items()})
+        ahead = self._neutral_params is not None
+        beside = tuple(i - ahead for i, each in enumerate(earlier) if each.running)
+        params = known[idx]["params"] if idx in known else None  # another driver's
+        return self._proposed(idx, params, earlier, beside)
+
+    def _taken(self) -> list[dict[str, Any]] | None:
+        return self._ranking.taken(self.name, ())
+
+    @property
+    def key(self) -> str:
+        if self._key is None:
+            self._key = self._sweep.plan.study_key(
+                self.name, self._taken() or [], self._neutral_params
+            )
+        return self._key
+
+    @property
+    def _neutral_cells(self) -> list[Cell]:
+        return [cell for cell in self._state.cells if cell.cell == NEUTRAL]
+
+    def _neutral(self) -> list[Cell] | None:
+        """Return the neutral cell if it has not been listed; None while its baseline is unknown.
+
+        It runs beside the first round and says nothing there; an asynchronous search begins once
+        its result is known.
+        """
+        plan = self._sweep.plan
+        if plan.spec.studies[self.name].baseline() is None or self._neutral_cells:
+            return []
+        taken = self._ranking.taken(self.name, NEUTRAL_POINT.arm)
+        if taken is None:
+            return None
+        space, merged = self.study.space, plan.layers(self.name, NEUTRAL_POINT, taken).merged
+        found = {path: lookup(merged, path) for path in space if has(merged, path)}
+        point = replace(NEUTRAL_POINT, coords=NEUTRAL_POINT.coords | found)
+        cells = plan.cells(self.name, point, self.study.trials, taken)
+        if not any(cell.error for cell in cells):
+            self._neutral_params = branches.held(space, cells[0].config)
+        self._state.cells += cells
+        return cells
+
+    def _begun(self) -> bool:
+        """Return whether the neutral cell, if there is to be one, has a result."""
+        if self._sweep.plan.spec.studies[self.name].baseline() is None:
+            return True
+        cells = self._neutral_cells
+        return bool(cells) and all(map(self._settled.known, cells))
+
+    def _round_before(self, start: int, idx: int) -> tuple[int, ...]:
+        """Return those of the round that begins at `start` which come before proposal `idx`.
+
+        By their place among all that the sampler is told: a neutral cell stands first, and is of
+        the first round.
+        """
+        ahead = self._neutral_params is not None
+        return tuple(range(start + ahead if start else 0, idx + ahead))
+
+    def _proposed(
+        self,
+        idx: int,
+        params: dict[str, Any] | None,
+        earlier: list[Earlier] | None = None,
+        beside: tuple[int, ...] | None = None,
+    ) -> list[Cell]:
+        """Return the cells of proposal `idx`; one without params is made, and becomes a fact."""
+        plan, taken, new = self._sweep.plan, self._taken() or [], params is None
+        if params is None:
+            params = propose(self.study, self.key, earlier or [])
+        cells = plan.proposal(self.name, params, idx, taken)
+        if self._sweep.record and new:
+            ledger = self._sweep.facts.ledger
+            ledger.put_proposal(self.key, idx, params, cells[0].config_hash, beside)
+            first = ledger.proposals(self.key)[idx]["params"]
+            if first != params:  # another driver's, with other versions perhaps
+                cells = plan.proposal(self.name, first, idx, taken)
+        self._state.listed.add(idx)
+        self._state.cells += cells
+        return cells
+
+    def earlier(self, beside: Mapping[int, tuple[int, ...]]) -> list[Earlier]:
+        """Return what the known proposals came to, in their order.
+
+        Args:
+            beside: of an asynchronous search what the ledger says; rounds tell it by themselves.
+        """
+        earlier, size, neutral = list[Earlier](), self.study.round, self._neutral_params
+        if neutral is not None:
+            first = replace(self._earlier(self._neutral_cells), params=neutral)
+            if isinstance(size, int) and not self._state.listed:  # known or not: as always
+                first = Earlier(neutral, None, running=True)
+            earlier.append(first)
+        for idx, cells in self._state.by_idx().items():
+            if cells[0].cell == NEUTRAL:
+                continue
+            if isinstance(size, int):
+                waiting = self._round_before(idx // size * size, idx)
+            else:
+                waiting = tuple(place + (neutral is not None) for place in beside.get(idx, ()))
+            earlier.append(replace(self._earlier(cells), beside=waiting))
+        return earlier
+
+    def _earlier(self, cells: list[Cell]) -> Earlier:
+        params = cells[0].coords
+        if not all(map(self._settled.known, cells)):
+            return Earlier(params, None, running=True)
+        metrics = [objective.metric for objective in self._sweep.plan.objectives(self.name)]
+        values = self._ranking.values(cells, metrics)
+        reports = None if values is not None else self._settled.reports(cells[0])
+        return Earlier(params, values, reports=reports or {})
+
+
+class Racing:
+    """The race of one study: which repeats over seeds it lists, seed by seed."""
+
+    def __init__(
+        self, state: SweepState, settled: Settled, ranking: Ranking, name: str, race: Race
+    ) -> None:
+        self._plan, self._settled, self._ranking = state.plan, settled, ranking
+        self.name, self.race = name, race
+        self._every: dict[int, dict[int, Cell]] = {}  # idx → seed → cell
+        self._listed: set[tuple[int, int]] = set()
+
+    def fresh(self, state: StudyState) -> list[Cell]:
+        """Return the cells that the race has come to since the last call; set the study's size, and
+        what is dropped."""
+        plan, study = self._plan, self._plan.spec.studies[self.name]
+        if not self._every:
+            taken = [self._ranking.taken(self.name, point.arm) for point in study.listed]
+            if any(values is None for values in taken) and not state.short:
+                return []
+            for idx, (point, values) in enumerate(zip(study.listed, taken, strict=True)):
+                if values is None:
+                    continue
+                promoted = self._ranking.promoted(self.name, point)
+                cells = plan.cells(self.name, promoted, idx, values)
+                self._every[idx] = {cell.seed: cell for cell in cells}
+                state.listed.add(idx)
+        seeds = plan.seeds(self.name)
+        now = standing(self.race, seeds, {idx: self._values(idx) for idx in self._every})
+        state.dropped = now.dropped
+        whole = study.size - len(now.dropped)
+        state.size = sum(now.dropped.values()) + len(seeds) * whole
+        fresh = [
+            self._every[idx][seed]
+            for idx in now.alive
+            for seed in seeds[: now.seeds]
+            if (idx, seed) not in self._listed
+        ]
+        self._listed |= {(cell.idx, cell.seed) for cell in fresh}
+        return fresh
+
+    def _values(self, idx: int) -> dict[int, float | None]:
+        return {
+            seed: self._ranking.mean([cell])
+            for seed, cell in self._every[idx].items()
+            if (idx, seed) in self._listed and self._settled.settled(cell)
+        }
 
 
 class Progression:
@@ -56,7 +279,7 @@ class Progression:
         }
 
     def advance(self) -> list[Cell]:
-        """Cells that have become known since the last call, in order."""
+        """Return the cells that have become known since the last call, in order."""
         fresh: list[Cell] = []
         for name in self.plan.order:
             state = self.studies[name]
@@ -70,15 +293,18 @@ class Progression:
         return fresh
 
     def _awaits(self, state: StudyState) -> bool:
-        """Whether any cell is left to do. Asked after every trial: one that is left answers for
-        all, and the last of them is left for longest."""
+        """Return whether any cell is left to do.
+
+        This is asked after every trial: one that is left answers for all, and the last of them is
+        left for longest.
+        """
         if state.awaited is None or self.settled(state.awaited):
             left = (cell for cell in reversed(state.cells) if not self.settled(cell))
             state.awaited = next(left, None)
         return state.awaited is not None
 
     def _fixed(self, state: StudyState) -> list[Cell]:
-        """Cells of a fixed design whose centres have become known."""
+        """Return the cells of a fixed design whose centres have become known."""
         race = self.races.get(state.name)
         if race is not None:
             fresh = race.fresh(state)
@@ -100,24 +326,21 @@ class Progression:
         state.cells.sort(key=lambda cell: cell.idx)
         return fresh
 
-    # --------------------------------------------------------------- one cell
-
     def settled(self, cell: Cell) -> bool:
-        """Whether nothing remains to be done for a cell: done, failed, or stopped."""
+        """Return whether nothing remains to be done for a cell: done, failed, or stopped."""
         return self._settled.settled(cell)
 
     def until(self, cell: Cell) -> Decision | None:
-        """How far a cell is to train now; None: to its end, without a pause."""
+        """Return how far a cell is to train now; None: to its end, without a pause."""
         return self._settled.until(cell)
 
-    def leg(self, trial_id: str, *, begins: bool) -> None:
-        """A trial of this driver begins to run, or has ended, if only for now."""
-        self._settled.leg(trial_id, begins=begins)
-
-    # ----------------------------------------------------------- what is next
+    def mark_running(self, trial_id: str, *, running: bool) -> None:
+        """Note that a trial of this driver begins to run, or has ended, if only for now."""
+        (self._sweep.running.add if running else self._sweep.running.discard)(trial_id)
+        self.facts.version += 1
 
     def ready(self) -> list[Cell]:
-        """Known cells of scheduled studies that may train now, those on their way first."""
+        """Return known cells of scheduled studies that may train now, those on their way first."""
         cells = [
             cell
             for name in self.legs
@@ -127,9 +350,9 @@ class Progression:
         return sorted(cells, key=lambda cell: not self.legs[cell.study].paused(cell))
 
     def searching(self) -> list[str]:
-        """The asynchronous searches that may still propose."""
+        """Return the asynchronous searches that may still propose."""
         return [name for name, proposer in self.proposers.items() if proposer.wanting()]
 
     def demand(self, name: str) -> list[Cell]:
-        """One more proposal of one of them, for a free worker, from what is known now."""
+        """Return one more proposal of one of them, for a free worker, from what is known now."""
         return self.proposers[name].demand()

@@ -13,7 +13,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
-from ablate.sweep.jobs.settings import JobSettings
+from ablate.sweep.queue import JobSettings
 from ablate.sweep.progression import Progression
 from trainables.jobs.attempt import Attempt
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from ablate.storage.proof import ANEW_SECONDS, RUNS, prove
 from ablate.storage.store import Storage, StorageError
 from ablate.storage.trials import SMALL, bring, lacks, offer, stored
-from ablate.sweep.jobs.elsewhere import read_by
+from ablate.sweep.queue import read_by
 from trainables.data.dataset import data_config
 from trainables.jobs.nodes import envelope
 from trainables.jobs.nodes.trial_files import FINAL

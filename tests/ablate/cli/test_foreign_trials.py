@@ -13,7 +13,7 @@ from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.storage.store import Storage
 from ablate.storage.trials import fetch, forget, lacks, weights_here
-from ablate.sweep.jobs.settings import JobSettings
+from ablate.sweep.queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import synthetic_settings
 from tests.ablate.driven import dispatch, drain

@@ -7,8 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from ablate.plan.cell import Cell
-from ablate.sweep.jobs.order import Order, behind
-from ablate.sweep.jobs.queue import LAST, JobQueue, Rank
+from ablate.sweep.queue import LAST, JobQueue, Order, Rank, count_followers
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish
 
@@ -25,7 +24,7 @@ def studies_of(order: list[str], cells: dict[str, list[Cell]]) -> list[str]:
 
 
 def test_the_longest_chain_behind_a_study_counts() -> None:
-    found = behind({"a": [], "b": ["a"], "alone": [], "c": ["b", "a"], "d": ["a"]})
+    found = count_followers({"a": [], "b": ["a"], "alone": [], "c": ["b", "a"], "d": ["a"]})
     assert found == {"a": 2, "b": 1, "alone": 0, "c": 0, "d": 0}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ablate.ledger.owner import Owner
+from ablate.sweep import queue
 from ablate.sweep.dispatch import Dispatch
-from ablate.sweep.jobs import elsewhere, queue
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish
 
@@ -38,7 +38,7 @@ class There:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "WAIT_SECONDS", 0.0)
-    monkeypatch.setattr(elsewhere, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(queue, "AGAIN_SECONDS", 0.0)
 
 
 def forced(folder: Path, away: int) -> tuple[Dispatch, There]:
@@ -61,7 +61,7 @@ def test_a_storage_that_is_away_for_a_while_costs_no_forced_trial(tmp_path: Path
 def test_what_the_storage_keeps_the_ledger_does_not_forget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "AWAY_SECONDS", 0.0)
+    monkeypatch.setattr(queue, "AWAY_SECONDS", 0.0)
     made, there = forced(tmp_path, away=1)
     trials = {row["trial_id"]: row for row in made.ledger.rows("SELECT * FROM trials")}
     order = drain(made)
@@ -91,7 +91,7 @@ def test_files_of_a_trial_that_another_driver_has_stay(tmp_path: Path) -> None:
 def test_nothing_is_asked_of_a_storage_again_as_soon_as_it_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "AGAIN_SECONDS", 1000.0)
+    monkeypatch.setattr(queue, "AGAIN_SECONDS", 1000.0)
     made, there = forced(tmp_path, away=1000)
     assert made.next_job() is None and made.next_job() is None
     assert there.away == 999 and made.waits and not made.exhausted
