@@ -28,8 +28,8 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Differing, Sources, source_key, summary
 from ablate.plan.cell import Cell
 from ablate.plan.plan import Plan
-from ablate.sweep.queue import training_job
 from ablate.sweep.progression import Progression
+from ablate.sweep.queue import training_job
 from ablate.values.terminal import say
 from trainables.core import components
 from trainables.core.components import EVALUATOR

@@ -35,8 +35,8 @@ from ablate.storage.copies import Copies
 from ablate.storage.store import Storage
 from ablate.storage.trials import fetch, forget
 from ablate.sweep.dispatch import Dispatch
-from ablate.sweep.queue import JobSettings
 from ablate.sweep.progression import Progression
+from ablate.sweep.queue import JobSettings
 from ablate.tracking.check_store import public_environment
 from ablate.tracking.sync import EndStatus
 from ablate.tracking.tracker import Tracker

@@ -13,8 +13,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
-from ablate.sweep.queue import JobSettings
 from ablate.sweep.progression import Progression
+from ablate.sweep.queue import JobSettings
 from trainables.jobs.attempt import Attempt
 
 Choose = Callable[[list[str]], str]

@@ -151,12 +151,11 @@ def _encode(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def _check_depth(value: object, depth: int = MOST_DEPTH) -> None:
-    parts = value.values() if isinstance(value, dict) else value
+def _check_depth(value: Any, depth: int = MOST_DEPTH) -> None:
     if isinstance(value, dict | list):
         if depth == 0:
             raise ValueError(f"values nested more than {MOST_DEPTH} deep")
-        for part in parts:  # type: ignore[union-attr]
+        for part in value.values() if isinstance(value, dict) else value:
             _check_depth(part, depth - 1)
 
 
