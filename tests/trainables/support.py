@@ -1,8 +1,12 @@
-"""Which method takes which loss, and with what options."""
+"""Which method takes which loss, and with what options; which of the pairs are tested quickly."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import pytest
 
 from tests.trainables.components import trial
 from trainables.losses.base import LOSSES
@@ -43,3 +47,46 @@ def cell(method: str, loss: str) -> Cell:
 
 
 PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
+
+
+def mark_slow_pairs(
+    methods: Sequence[Any], losses: Sequence[str], accepts: Callable[[Any, str], bool]
+) -> list[Any]:
+    """Return all accepted pairs as parameters of a test, most of them marked slow.
+
+    In the quick ones each loss stands with two methods and each method with three losses, chosen
+    so that all methods stand in about as many pairs. Most faults belong to a method or to a loss
+    and show in any pair; the slow suite runs the product.
+
+    Args:
+        methods: names, or options with the name among them.
+        accepts: whether a method takes a loss.
+    """
+    taken = {(i, loss) for i, each in enumerate(methods) for loss in losses if accepts(each, loss)}
+    in_use: Counter[int | str] = Counter()
+    quick: set[tuple[int, str]] = set()
+
+    def choose(candidates: list[tuple[int, str]], key: int) -> None:
+        pair = min(candidates, key=lambda pair: (in_use[pair[key]], pair))
+        quick.add(pair)
+        in_use.update(pair)
+
+    for loss in losses:
+        for _ in range(2):
+            if candidates := [pair for pair in taken - quick if pair[1] == loss]:
+                choose(candidates, 0)
+    for i in range(len(methods)):
+        while in_use[i] < 3 and (candidates := [pair for pair in taken - quick if pair[0] == i]):
+            choose(candidates, 1)
+    names = [
+        each if isinstance(each, str) else f"{each['name']}{i}" for i, each in enumerate(methods)
+    ]
+    return [
+        pytest.param(
+            methods[i],
+            loss,
+            id=f"{names[i]}-{loss}",
+            marks=[] if (i, loss) in quick else [pytest.mark.slow],
+        )
+        for i, loss in sorted(taken)
+    ]

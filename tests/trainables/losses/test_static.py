@@ -10,10 +10,12 @@ from torch import Tensor
 
 from tests.trainables.components import FOREIGN, labels_for, trial
 from tests.trainables.losses.readings import METHODS
+from tests.trainables.support import mark_slow_pairs
 from trainables import streams
 from trainables.core.network import build_method
 from trainables.losses.base import LOSSES
 from trainables.methods.base import Method, Progress, Term
+from trainables.trial import TrialConfig
 
 FEATURES, D, C, B = 6, 4, 3, 6
 # Losses that sample pairs. Dynamo cannot trace a draw from a torch.Generator: their graph is
@@ -21,11 +23,14 @@ FEATURES, D, C, B = 6, 4, 3, 6
 DRAWING = {"margin", "triplet_l2"}
 
 
+def config(method: dict[str, Any], loss: str) -> TrialConfig | str:
+    return trial(method, loss, embedding={"dim": D})
+
+
 def built(method: dict[str, Any], loss: str) -> tuple[Method, Any]:
-    config = trial(method, loss, embedding={"dim": D})
-    if isinstance(config, str):
-        pytest.skip(f"refused: {config}")
-    network = build_method(config, features=FEATURES, classes=C, seed=0)
+    accepted = config(method, loss)
+    assert isinstance(accepted, TrialConfig)
+    network = build_method(accepted, features=FEATURES, classes=C, seed=0)
     x = torch.randn(B, FEATURES, generator=streams.generator(0, "x"))
     return network, network(x, labels_for(loss, B, C), Progress(), streams.generator(0, "method"))
 
@@ -34,23 +39,14 @@ def terms(method: Method, state: Any, labels: Tensor) -> dict[str, Term]:
     return method.terms(state, labels, Progress(), streams.generator(0, "loss"))
 
 
-def thirds() -> list[Any]:
-    """Every method with every loss; a third of the pairs, in which each of both stands, are quick:
-    a compilation takes seconds."""
-    ours = [name for name in LOSSES if name not in FOREIGN]
-    return [
-        pytest.param(
-            method,
-            loss,
-            id=f"{method['name']}{i}-{loss}",
-            marks=[pytest.mark.slow] if (i + j) % 3 else [],
-        )
-        for i, method in enumerate(METHODS)
-        for j, loss in enumerate(ours)
-    ]
+OURS = [name for name in LOSSES if name not in FOREIGN]
+pairs = pytest.mark.parametrize(
+    ("method", "loss"),
+    mark_slow_pairs(METHODS, OURS, lambda method, loss: not isinstance(config(method, loss), str)),
+)
 
 
-@pytest.mark.parametrize(("method", "loss"), thirds())
+@pairs
 def test_terms_compile_as_one_graph(method: dict[str, Any], loss: str) -> None:
     network, state = built(method, loss)
     draws = streams.generator(0, "loss")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from ablate.testing import methods
 from tests.trainables.components import loss_options
+from tests.trainables.support import mark_slow_pairs
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.errors import ConfigError
@@ -20,36 +19,37 @@ from trainables.methods.head import fit_pca, linear_head
 from trainables.methods.plain import Plain
 
 FEATURES, D = methods.FEATURES, methods.D
-PAIRS = [(method, loss) for method in METHODS for loss in LOSSES]
 
 # A flow makes eight points ever sharper peaks of its density: at a larger step it falls off them.
 # DetReg's twelve layers are thrown out of reach by larger ones.
 RATES = {"nir": 3e-4, "detreg": 1e-3}
 
 
-def options(method: str, loss: str) -> tuple[str, dict[str, Any]]:
-    refused = methods.refusal(method, loss_options(loss))
-    if refused is not None:
-        pytest.skip(f"refused: {refused}")
-    return method, loss_options(loss)
+def takes(method: str, loss: str) -> bool:
+    return methods.refusal(method, loss_options(loss)) is None
 
 
-@pytest.mark.parametrize(("method", "loss"), PAIRS)
+pairs = pytest.mark.parametrize(
+    ("method", "loss"), mark_slow_pairs(list(METHODS), list(LOSSES), takes)
+)
+
+
+@pairs
 def test_steps_and_every_parameter_gets_a_gradient(method: str, loss: str) -> None:
-    methods.steps(*options(method, loss))
+    methods.steps(method, loss_options(loss))
 
 
-@pytest.mark.parametrize(("method", "loss"), PAIRS)
+@pairs
 def test_training_lowers_the_loss(method: str, loss: str) -> None:
-    methods.lowers_the_loss(*options(method, loss), rate=RATES.get(method, 1e-2))
+    methods.lowers_the_loss(method, loss_options(loss), rate=RATES.get(method, 1e-2))
 
 
-@pytest.mark.parametrize(("method", "loss"), PAIRS)
+@pairs
 def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
-    methods.embeds_and_starts_alike(*options(method, loss))
+    methods.embeds_and_starts_alike(method, loss_options(loss))
 
 
-@pytest.mark.parametrize(("method", "loss"), PAIRS)
+@pairs
 @settings(max_examples=12, deadline=None)
 @given(
     batch=st.integers(1, 5).map(lambda n: 2 * n),
@@ -60,8 +60,14 @@ def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
 def test_any_batch_is_finite(  # noqa: PLR0917
     method: str, loss: str, batch: int, scale: float, equal: bool, low_precision: bool
 ) -> None:
-    pair = options(method, loss)
-    methods.finite(*pair, batch=batch, scale=scale, equal=equal, low_precision=low_precision)
+    methods.finite(
+        method,
+        loss_options(loss),
+        batch=batch,
+        scale=scale,
+        equal=equal,
+        low_precision=low_precision,
+    )
 
 
 @pytest.mark.parametrize("method", list(METHODS))
