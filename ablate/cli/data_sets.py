@@ -8,43 +8,39 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 from ablate.values.errors import nearest
 from ablate.values.terminal import progress_shown, say
 from trainables.config.images import DataConfig, SplitConfig
 from trainables.data.cache import required
-from trainables.data.dataset import DATASETS, Dataset, data_config, fingerprint, load_dataset
-from trainables.data.embedded.reader import Embedded
-from trainables.data.files.about import About, Count
-from trainables.data.files.archive import Archive
-from trainables.data.files.counts import differences
+from trainables.data.dataset import (
+    DATASETS,
+    Dataset,
+    Summary,
+    data_config,
+    fingerprint,
+    load_dataset,
+)
+from trainables.data.files.about import Count
 from trainables.data.files.fileset import FileSet
+from trainables.data.files.first_pass import Picture, ahead, own_size_limits, picture_pixels
 from trainables.data.files.hashes import hashing_anew
-from trainables.data.files.index import Index
 from trainables.data.files.places import data_folders
-from trainables.data.files.sheet import SIDE, chosen, write_sheet
-from trainables.data.files.store.picture import Picture, ahead, picture_pixels
 from trainables.data.splits import split
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import default_cache
 from trainables.machine.texts import user_path
 
-
-@dataclass(frozen=True)
-class Summary:
-    """root: where it lies; None: in the package. problems: what is not as its makers say."""
-
-    root: Path | None
-    counts: dict[str, Count]
-    problems: tuple[str, ...] = ()
+SIDE, CAPTION = 96, 14  # pixels
+COLUMNS, ROWS = 12, 8
+LETTERS = 15  # of a class's name
 
 
 @dataclass
@@ -60,38 +56,6 @@ class Examination:
     bad: list[tuple[str, str]] = field(default_factory=list)
 
 
-def summary(config: DataConfig) -> Summary | None:
-    """A look at the configured data set, without decoding; None where only loading it tells.
-
-    Raises:
-        ConfigError: it is not there, or its lists cannot be read.
-    """
-    source = DATASETS[config.name]
-    if issubclass(source, Embedded):
-        entry = source.entry()
-        return Summary(None, {"all": Count(entry["classes"], entry["images"])})
-    if issubclass(source, Archive):
-        root, counts = source.counts(config)
-        return Summary(root, counts, _different(counts, source.ABOUT))
-    if issubclass(source, FileSet):
-        return _of_files(source, config)[0]
-    return None
-
-
-def _of_files(source: type[FileSet], config: DataConfig) -> tuple[Summary, Index]:
-    reading = source.reading(config)
-    problems = list(reading.different)
-    if reading.absent:
-        some = ", ".join(reading.absent[:3])
-        problems.insert(0, f"{len(reading.absent):,} of {reading.listed:,} images missing ({some})")
-    index = reading.index
-    return Summary(source.root(config), index.counts(), tuple(problems)), index
-
-
-def _different(counts: dict[str, Count], about: About | None) -> tuple[str, ...]:
-    return tuple(differences(counts, about)) if about else ()
-
-
 def examined(config: DataConfig, cache: Path) -> Examination:
     """Read every image of the configured data set, whether or not it is as its makers say.
 
@@ -103,12 +67,12 @@ def examined(config: DataConfig, cache: Path) -> Examination:
         return _examined_files(source, config, cache)
     config = config.model_copy(update={"allow_partial": True})
     data = load_dataset(config, cache)
-    told = summary(config) or Summary(None, _count_parts(data))
+    summary = source.summary(config) or Summary(None, _count_parts(data))
     pictures = [
         (data.images[row].numpy().squeeze(), data.classes[int(data.labels[row])])
-        for row in chosen(data.labels.numpy())
+        for row in choose_rows(data.labels.numpy())
     ]
-    return Examination(told, fingerprint(config, cache), data, len(data.images), pictures)
+    return Examination(summary, fingerprint(config, cache), data, len(data.images), pictures)
 
 
 def _count_parts(data: Dataset) -> dict[str, Count]:
@@ -122,11 +86,12 @@ def _count_parts(data: Dataset) -> dict[str, Count]:
 
 
 def _examined_files(source: type[FileSet], config: DataConfig, cache: Path) -> Examination:
-    told, index = _of_files(source, config)
-    found = Examination(told, source.digest(index, cache), index.without_pixels(), len(index))
-    wanted = set(chosen(index.labels))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    reading = source.reading(config)
+    index = reading.index
+    summary = Summary(source.root(config), index.counts(), reading.problems)
+    found = Examination(summary, source.digest(index, cache), index.without_pixels(), len(index))
+    wanted = set(choose_rows(index.labels))
+    with own_size_limits():
         for row, (picture, made) in enumerate(_decoded(source.pictures(index))):
             if isinstance(made, ConfigError):
                 found.bad.append((str(picture.path), f"{made.found}; expected {made.expected}"))
@@ -145,6 +110,34 @@ def _decoded(
             return picture, fault
 
     return ahead(one, pictures)
+
+
+def choose_rows(labels: np.ndarray) -> list[int]:
+    """Choose the first row of each class, or of so many classes as a contact sheet holds, evenly
+    spaced."""
+    _, first = np.unique(labels, return_index=True)
+    most = COLUMNS * ROWS
+    places = np.linspace(0, len(first) - 1, min(most, len(first))).round().astype(int)
+    return [int(first[place]) for place in dict.fromkeys(places.tolist())]
+
+
+def write_sheet(path: Path, pictures: Sequence[tuple[np.ndarray, str]]) -> None:
+    """Write a contact sheet, a PNG of pictures ([H, W, 3] or [H, W] uint8) with their classes.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    columns = max(1, min(COLUMNS, len(pictures)))
+    rows = max(1, -(-len(pictures) // columns))
+    sheet = Image.new("RGB", (columns * SIDE, rows * (SIDE + CAPTION)), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(10)
+    for place, (pixels, label) in enumerate(pictures):
+        left, top = place % columns * SIDE, place // columns * (SIDE + CAPTION)
+        small = Image.fromarray(pixels).convert("RGB")
+        small.thumbnail((SIDE - 4, SIDE - 4))
+        sheet.paste(small, (left + (SIDE - small.width) // 2, top + (SIDE - small.height) // 2))
+        draw.text((left + 2, top + SIDE), label[:LETTERS], fill="black", font=font)
+    sheet.save(path, "PNG")
 
 
 # ------------------------------------------------------------------ in words
@@ -172,7 +165,7 @@ def _lines(name: str) -> Iterator[str]:
         yield f"{name}: {what} of your own; give data.root"
         return
     try:
-        found = summary(data_config({"name": name}))
+        found = DATASETS[name].summary(data_config({"name": name}))
     except ConfigError as fault:
         here = about is None or fault.path != "data.root" or not fault.found.startswith("nothing")
         if not here and about is not None:

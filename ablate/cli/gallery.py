@@ -14,7 +14,7 @@ from pathlib import Path
 import jinja2
 from PIL import Image
 
-from trainables.data.files.store.picture import Picture, ahead, picture_pixels
+from trainables.data.files.first_pass import Picture, ahead, picture_pixels
 from trainables.machine.texts import printable
 
 INDEX, THUMBS = "index.html", "thumbs"

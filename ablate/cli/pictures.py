@@ -16,7 +16,7 @@ from trainables import load
 from trainables.core.pictures import list_pictures
 from trainables.core.runtime import EXPORT
 from trainables.core.trial_folder import TRIALS
-from trainables.data.files.store.picture import Picture, ahead, picture_pixels
+from trainables.data.files.first_pass import Picture, ahead, picture_pixels
 from trainables.errors import ConfigError
 from trainables.machine.progress import Progress
 from trainables.machine.texts import unfit, user_path

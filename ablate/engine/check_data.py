@@ -20,10 +20,10 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.uses import Use, of_batch, placed, uses
 from ablate.values.terminal import progress_shown, say
 from trainables.config.images import DataConfig
-from trainables.data.cache import of_run, required
+from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, class_count, load_dataset
 from trainables.data.files.fileset import FileSet
-from trainables.data.files.store.choice import Choice
+from trainables.data.files.store import Choice
 from trainables.data.sampler import check_batch
 from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
@@ -180,12 +180,11 @@ def _kept(data: DataConfig, choice: Choice) -> str:
     return text
 
 
-def check_data(plan: Plan, progression: Progression, cache: Path, run: str | None = None) -> None:
+def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
     """Read and divide the data of every trial that is left to do, as far as it is known.
 
     What only a search's proposal or a study's result decides (an image size that is searched) is
-    met when its trial starts. Files that are found whole in the cache need not be read by the
-    workers of the same `run`.
+    met when its trial starts. Files that are found whole in the cache need not be read by workers.
 
     Raises:
         ConfigError: data that cannot be read, too few classes, a split without two images of any
@@ -196,12 +195,8 @@ def check_data(plan: Plan, progression: Progression, cache: Path, run: str | Non
     for use in uses(plan, progression):
         if use.data is not None:
             by_data.setdefault(use.data.images, []).append((use.data, use))
-    of_run(run)
-    try:
-        for alike in by_data.values():
-            _check(plan, progression, alike, cache)
-    finally:
-        of_run(None)
+    for alike in by_data.values():
+        _check(plan, progression, alike, cache)
 
 
 def _check(

@@ -79,7 +79,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
         if settings.reads_data and not dispatch.exhausted:
             if not fresh:
                 check_inputs(plan, dispatch.progression, settings.cache, settings.request.device)
-            check_data(plan, dispatch.progression, settings.cache, dispatch.settings.run)
+            check_data(plan, dispatch.progression, settings.cache)
         tracker = _tracker(plan, settings)
         interrupted: int | None = None
         broken = ""

@@ -97,7 +97,7 @@ def from_store(root: Path, cache: Path, side: int, store: str) -> dict[str, floa
     import torch
 
     from trainables.data.augment import train_images
-    from trainables.data.files.store.reader import Reader
+    from trainables.data.reader import Reader
     from trainables.data.splits import load_splits
     from trainables.machine.memory import keep_freed_memory
     from trainables.streams import generator

@@ -37,7 +37,7 @@ from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.pictures import list_pictures
 from trainables.data.augment import eval_images
 from trainables.data.decode import check_size, of_short_side, rgb
-from trainables.data.files.store.picture import Picture, ahead, picture_pixels
+from trainables.data.files.first_pass import Picture, ahead, picture_pixels
 from trainables.data.images import Images
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError

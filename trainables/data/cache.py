@@ -9,9 +9,8 @@ its folder keeps the name `<name>.begun` until it is complete.
 
 Disks and copies lose bytes, so a folder carries digests of its blocks
 (`trainables/machine/digests.py`), and whoever opens it first reads all of it; what is damaged is
-made again. The processes of one run check it once between them: beside the folder, `<name>.checked`
-says which runs have found it whole, and in which state of its files (size, times, inode). A change
-while the run goes on alters that state; one before it is found because its name is new.
+made again. For an hour all processes rely on that check while the files stay in the state (size,
+times, inode) that `<name>.checked`, beside the folder, tells.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,29 +32,17 @@ from filelock import FileLock, Timeout
 from trainables.errors import ConfigError
 from trainables.machine.digests import MANIFEST, damage, seal, sealed, unsealed
 from trainables.machine.files import write_atomically
-from trainables.machine.processes import host_name
 
 LOG = logging.getLogger(__name__)
 WRITING = " while writing the cache"
 READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 UNWRITABLE = (*READ_ONLY, errno.ENOSPC, errno.EDQUOT)  # where keeping nothing may be good enough
-JOURNAL = "begun.jsonl"  # in a folder that goes on: how far it is; never in a complete one
-RUNS = 32  # at most that a folder's note of checks names
-# A second write within a file system's tick of the first shows in no time stamp: what is younger
-# is checked, but the check is not relied upon.
-TICK_NS = 2 * 10**9
+JOURNAL = "begun.rows"  # in a folder that goes on: how far it is; never in a complete one
+RELIED_UPON = 3600.0  # seconds for which other processes take a check for done
 
-# Makes the files; may return digests of blocks that it made while it wrote them (`seal`).
-Build = Callable[[Path], Mapping[str, list[str]] | None]
+Build = Callable[[Path], None]  # makes the files in the folder that it is given
 State = dict[str, list[int]]  # file → size, times of its content and of its entry, inode
-_run = ""  # the run of this process; empty: none that other processes share
-_checked: dict[Path, tuple[str, State]] = {}
-
-
-def of_run(name: str | None) -> None:
-    """Let this process share its checks with those of the run `name`; None: with no other."""
-    global _run  # noqa: PLW0603
-    _run = name or ""
+_checked: dict[Path, State] = {}  # what this process has found whole
 
 
 def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
@@ -71,48 +58,49 @@ def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
     Raises:
         OSError: the disk is full or the cache cannot be written; the message says where.
     """
-    if _trusted(folder):
+    if _is_trusted(folder):
         return folder
     with explained(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
-            lock = _locked(folder)
+            lock = _lock(folder)
         except OSError as error:
             # A cache that is only read has nobody who could change or make the folder.
-            if error.errno not in READ_ONLY or _fault(folder):
+            if error.errno not in READ_ONLY or _check(folder):
                 raise
             return folder
         try:
-            if _trusted(folder):
-                return folder
-            fault = _fault(folder)
-            if fault is not None:
+            if not _is_trusted(folder) and (fault := _check(folder)) is not None:
                 if folder.exists():
                     LOG.warning("%s: %s; it is made again", folder, fault)
                 _build(folder, build, goes_on=goes_on)
+                _remember(folder, _read_state(folder))
         finally:
             lock.release()
     return folder
 
 
 def begun(folder: Path) -> Path:
-    """Where a folder that goes on is built."""
+    """Return where a folder that goes on is built."""
     return folder.with_name(f"{folder.name}.begun")
 
 
 def _build(folder: Path, build: Build, *, goes_on: bool) -> None:
-    _clear(folder)
+    # The lock is ours, so whatever else carries this name was left by a process that died.
+    for rest in (folder, *folder.parent.glob(f"{folder.name}.tmp-*")):
+        if rest.exists():
+            shutil.rmtree(rest)
     if goes_on:
         fresh = begun(folder)
         fresh.mkdir(mode=0o700, exist_ok=True)
     else:
         fresh = Path(tempfile.mkdtemp(prefix=f"{folder.name}.tmp-", dir=folder.parent))
     try:
-        known = build(fresh)
+        build(fresh)
         for file in fresh.iterdir():
             _sync(file)
         (fresh / JOURNAL).unlink(missing_ok=True)
-        seal(fresh, known or {})
+        seal(fresh)
         _sync(fresh / MANIFEST)
         fresh.chmod(0o755)
         _sync(fresh)
@@ -131,7 +119,7 @@ def explained(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.errno not in UNWRITABLE or error.errno == errno.EPERM:
             raise
         raise OSError(
             error.errno,
@@ -169,7 +157,7 @@ def _within(name: str | bytes | int | None, cache: Path) -> bool:
     return path.is_relative_to(cache) or cache.is_relative_to(path)
 
 
-def _locked(folder: Path) -> FileLock:
+def _lock(folder: Path) -> FileLock:
     lock = FileLock(folder.with_name(folder.name + ".lock"))
     try:
         lock.acquire(timeout=1)
@@ -179,65 +167,45 @@ def _locked(folder: Path) -> FileLock:
     return lock
 
 
-def _clear(folder: Path) -> None:
-    # The lock is ours, so whatever else carries this name was left by a process that died.
-    for rest in (folder, *folder.parent.glob(f"{folder.name}.tmp-*")):
-        if rest.exists():
-            shutil.rmtree(rest)
-
-
-def _fault(folder: Path) -> str | None:
-    """`damage`, and a note where there is none."""
-    begun, state = time.time_ns(), _state(folder) or {}
+def _check(folder: Path) -> str | None:
+    """Return what is wrong with a folder; remember that nothing is."""
+    state = _read_state(folder)
     fault = damage(folder)
-    young = [name for name, file in state.items() if begun - file[2] <= TICK_NS]
-    if fault is None and set(young) <= {MANIFEST}:  # which has done its part
-        _note(folder, state)
+    if fault is None:
+        _remember(folder, state)
     return fault
 
 
-def _trusted(folder: Path) -> bool:
-    """Whether this process, or another of its run, has found the files whole as they are now."""
-    state = _state(folder)
+def _is_trusted(folder: Path) -> bool:
+    """Return whether somebody has found the files whole as they are now, not long ago."""
+    state = _read_state(folder)
+    if state is not None and _checked.get(folder) != state:
+        note = _note(folder)
+        try:
+            recent = time.time() - note.stat().st_mtime < RELIED_UPON
+            if recent and unsealed(note) == {"files": state}:
+                _checked[folder] = state
+        except OSError:
+            return False
+    return state is not None and _checked.get(folder) == state
+
+
+def _remember(folder: Path, state: State | None) -> None:
     if state is None:
-        return False
-    if _checked.get(folder) == (_run, state):
-        return True
-    noted = _noted(folder) if _run else {}
-    if noted.get("files") != state or _here() not in noted["runs"]:
-        return False
-    _checked[folder] = _run, state
-    return True
-
-
-def _note(folder: Path, state: State) -> None:
-    """Tell this process, and the others of its run, that a folder is whole."""
-    _checked[folder] = _run, state
-    if not _run:
         return
-    noted = _noted(folder)
-    runs = [run for run in noted.get("runs", []) if noted["files"] == state and run != _here()]
-    note = sealed({"files": state, "runs": [*runs, _here()][-RUNS:]})
+    _checked[folder] = state
     try:
-        write_atomically(folder.with_name(folder.name + ".checked"), note)
+        write_atomically(_note(folder), sealed({"files": state}))
     except OSError as error:  # it only saves the others' reading
         LOG.info("no note that %s is whole: %s", folder, error)
 
 
-def _noted(folder: Path) -> dict[str, Any]:
-    try:
-        return unsealed(folder.with_name(folder.name + ".checked")) or {}
-    except OSError:
-        return {}
+def _note(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".checked")
 
 
-def _here() -> str:
-    """The run on this machine: others may see the folder through another cache, or another disk."""
-    return f"{_run}@{host_name()}"
-
-
-def _state(folder: Path) -> State | None:
-    """What changes with any change of the files; None without a folder."""
+def _read_state(folder: Path) -> State | None:
+    """Return what changes with any change of the files; None without a folder."""
     try:
         states = {file.name: file.stat() for file in folder.iterdir()}
     except OSError:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from trainables.config.images import DataConfig
 from trainables.config.registry import Registry
-from trainables.data.files.about import About
+from trainables.data.files.about import About, Count
 from trainables.data.images import Images
 
 DATASETS: Registry[type[DataSource]] = Registry(
@@ -70,6 +70,15 @@ class Dataset:
     fingerprint: str | None = None
 
 
+@dataclass(frozen=True)
+class Summary:
+    """root: where it lies; None: in the package. problems: what is not as its makers say."""
+
+    root: Path | None
+    counts: dict[str, Count]
+    problems: tuple[str, ...] = ()
+
+
 class DataSource(ABC):
     """One data set, by class methods: nothing is made of it.
 
@@ -98,6 +107,15 @@ class DataSource(ABC):
         """Return the rows of the data set for a plan, which divides them and reads no pixel.
 
         None where only `load` tells, which may take long.
+        """
+        return None
+
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        """Count what is there, without decoding an image; None where only `load` tells.
+
+        Raises:
+            ConfigError: it is not there, or its lists cannot be read.
         """
         return None
 

@@ -25,7 +25,7 @@ from trainables.backbones.weights import weights_identity
 from trainables.data.augment import eval_images
 from trainables.data.cache import UNWRITABLE, published, write_array
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
-from trainables.data.files.store.reader import Reader
+from trainables.data.reader import Reader
 from trainables.data.resizing import antialiased
 from trainables.machine.kernels import kernels
 from trainables.machine.processes import cores

@@ -22,7 +22,6 @@ from trainables.core.export import read_weights
 from trainables.core.identity import config_hash
 from trainables.core.runtime import EpochReport, FinalReport
 from trainables.core.trainer import Trainer
-from trainables.data.cache import of_run
 from trainables.data.dataset import fingerprint
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
@@ -54,7 +53,6 @@ def run_job(job: Job) -> Iterator[dict[str, Any]]:
             whole traceback.
         OSError: the machine's fault; may be retried.
     """
-    of_run(job.runtime.run)
     with trial_log(job.runtime.trial_dir):
         try:
             config = TrialConfig.model_validate(job.config)

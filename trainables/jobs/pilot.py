@@ -23,7 +23,6 @@ from trainables.core.looks import looked_at
 from trainables.core.runtime import Runtime
 from trainables.core.trace import Trace
 from trainables.core.trainer import Trainer
-from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
@@ -113,7 +112,6 @@ def _resident_peak() -> int:
 def main() -> int:
     try:
         job = Job.from_dict(json.loads(sys.stdin.read()))
-        of_run(job.runtime.run)
         timing = pilot(TrialConfig.model_validate(job.config), job.seed, job.runtime)
     except (ConfigError, TrialFailure) as error:
         print(json.dumps({"error": " ".join(str(error).split())}))

@@ -26,7 +26,6 @@ import torch
 
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.data.cache import of_run
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.request import Job
 from trainables.machine.devices import resolve_device
@@ -163,7 +162,6 @@ def main() -> int:
     threading.Thread(target=_end_with_input, daemon=True, name="first process watch").start()
     said, sys.stdout = sys.stdout, sys.stderr  # whatever libraries print
     job, rank = Job.from_dict(given["job"]), int(given["rank"])
-    of_run(job.runtime.run)
     print(json.dumps({"event": "ready"}), file=said, flush=True)
     device, size = torch.device(job.runtime.device), job.runtime.processes
     try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,22 +44,14 @@ def unsealed(path: Path) -> dict[str, Any] | None:
     return seals
 
 
-def seal(folder: Path, known: Mapping[str, list[str]] | None = None) -> None:
-    """Write the digests of all files in `folder` beside them.
-
-    known: file → digests of its blocks, of those that were made while it was written.
-    """
-    known = known or {}
+def seal(folder: Path) -> None:
+    """Write the digests of all files in `folder` beside them."""
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
     files: dict[str, Any] = {
-        path.name: {"size": path.stat().st_size, "sha256": list(known.get(path.name, ()))}
-        for path in paths
+        path.name: {"size": path.stat().st_size, "sha256": []} for path in paths
     }
     blocks = [
-        (path, start)
-        for path in paths
-        if path.name not in known
-        for start in range(0, files[path.name]["size"], BLOCK)
+        (path, start) for path in paths for start in range(0, files[path.name]["size"], BLOCK)
     ]
     with ThreadPoolExecutor(cores()) as pool:
         for (path, _), digest in zip(blocks, pool.map(_digest, blocks), strict=True):
@@ -86,12 +77,6 @@ def damage(folder: Path) -> str | None:
         return f"{Path(str(error.filename)).name} is missing"
     except OSError as error:
         return f"{Path(str(error.filename or folder)).name} cannot be read ({error.strerror})"
-
-
-def block_digests(path: Path, blocks: int) -> list[str]:
-    """Of the first so many blocks of a file."""
-    with ThreadPoolExecutor(cores()) as pool:
-        return list(pool.map(_digest, [(path, number * BLOCK) for number in range(blocks)]))
 
 
 def _changed(folder: Path, manifest: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ import yaml
 
 from ablate.cli.main import main
 from tests.trainables import core_trials
-from trainables.data.files.store import readable
+from trainables.data.files import first_pass
 
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
 
@@ -114,12 +114,12 @@ def test_images_that_cannot_be_read(images: Path, capsys: pytest.CaptureFixture[
 def test_a_large_set_is_looked_at_evenly(
     images: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readable, "MOST", 30)
+    monkeypatch.setattr(first_pass, "MOST_LOOKED_AT", 30)
     training = {"epochs": 30, "batch_size": 8, "per_class": 2}
     plan(images, training)
     assert "30 of 84 images were decoded and can be read" in capsys.readouterr().out
     decoded: list[object] = []
-    monkeypatch.setattr(readable, "picture_pixels", lambda picture, side: decoded.append(picture))
+    monkeypatch.setattr(first_pass, "picture_pixels", lambda picture, side: decoded.append(picture))
     plan(images, training)
     assert not decoded, "what was readable is not read again"
     assert "30 of 84 images were decoded" in capsys.readouterr().out

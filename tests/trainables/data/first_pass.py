@@ -15,8 +15,8 @@ LOAD = """
 import sys
 from trainables.config.images import DataConfig
 from trainables.data.dataset import load_dataset
-from trainables.data.files.store import under_way
-under_way.SECONDS = 0.0  # a line of the journal a row
+from trainables.data.files import first_pass
+first_pass.SECONDS = 0.0  # a note a row
 root, cache, store = sys.argv[1:]
 config = DataConfig(name="folder", root=root, image_size=64, store=store)
 print("begins", flush=True)

@@ -75,7 +75,7 @@ def test_a_fault_is_found(
     class Wide(DataConfig):
         width: int = 3
 
-    monkeypatch.setitem(DATASETS._classes, "bad", Bad)
+    monkeypatch.setitem(DATASETS._components, "bad", Bad)
     monkeypatch.setattr(Bad, "fault", fault)
     monkeypatch.setattr(Bad, "Config", Wide if fault == "option" else DataConfig)
     with pytest.raises(AssertionError, match=message):

@@ -16,7 +16,7 @@ from tests.trainables.core_trials import comparable, job
 from tests.unprivileged import open_folder, unprivileged
 from trainables.config.images import DataConfig
 from trainables.data import cache
-from trainables.data.cache import of_run, published
+from trainables.data.cache import published
 from trainables.data.dataset import fingerprint
 from trainables.jobs.job import run_job
 from trainables.machine import digests
@@ -135,7 +135,7 @@ def test_any_byte_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders that are read whole; time stamps are relied upon at once."""
+    """The folders that are read whole."""
     seen: list[Path] = []
 
     def damage(folder: Path) -> str | None:
@@ -143,59 +143,29 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         return digests.damage(folder)
 
     monkeypatch.setattr(cache, "damage", damage)
-    monkeypatch.setattr(cache, "TICK_NS", -(10**12))
-    yield seen
-    of_run(None)
+    return seen
 
 
-def as_another_process(run: str | None) -> None:
-    cache._checked.clear()
-    of_run(run)
-
-
-def test_the_processes_of_a_run_read_a_store_once_between_them(
-    tmp_path: Path, read: list[Path]
-) -> None:
+def test_processes_rely_on_a_check_for_an_hour(tmp_path: Path, read: list[Path]) -> None:
     folder = published(tmp_path / "set", fill)
     read.clear()
-    for _ in range(16):
-        as_another_process("one run")
+    for _ in range(3):
+        cache._checked.clear()  # as another process
         published(folder, never)
+    assert not read
+    note = tmp_path / "set.checked"
+    os.utime(note, (0, note.stat().st_mtime - 4000))
+    cache._checked.clear()
+    published(folder, never)
+    published(folder, never)
     assert read == [folder]
-    as_another_process("the next run")
-    published(folder, never)
-    published(folder, never)
-    assert len(read) == 2
-    as_another_process("one run")  # which goes on beside it
-    published(folder, never)
-    assert len(read) == 2
-    as_another_process(None)
-    published(folder, never)
-    published(folder, never)
-    assert len(read) == 3, "who belongs to no run relies on nobody"
 
 
-@pytest.mark.parametrize("run", ["one run", None])
-def test_what_changes_during_a_run_is_found(
-    run: str | None, tmp_path: Path, read: list[Path]
-) -> None:
+def test_what_changes_meanwhile_is_found(tmp_path: Path) -> None:
     folder = published(tmp_path / "set", fill)
-    of_run(run)
     published(folder, never)
     flip(folder / "a.bin", 7)
     assert (published(folder, fill) / "a.bin").read_bytes() == bytes(range(250))
-
-
-def test_a_check_right_after_a_write_is_not_relied_upon(
-    tmp_path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache, "TICK_NS", 2 * 10**9)  # as it is
-    of_run("one run")
-    folder = published(tmp_path / "set", fill)
-    published(folder, never)
-    published(folder, never)
-    assert read == [folder] * 3  # the first found nothing there
-    assert not (tmp_path / "set.checked").exists()
 
 
 def test_a_cache_that_is_only_read_is_checked_too(read: list[Path]) -> None:

@@ -93,24 +93,6 @@ def test_exchanged_folders_are_seen(root: Path, tmp_path: Path) -> None:
     assert print_of(root, tmp_path / "cache") == print_of(root, tmp_path / "empty") != before
 
 
-def test_a_cache_of_before_is_hashed_once_more(
-    root: Path, tmp_path: Path, read: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    cache = tmp_path / "cache"
-    before = print_of(root, cache)
-    (index,) = (cache / "folder").glob("hashes-*.json")
-    old = {}
-    for name in unsealed(index) or {}:
-        stat = (root / name).stat()
-        old[name] = [f"{stat.st_size} {stat.st_mtime_ns}", "0" * 64]
-    index.write_bytes(sealed(old))
-    read.clear()
-    assert print_of(root, cache) == before and len(read) == 64
-    assert "hashed once more" in caplog.text
-    caplog.clear()
-    assert print_of(root, cache) == before and len(read) == 64 and not caplog.messages
-
-
 def test_nodes_with_a_copy_each_share_a_cache(
     root: Path, tmp_path: Path, read: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

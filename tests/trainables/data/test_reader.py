@@ -11,10 +11,10 @@ import torch
 from tests.trainables.data.first_pass import photographs
 from tests.trainables.data.pictures import ragged
 from trainables.config.images import DataConfig
+from trainables.data import reader
 from trainables.data.dataset import load_dataset
-from trainables.data.files.store import reader
-from trainables.data.files.store.reader import Reader
 from trainables.data.images import Images
+from trainables.data.reader import Reader
 from trainables.errors import ConfigError
 
 CPU = torch.device("cpu")

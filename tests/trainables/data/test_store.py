@@ -17,8 +17,8 @@ from tests.trainables.data.first_pass import photographs
 from trainables.config.images import DataConfig
 from trainables.core.identity import config_hash
 from trainables.data.dataset import DATASETS, load_dataset
-from trainables.data.files.store import choice
-from trainables.data.files.store.encoded import EncodedImages
+from trainables.data.files import store as stores
+from trainables.data.files.store import Choice, EncodedImages
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
@@ -104,7 +104,7 @@ def test_the_store_is_no_part_of_a_trial(root: Path) -> None:
     assert config_hash(TrialConfig.model_validate({"data": side}), "") != hashed("auto")
 
 
-def chosen(root: Path, cache: Path, **given: Any) -> choice.Choice:
+def chosen(root: Path, cache: Path, **given: Any) -> Choice:
     return DATASETS["folder"].store(config(root, **given), cache)
 
 
@@ -122,15 +122,15 @@ def test_auto_takes_pixels_where_they_fit(
             shorts.append(min(opened.size))
     assert found.smaller == sum(short > 73 for short in shorts) / 16
     assert found.larger == sum(short < 73 for short in shorts) / 16 > 0
-    free = choice.shutil.disk_usage(tmp_path)
+    free = stores.shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patched:
         full = free._replace(free=int(1.9 * pixels))
-        patched.setattr(choice.shutil, "disk_usage", lambda place: full)
+        patched.setattr(stores.shutil, "disk_usage", lambda place: full)
         found = chosen(root, cache)
         assert found.kind == "encoded" and "free in the cache" in found.why
     with monkeypatch.context() as patched:
-        memory = choice.psutil.virtual_memory()._replace(total=pixels // 2)
-        patched.setattr(choice.psutil, "virtual_memory", lambda: memory)
+        memory = stores.psutil.virtual_memory()._replace(total=pixels // 2)
+        patched.setattr(stores.psutil, "virtual_memory", lambda: memory)
         found = chosen(root, cache)
         assert found.kind == "encoded" and "memory has" in found.why
         load_dataset(config(root), cache)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 from scipy.io import savemat
 
-from trainables.data.files.batches import BYTES
+from trainables.data.sets.cifar import BYTES
 
 SIDE = 24
 

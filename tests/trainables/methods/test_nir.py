@@ -327,7 +327,7 @@ def test_exponents_beyond_the_limit_keep_a_finite_gradient() -> None:
 
 def test_losses_without_references_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     LOSSES.load()
-    monkeypatch.setitem(LOSSES._classes, "pair", PairLoss)
+    monkeypatch.setitem(LOSSES._components, "pair", PairLoss)
     with pytest.raises(ValueError, match="a loss with proxies or centres for method nir, not pair"):
         NIR.check(SimpleNamespace(loss=SimpleNamespace(name="pair")))  # type: ignore[arg-type]
     with pytest.raises(ValidationError, match="for method nir, not triplet_l2: the flow is"):

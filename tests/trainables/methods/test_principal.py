@@ -17,7 +17,6 @@ from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.data import cache as caches
-from trainables.data.cache import of_run
 from trainables.machine import kernels
 from trainables.methods import principal
 from trainables.methods.principal import kept_start, principal_start, start_key
@@ -115,7 +114,7 @@ def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kept_start(tmp_path)(features(), DIM)
     folder = tmp_path / "starts" / start_key(features(), DIM)
     np.save(folder / "weight.npy", np.array([{}], dtype=object), allow_pickle=True)
-    monkeypatch.setattr(caches, "_trusted", lambda folder: True)
+    monkeypatch.setattr(caches, "_is_trusted", lambda folder: True)
     with pytest.raises(ValueError, match="allow_pickle=False"):
         kept_start(tmp_path)(features(), DIM)
 
@@ -212,14 +211,7 @@ def test_a_backbone_that_trains_keeps_none(
 def test_the_processes_of_a_run_check_them_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(caches, "TICK_NS", 0)
     kept_start(tmp_path)(features(), DIM)
     monkeypatch.setattr(caches, "_checked", {})
-    of_run("principal")
-    try:
-        kept_start(tmp_path)(features(), DIM)
-        monkeypatch.setattr(caches, "_checked", {})
-        monkeypatch.setattr(caches, "damage", never)
-        kept_start(tmp_path)(features(), DIM)
-    finally:
-        of_run(None)
+    monkeypatch.setattr(caches, "damage", never)
+    kept_start(tmp_path)(features(), DIM)

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import DATASETS, Dataset, DataSource
+from trainables.data.dataset import DATASETS, Dataset, DataSource, Summary
+from trainables.data.files.about import Count
 from trainables.data.images import Images
 
 NAMES = tuple("0123456789")
@@ -40,6 +41,10 @@ class Digits(DataSource):
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        return Summary(None, {"all": Count(len(NAMES), len(_content()[1]))})
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:

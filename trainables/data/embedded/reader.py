@@ -14,7 +14,8 @@ import torch
 
 from trainables.config.images import DataConfig
 from trainables.data.cache import published
-from trainables.data.dataset import DATASETS, Dataset, DataSource
+from trainables.data.dataset import DATASETS, Dataset, DataSource, Summary
+from trainables.data.files.about import Count
 from trainables.data.images import Images, mapped
 from trainables.errors import ConfigError
 
@@ -63,6 +64,11 @@ class Embedded(DataSource):
     @classmethod
     def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
         return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        entry = cls.entry()
+        return Summary(None, {"all": Count(entry["classes"], entry["images"])})
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:

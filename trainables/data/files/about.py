@@ -1,10 +1,21 @@
-"""What its makers tell of a data set: how it is unpacked, how much it holds, who offers it."""
+"""What its makers tell of a data set: how it is unpacked, how much it holds, who offers it.
+
+A tenth of SOP trains without a complaint, and its recall is another number than the paper's. So a
+difference from its makers' counts is an error unless `data.allow_partial` (`--allow-partial`) goes
+on with what is there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from trainables.errors import ConfigError
+
+SHOWN = 3  # missing images that are named
+GO_ON = "or go on with what is there: --allow-partial (data.allow_partial: true), which makes it "
+GO_ON += "another data set with trials of its own"
 
 
 @dataclass(frozen=True)
@@ -71,3 +82,32 @@ def _first(markers: tuple[tuple[str, ...], ...], root: Path) -> str | None:
 
 def _is_there(root: Path, name: str) -> bool:
     return (root / name).is_dir() if name.endswith("/") else (root / name).is_file()
+
+
+def differences(found: Mapping[str, Count], about: About) -> list[str]:
+    """A line for each part that is not as its makers say."""
+    return [
+        f"{part}: {found.get(part, Count(0, 0))}, not {count}"
+        for part, count in about.counts.items()
+        if found.get(part) != count
+    ]
+
+
+def absence(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
+    """Images that are listed and not there."""
+    named = ", ".join(absent[:SHOWN]) + (", …" if len(absent) > SHOWN else "")
+    return ConfigError(
+        "data.root",
+        f"{len(absent):,} of {listed:,} images of {title} listed and not there: {named}",
+        f"all of them in {where}",
+        f"Unpack it again, {GO_ON}",
+    )
+
+
+def difference(lines: Sequence[str], about: About, where: str) -> ConfigError:
+    return ConfigError(
+        "data.root",
+        f"{about.title} in {where} with {'; '.join(lines)}",
+        f"the counts of {about.counted}",
+        f"Unpack it again, {GO_ON}",
+    )

@@ -29,14 +29,13 @@ import numpy as np
 import torch
 
 from trainables.config.images import DataConfig
-from trainables.data.dataset import Dataset, DataSource
-from trainables.data.files.counts import absence, difference, differences
+from trainables.data.dataset import Dataset, DataSource, Summary
+from trainables.data.files.about import absence, difference, differences
+from trainables.data.files.first_pass import Picture, Readable, find_unreadable
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.places import root_of, unreadable
-from trainables.data.files.store.choice import Choice, chosen, stored
-from trainables.data.files.store.picture import Picture
-from trainables.data.files.store.readable import Readable, find_unreadable
+from trainables.data.files.store import Choice, choose_store, load_stored
 from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -63,6 +62,15 @@ class Reading:
     listed: int
     absent: tuple[str, ...]
     different: tuple[str, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is not as its makers say, a line for each."""
+        if not self.absent:
+            return self.different
+        some = ", ".join(self.absent[:3])
+        missing = f"{len(self.absent):,} of {self.listed:,} images missing ({some})"
+        return (missing, *self.different)
 
 
 class FileSet(DataSource):
@@ -108,6 +116,11 @@ class FileSet(DataSource):
             raise absence(absent, len(listed), cls.title(), str(listing.base))
         different = differences(index.counts(), cls.ABOUT) if cls.ABOUT else []
         return Reading(index, len(listed), absent, tuple(different))
+
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        found = cls.reading(config)
+        return Summary(cls.root(config), found.index.counts(), found.problems)
 
     @classmethod
     def present(cls, listed: Index) -> np.ndarray:
@@ -184,29 +197,31 @@ class FileSet(DataSource):
             )
         official = index.official(str(index.base))
         digest = cls.digest(index, Path(cache))
-        images, labels, classes = stored(
-            Path(cache) / cls.NAME / digest[:16], index, partial(cls.pictures, index), config
-        )
+        folder, pictures = cls._place(digest, cache), partial(cls.pictures, index)
+        images, labels, classes = load_stored(folder, index, pictures, config)
         roles = torch.from_numpy(index.roles) if index.roles.any() else None
         return Dataset(images, labels, classes, official, roles, digest)
 
     @classmethod
     def store(cls, config: DataConfig, cache: Path) -> Choice:
-        """How its images would be kept; decodes nothing."""
+        """Return how its images would be kept; decode nothing."""
         index = cls.index(config)
-        key = cls.digest(index, Path(cache))[:16]
-        folder, pictures = Path(cache) / cls.NAME / key, partial(cls.pictures, index)
-        return chosen(folder, index, pictures, config, look=True)
+        folder = cls._place(cls.digest(index, Path(cache)), cache)
+        return choose_store(folder, index, partial(cls.pictures, index), config, look=True)
 
     @classmethod
     def find_unreadable(cls, config: DataConfig, cache: Path) -> Readable | None:
         """Decode images that the cache does not hold; None where it holds all of them."""
         index = cls.index(config)
-        folder = Path(cache) / cls.NAME / cls.digest(index, Path(cache))[:16]
+        folder = cls._place(cls.digest(index, Path(cache)), cache)
         pictures = partial(cls.pictures, index)
-        if chosen(folder, index, pictures, config).there:
+        if choose_store(folder, index, pictures, config).there:
             return None
-        return find_unreadable(folder, index, pictures)
+        return find_unreadable(folder, len(index), pictures)
+
+    @classmethod
+    def _place(cls, digest: str, cache: Path) -> Path:
+        return Path(cache) / cls.NAME / digest[:16]
 
     @classmethod
     def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from pathlib import Path
 from trainables.data.cache import explained
 from trainables.errors import ConfigError
 from trainables.machine.digests import sealed, unsealed
+from trainables.machine.files import write_atomically
 from trainables.machine.processes import cores
 from trainables.machine.progress import Progress
 
@@ -54,7 +54,7 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
         OSError: the cache cannot be written; says where.
     """
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
-    known = _read(index, root)
+    known = _read(index)
     trusted = {} if _hash_anew.get() else known
     base = os.fspath(root)
 
@@ -123,27 +123,15 @@ def _is_replaced(before: Entry | None, entry: Entry) -> bool:
     return bool(alike) and all(seen[1] != digest for seen in alike)
 
 
-def _read(index: Path, root: Path) -> dict[str, Entry]:
-    """Return what is known of the files; nothing where the index is damaged or of an older form."""
+def _read(index: Path) -> dict[str, Entry]:
+    """Return what is known of the files; nothing where the index is damaged."""
     try:
-        known = unsealed(index) or {}
+        known: dict[str, Entry] = unsealed(index) or {}
     except OSError:
         return {}
-    if any(not isinstance(entry[0], list) for entry in known.values()):
-        LOG.warning(
-            "%s: every image is hashed once more, because what was known of them was written "
-            "before change times and inodes were kept",
-            root,
-        )
-        return {}
-    return known
+    return known if all(isinstance(entry[0], list) for entry in known.values()) else {}
 
 
 def _write(index: Path, entries: dict[str, Entry]) -> None:
-    cache = index.parent
-    with explained(cache):
-        cache.mkdir(parents=True, exist_ok=True)
-        handle, fresh = tempfile.mkstemp(prefix=index.name, suffix=".tmp", dir=cache)
-        with os.fdopen(handle, "wb") as out:
-            out.write(sealed(entries))
-        Path(fresh).replace(index)
+    with explained(index.parent):
+        write_atomically(index, sealed(entries))

@@ -21,7 +21,7 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing, refused_in
 from trainables.data.files.index import Row
-from trainables.data.files.matlab import structs
+from trainables.data.files.lists import structs
 from trainables.errors import ConfigError
 
 TRAINING = 98  # classes

@@ -21,7 +21,7 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Box, Row
-from trainables.data.files.lines import fault, fields, whole
+from trainables.data.files.lists import fault, fields, whole
 from trainables.errors import ConfigError
 
 TRAINING = 100  # classes

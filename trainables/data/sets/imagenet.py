@@ -24,8 +24,7 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lines import fault, lines, whole
-from trainables.data.files.matlab import structs
+from trainables.data.files.lists import fault, lines, structs, whole
 from trainables.errors import ConfigError
 
 KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"

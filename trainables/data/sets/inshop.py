@@ -19,7 +19,7 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing, refused_in
 from trainables.data.files.index import Row
-from trainables.data.files.lines import fault, fields, lines, whole
+from trainables.data.files.lists import fault, fields, lines, whole
 from trainables.errors import ConfigError
 
 PARTITION = "list_eval_partition.txt"

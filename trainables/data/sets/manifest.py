@@ -26,10 +26,10 @@ import numpy as np
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.fileset import FileSet, Listing
+from trainables.data.files.first_pass import Picture
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, ROLES, Index, Row
 from trainables.data.files.places import given_root
-from trainables.data.files.store.picture import Picture
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 

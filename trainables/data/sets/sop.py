@@ -16,7 +16,7 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lines import fields, whole
+from trainables.data.files.lists import fields, whole
 
 LINE = "<image id> <class id> <super class id> <path>, below a head"
 

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from trainables.backbones.absent import absent, fetch
 from trainables.core.code_version import list_differing_components
-from trainables.data.cache import of_run, required
+from trainables.data.cache import required
 from trainables.data.dataset import fingerprint
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
@@ -169,7 +169,6 @@ def check_machine(here: Here, entries: Sequence[Entry]) -> list[str]:
     Raises:
         ConfigError: other code, other images, absent weights, or a cache that cannot be written.
     """
-    of_run(here.run)
     devices = side_by_side(here.device)
     recorded = here.source.provenance.get("versions", {})
     for name in ("torch", "torchvision", "timm", "numpy"):

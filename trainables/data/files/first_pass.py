@@ -1,0 +1,214 @@
+"""The first pass over a data set's image files: pictures read in threads, a file that grows.
+
+The file grows row by row, and goes on where a killed process left it. Beside it lies a journal of
+int64 rows: the length of the file after a row, and the row's numbers. Every few seconds what was
+added is flushed to disk, and only then noted. Whoever goes on believes whole rows of the journal
+that the file is long enough for, cuts the rest off, and so ends in the same bytes however often the
+pass was interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from trainables.data.cache import JOURNAL, UNWRITABLE
+from trainables.data.decode import decoded
+from trainables.data.files.index import Box
+from trainables.errors import ConfigError
+from trainables.machine.digests import sealed, unsealed
+from trainables.machine.files import write_atomically
+from trainables.machine.processes import cores
+
+IN_FLIGHT = 4  # images a core: bounds memory, 36 MB each of a camera, while the threads stay busy
+SECONDS = 2.0  # between two notes in the journal: what is lost at most
+MOST_LOOKED_AT = 5_000  # images that a plan decodes; a run decodes all of them
+LOOK_SIDE = 64  # of what a plan makes of them, which is thrown away
+T = TypeVar("T")
+
+
+class Picture(NamedTuple):
+    """path: the file, or with `content` what to call it. box: the part that is kept."""
+
+    path: Path
+    content: bytes | None = None
+    box: Box | None = None
+
+    def read(self) -> bytes:
+        """Return the file's bytes.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        if self.content is not None:
+            return self.content
+        try:
+            return self.path.read_bytes()
+        except OSError as error:
+            raise ConfigError(
+                str(self.path), f"{error.strerror}", "a readable image", "Check its permissions"
+            ) from error
+
+
+Pictures = Callable[[int], Iterable[Picture]]  # those from a row on, in order
+
+
+def picture_pixels(picture: Picture, short: int | None) -> np.ndarray:
+    """Return [H, W, 3] uint8, of short side `short`; None: as it lies."""
+    return decoded(picture.path, short, content=picture.content, box=picture.box)
+
+
+def ahead(work: Callable[[Picture], T], pictures: Iterable[Picture]) -> Iterator[T]:
+    """Do `work` on each in threads, in order, a bounded number of them ahead of the reader."""
+    threads = cores()
+    with ThreadPoolExecutor(threads) as pool:
+        rest = iter(pictures)
+        waiting = deque(pool.submit(work, each) for each in islice(rest, IN_FLIGHT * threads))
+        try:
+            while waiting:
+                yield waiting.popleft().result()
+                waiting.extend(pool.submit(work, picture) for picture in islice(rest, 1))
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def sample_pictures(pictures: Pictures, count: int, most: int) -> tuple[int, Iterator[Picture]]:
+    """Return how many pictures of `count` are taken, at most `most`, and these.
+
+    They lie evenly over all rows; of a table with the images in it they are the first.
+    """
+    rows = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int)).tolist()
+    inside = any(picture.content is not None for picture in islice(pictures(0), 1))
+    if inside or len(rows) == count:
+        return len(rows), islice(iter(pictures(0)), len(rows))
+    return len(rows), (picture for row in rows for picture in islice(pictures(row), 1))
+
+
+@contextmanager
+def own_size_limits() -> Iterator[None]:
+    """Silence Pillow's warning of large images: the limits and their message are `decode`'s."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        yield
+
+
+class GrowingFile:
+    """The file `name` in a folder that goes on.
+
+    rows: the numbers of each row that is in it, as they were given, behind the length of the file.
+    """
+
+    def __init__(self, folder: Path, name: str, columns: int) -> None:
+        self.path, self.journal = folder / name, folder / JOURNAL
+        self.path.touch()
+        self.journal.touch()
+        self._row_bytes = 8 * (columns + 1)
+        self.rows = self._read_journal()
+        self.size = self.rows[-1][0] if self.rows else 0
+        os.truncate(self.path, self.size)
+        os.truncate(self.journal, self._row_bytes * len(self.rows))
+        self._noted, self._last = len(self.rows), time.monotonic()
+        self._file = self.path.open("ab")
+        self._lines = self.journal.open("r+b", buffering=0)
+
+    def add(self, content: bytes | memoryview, *numbers: int) -> None:
+        """Append a row: its bytes, and the numbers that its table holds."""
+        # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
+        self._file.write(content)
+        self.size += memoryview(content).nbytes
+        self.rows.append([self.size, *numbers])
+        if time.monotonic() - self._last >= SECONDS:
+            self.note()
+
+    def note(self) -> None:
+        """Write down the rows since the last note, after their bytes are on disk."""
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        rows = np.array(self.rows[self._noted :], np.int64).tobytes()
+        os.pwrite(self._lines.fileno(), rows, self._row_bytes * self._noted)
+        self._noted, self._last = len(self.rows), time.monotonic()
+
+    def __enter__(self) -> GrowingFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Note what is there, also where Ctrl-C came; a row that was torn by it is not among it."""
+        try:
+            if not isinstance(error, Exception):
+                self.note()
+        finally:
+            self._file.close()
+            self._lines.close()
+
+    def _read_journal(self) -> list[list[int]]:
+        noted = self.journal.read_bytes()
+        whole = noted[: len(noted) // self._row_bytes * self._row_bytes]
+        rows = np.frombuffer(whole, np.int64).reshape(-1, self._row_bytes // 8)
+        ends = rows[:, 0]
+        good = (np.diff(ends, prepend=0) >= 0) & (ends <= self.path.stat().st_size)
+        kept: list[list[int]] = rows[: int(np.argmin([*good, False]))].tolist()
+        return kept
+
+
+@dataclass(frozen=True)
+class Readable:
+    """looked_at: how many of the images were decoded. bad: faults of those that could not be."""
+
+    looked_at: int
+    images: int
+    bad: tuple[ConfigError, ...]
+
+
+def find_unreadable(folder: Path, count: int, pictures: Pictures) -> Readable:
+    """Decode the images of a data set, of a large one 5,000 that lie evenly in it.
+
+    That all of them could be read is noted beside `folder`, which is named after their content, so
+    that the next plan need not look again.
+
+    Args:
+        folder: of the data set in the cache; it need not be there. count: of all its images.
+    """
+    note = folder.parent / f"{folder.name}.readable"
+    taken, some = sample_pictures(pictures, count, MOST_LOOKED_AT)
+    try:
+        known = unsealed(note)
+    except OSError:
+        known = None
+    if known == {"images": taken}:
+        return Readable(taken, count, ())
+    with own_size_limits():
+        bad = tuple(fault for fault in ahead(_find_fault, some) if fault is not None)
+    if not bad:
+        try:
+            write_atomically(note, sealed({"images": taken}))
+        except OSError as error:
+            if error.errno not in UNWRITABLE:
+                raise  # without the note the next plan looks again, which costs time alone
+    return Readable(taken, count, bad)
+
+
+def _find_fault(picture: Picture) -> ConfigError | None:
+    try:
+        picture_pixels(picture, LOOK_SIDE)
+    except ConfigError as error:
+        return error
+    return None

@@ -1,0 +1,274 @@
+"""How images of files are kept in the cache: as pixels where those fit, else as they are encoded.
+
+Pixels are decoded once into one memory-mapped run of bytes with a table of sizes. The short side is
+brought to round(image_size·256/224), or as `data.eval_resize` or `data.stored_side` say; evaluation
+then takes the centre `image_size` square as it lies, as the papers' Resize(256) + CenterCrop(224)
+does, unless images are kept larger than it wants them.
+
+Encoded images are the bytes of their files in one memory-mapped file, decoded when asked for by the
+same function, so that a trial's numbers are the same to the bit. The first pass decodes each of
+them too: a damaged image ends a run before it begins, and sizes are known. It keeps nothing that
+depends on a size: one file serves all.
+
+`data.store: auto` takes what is there already. Otherwise pixels, if all of them take at most half
+of what is free on the cache's disk, and fit into the machine's memory, from which all its trials
+then read them. What they take is told by the sizes that some files' heads say.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import psutil
+import torch
+from PIL import Image
+from torch import Tensor
+
+from trainables.data.cache import begun, published
+from trainables.data.decode import FORMATS, decoded, short_size
+from trainables.data.files.first_pass import (
+    GrowingFile,
+    Picture,
+    Pictures,
+    ahead,
+    own_size_limits,
+    picture_pixels,
+    sample_pictures,
+)
+from trainables.data.files.index import Box, Index
+from trainables.data.images import Images, mapped_bytes
+from trainables.machine.progress import Progress
+
+if TYPE_CHECKING:
+    from trainables.config.images import DataConfig
+
+Kind = Literal["pixels", "encoded"]
+Stored = tuple[Images, Tensor, tuple[str, ...]]  # images, labels, class names
+Work = Callable[[Picture], tuple[bytes | memoryview, int, int]]  # what is kept, height, width
+SAMPLE = 64  # heads that are read
+SHARE = 0.5  # of the free disk that pixels may take
+
+
+@dataclass(frozen=True)
+class Choice:
+    """kind: what is kept. there: whether it lies in the cache whole. why: of `auto`, in words.
+
+    bytes: that all pixels take, about. smaller, larger: share of the images that are made smaller
+        or larger than they are. All of them None, where no file was looked at.
+    """
+
+    kind: Kind
+    there: bool
+    why: str = ""
+    bytes: float | None = None
+    smaller: float | None = None
+    larger: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedImages(Images):
+    """flat: [total bytes] uint8 of the files. offsets, lengths: [N], of each.
+
+    heights, widths: [N], as decoded. short: side to which they are brought; None: as they lie.
+    names: of the files, for messages. boxes: what of each is kept.
+    """
+
+    lengths: Tensor
+    short: int | None
+    names: tuple[str, ...]
+    boxes: tuple[Box | None, ...] | None
+    at_once = 1  # a decoded image takes long enough to be a task of its own
+
+    def __getitem__(self, row: int) -> Tensor:
+        """[H, W, C] uint8."""
+        start, length = int(self.offsets[row]), int(self.lengths[row])
+        content = self.flat[start : start + length].numpy().tobytes()
+        box = self.boxes[row] if self.boxes is not None else None
+        made = decoded(Path(self.names[row]), self.short, content=content, box=box)
+        return torch.from_numpy(np.array(made))
+
+    def resident(self, device: torch.device) -> bool:
+        """Never: decoded they are nowhere."""
+        return False
+
+    def to(self, device: torch.device | str, share: float = 0.3) -> Images:
+        """As they are: only decoded ones could be of use on a device."""
+        return self
+
+
+def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Stored:
+    """Return images, labels and class names from a folder of the cache; made there if need be.
+
+    Args:
+        folder: named after the content of the data; how it is kept is added to its name.
+        pictures: of the rows of `index` from one on, in order.
+    """
+    load = _load_pixels
+    if choose_store(folder, index, pictures, config).kind == "encoded":
+        load = _load_encoded
+    return load(folder, index, pictures, config)
+
+
+def choose_store(
+    folder: Path, index: Index, pictures: Pictures, config: DataConfig, *, look: bool = False
+) -> Choice:
+    """Choose how images are kept.
+
+    Args:
+        look: at files even where nothing depends on it.
+    """
+    places: dict[Kind, Path] = {
+        "pixels": _pixels_folder(folder, config.kept),
+        "encoded": _encoded_folder(folder),
+    }
+    there = {kind: place.is_dir() for kind, place in places.items()}
+    wanted: Kind | None = None if config.store == "auto" else config.store
+    if wanted is None:
+        left = [kind for kind in places if there[kind]]
+        left += [kind for kind, place in places.items() if begun(place).is_dir()]
+        wanted = next(iter(left), None)
+    if wanted is not None and not look:
+        return Choice(wanted, there[wanted])
+    bytes_each, smaller, larger = _estimate_sizes(index, pictures, config.kept)
+    total = bytes_each * len(index)
+    misfit = _explain_misfit(total, folder.parent)
+    kind: Kind = wanted or ("encoded" if misfit else "pixels")
+    why = misfit if wanted is None else ""
+    return Choice(kind, there[kind], why, total, smaller, larger)
+
+
+def _explain_misfit(total: float, cache: Path) -> str:
+    """Say why pixels do not fit; empty, if they do."""
+    while not cache.is_dir():
+        cache = cache.parent
+    free, memory = shutil.disk_usage(cache).free, psutil.virtual_memory().total
+    if total > SHARE * free:
+        return f"pixels would take {total / 1e9:.1f} GB of {free / 1e9:.1f} GB free in the cache"
+    if total > memory:
+        return f"pixels would take {total / 1e9:.1f} GB, memory has {memory / 1e9:.1f} GB"
+    return ""
+
+
+def _estimate_sizes(
+    index: Index, pictures: Pictures, short: int | None
+) -> tuple[float, float, float]:
+    """Return bytes of an image's pixels in the mean, and shares made smaller and larger."""
+    total, count, smaller, larger = 0, 0, 0, 0
+    for picture in sample_pictures(pictures, len(index), SAMPLE)[1]:
+        size = _read_size(picture)
+        if size is None:
+            continue  # the first pass tells what is wrong with it
+        width, height = size if short is None else short_size(size, short)
+        total, count = total + 3 * width * height, count + 1
+        smaller += short is not None and min(size) > short
+        larger += short is not None and min(size) < short
+    return (total / count, smaller / count, larger / count) if count else (0.0, 0.0, 0.0)
+
+
+def _read_size(picture: Picture) -> tuple[int, int] | None:
+    """Return the size of what is kept of a picture, by the file's head."""
+    if picture.box is not None:
+        left, top, right, bottom = (round(edge) for edge in picture.box)
+        return max(1, right - left), max(1, bottom - top)
+    source = picture.path if picture.content is None else BytesIO(picture.content)
+    try:
+        with own_size_limits(), Image.open(source, formats=FORMATS) as opened:
+            return opened.size
+    except Exception:
+        return None
+
+
+def _pixels_folder(folder: Path, short: int | None) -> Path:
+    return folder.with_name(f"{folder.name}-{short or 'original'}")
+
+
+def _encoded_folder(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-encoded")
+
+
+def _load_pixels(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Stored:
+    def build(fresh: Path) -> None:
+        work = partial(_decode, short=config.kept)
+        rows = _pass_over(index, pictures, fresh / "pixels.bin", f"decoding {index.base}", work)
+        np.save(fresh / "table.npy", rows[:, [0, 2, 3, 4]], allow_pickle=False)
+
+    folder = published(_pixels_folder(folder, config.kept), build, goes_on=True)
+    table = torch.from_numpy(np.load(folder / "table.npy", allow_pickle=False))
+    offsets, heights, widths, labels = (column.contiguous() for column in table.unbind(1))
+    images = Images(
+        flat=mapped_bytes(folder / "pixels.bin"),
+        offsets=offsets,
+        heights=heights,
+        widths=widths,
+        channels=3,
+        frame=config.image_size / config.evaluated,
+    )
+    return images, labels, _read_classes(folder)
+
+
+def _load_encoded(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Stored:
+    def build(fresh: Path) -> None:
+        rows = _pass_over(index, pictures, fresh / "encoded.bin", f"reading {index.base}", _examine)
+        np.save(fresh / "table.npy", rows, allow_pickle=False)
+
+    folder = published(_encoded_folder(folder), build, goes_on=True)
+    table, short = np.load(folder / "table.npy", allow_pickle=False), config.kept
+    if short is not None:
+        sizes = [short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
+        table[:, 2:4] = np.array(sizes, np.int64)
+    columns = torch.from_numpy(table).unbind(1)
+    offsets, lengths, heights, widths, labels = (column.contiguous() for column in columns)
+    images = EncodedImages(
+        flat=mapped_bytes(folder / "encoded.bin"),
+        offsets=offsets,
+        heights=heights,
+        widths=widths,
+        channels=3,
+        frame=config.image_size / config.evaluated,
+        lengths=lengths,
+        short=short,
+        names=tuple(str(index.base / path) for path in index.paths),
+        boxes=index.boxes,
+    )
+    return images, labels, _read_classes(folder)
+
+
+def _read_classes(folder: Path) -> tuple[str, ...]:
+    return tuple(json.loads((folder / "classes.json").read_text()))
+
+
+def _pass_over(index: Index, pictures: Pictures, file: Path, doing: str, work: Work) -> np.ndarray:
+    """Write what is kept of each picture, one after the other, and the class names beside it.
+
+    Returns: [N, 5] int64: offset, length, height, width and label of each.
+    """
+    with GrowingFile(file.parent, file.name, columns=2) as out, own_size_limits():
+        done = len(out.rows)
+        progress = Progress(doing, len(index), done)
+        for row, (content, height, width) in enumerate(ahead(work, pictures(done)), done + 1):
+            out.add(content, height, width)
+            progress.at(row)
+    (file.parent / "classes.json").write_text(json.dumps(index.classes))
+    ends, heights, widths = np.array(out.rows, np.int64).T
+    lengths = np.diff(ends, prepend=0)
+    return np.stack([ends - lengths, lengths, heights, widths, index.labels], 1)
+
+
+def _decode(picture: Picture, short: int | None) -> tuple[memoryview, int, int]:
+    made = np.ascontiguousarray(picture_pixels(picture, short))
+    return made.data, *made.shape[:2]
+
+
+def _examine(picture: Picture) -> tuple[bytes, int, int]:
+    """Return the bytes of a file that is whole, and height and width of its picture."""
+    content = picture.read()
+    made = decoded(picture.path, None, content=content, box=picture.box)
+    return content, *made.shape[:2]

@@ -1,1 +1,0 @@
-"""Images of files, kept in the cache: as pixels, or as the bytes of the files."""

@@ -1,0 +1,289 @@
+"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009), as their binary or python archives unpack.
+
+Taken here as retrieval data: the official 10,000 test images are looked for among themselves, and
+the 50,000 others train, less the classes that `data.split` holds out of them. Test and training
+classes are the same, as for all data sets made for classification.
+
+A picture is 3,072 bytes, 32 × 32, taken whole: 1,024 of red, row by row, then green, then blue. A
+binary file has before each the number of its class (CIFAR-100: first that of its superclass); the
+python archives hold them as Python pickled them.
+
+Shape legend: N images.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from trainables.config.images import DataConfig
+from trainables.data.cache import published
+from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, Summary
+from trainables.data.files.about import About, Count, absence, difference, differences
+from trainables.data.files.hashes import file_hashes
+from trainables.data.files.lists import lines
+from trainables.data.files.pickled import read_pickle
+from trainables.data.files.places import root_of
+from trainables.data.images import Images, mapped
+from trainables.errors import ConfigError
+
+SIDE = 32
+BYTES = 3 * SIDE * SIDE
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One form of an archive.
+
+    train, test: file names. names: the file with the class names.
+    before: bytes before each picture, the last of which is the class; None: pickled.
+    labels, listed: keys of the classes and of their names in a pickle.
+    """
+
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    names: str
+    before: int | None = None
+    labels: str = ""
+    listed: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return (*self.train, *self.test, self.names)
+
+
+class Cifar(DataSource):
+    """A few files that hold all pictures.
+
+    NAME: as it is registered. LAYOUTS: the forms in which its makers offer it.
+    """
+
+    NAME: ClassVar[str]
+    REVISION: ClassVar[int] = 1
+    LAYOUTS: ClassVar[tuple[Layout, ...]]
+
+    @classmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
+        """SHA-256 over the files, by the parts that they are."""
+        root, layout, files = cls._find(config)
+        return cls._digest(root, layout, files, Path(cache))
+
+    @classmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int | None:
+        return None
+
+    @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        assert cls.ABOUT is not None
+        root, layout, files = cls._find(config)
+        key = cls._digest(root, layout, files, Path(cache))[:16]
+        folder = published(
+            Path(cache) / cls.NAME / key, lambda fresh: _unpack(root, layout, files, fresh)
+        )
+        labels = torch.from_numpy(np.load(folder / "labels.npy", allow_pickle=False))
+        tested = torch.from_numpy(np.load(folder / "tested.npy", allow_pickle=False))
+        train, test = (torch.nonzero(rows).squeeze(1) for rows in (~tested, tested))
+        found = {
+            part: Count(len(torch.unique(labels[rows])), len(rows))
+            for part, rows in (("train", train), ("test", test))
+        }
+        different = differences(found, cls.ABOUT)
+        if different and not config.allow_partial:
+            raise difference(different, cls.ABOUT, str(root))
+        return Dataset(
+            Images.same_size(mapped(folder / "images.npy")),
+            labels,
+            tuple(json.loads((folder / "classes.json").read_text())),
+            Official(train, test, shared=True),
+        )
+
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        """Count what each part holds; files that are not there count as empty."""
+        assert cls.ABOUT is not None
+        root, layout, _ = cls._find(config.model_copy(update={"allow_partial": True}))
+        parts = {"train": layout.train, "test": layout.test}
+        counts = {part: _count(root, names, layout) for part, names in parts.items()}
+        return Summary(root, counts, tuple(differences(counts, cls.ABOUT)))
+
+    @classmethod
+    def _find(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
+        """Return the folder, its form, and the files of it that are there.
+
+        Raises:
+            ConfigError: no such folder; files missing, if that is not allowed.
+        """
+        assert cls.ABOUT is not None
+        root = root_of(config, cls.ABOUT)
+        layout = next(
+            each for each in cls.LAYOUTS if (root / each.train[0]).exists()
+        )  # root_of has seen it
+        absent = [name for name in layout.files if not (root / name).exists()]
+        if absent and (not config.allow_partial or layout.names in absent):
+            raise absence(absent, len(layout.files), f"{cls.ABOUT.title} (files)", str(root))
+        return root, layout, [name for name in layout.files if name not in absent]
+
+    @classmethod
+    def _digest(cls, root: Path, layout: Layout, files: list[str], cache: Path) -> str:
+        hashes = file_hashes(root, files, cache / cls.NAME)
+        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
+        for name in files:
+            part = "test" if name in layout.test else "train"
+            digest.update(f"\x1e{part}\x1f{hashes[name]}".encode())
+        return digest.hexdigest()
+
+
+BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+
+
+@DATASETS.register("cifar10")
+class Cifar10(Cifar):
+    """10 classes of 6,000 pictures, 32 × 32."""
+
+    NAME: ClassVar[str] = "cifar10"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="CIFAR-10",
+        markers=(("data_batch_1.bin", "batches.meta.txt"), ("data_batch_1", "batches.meta")),
+        folders=("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10"),
+        offered="https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-binary.tar.gz or "
+        "cifar-10-python.tar.gz)",
+        classes="its images lie in a few files",
+        counts={"train": Count(10, 50_000), "test": Count(10, 10_000)},
+        counted="Krizhevsky 2009, section 3.1",
+    )
+    LAYOUTS: ClassVar[tuple[Layout, ...]] = (
+        Layout(
+            tuple(f"{name}.bin" for name in BATCHES),
+            ("test_batch.bin",),
+            "batches.meta.txt",
+            before=1,
+        ),
+        Layout(BATCHES, ("test_batch",), "batches.meta", labels="labels", listed="label_names"),
+    )
+
+
+@DATASETS.register("cifar100")
+class Cifar100(Cifar):
+    """100 classes of 600 pictures, 32 × 32; the fine classes."""
+
+    NAME: ClassVar[str] = "cifar100"
+    REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About | None] = About(
+        title="CIFAR-100",
+        markers=(("train.bin", "fine_label_names.txt"), ("train", "test", "meta")),
+        folders=("cifar-100-binary", "cifar-100-python", "cifar100"),
+        offered="https://www.cs.toronto.edu/~kriz/cifar.html (cifar-100-binary.tar.gz or "
+        "cifar-100-python.tar.gz)",
+        classes="its images lie in a few files",
+        counts={"train": Count(100, 50_000), "test": Count(100, 10_000)},
+        counted="Krizhevsky 2009, section 3.2",
+    )
+    LAYOUTS: ClassVar[tuple[Layout, ...]] = (
+        Layout(("train.bin",), ("test.bin",), "fine_label_names.txt", before=2),
+        Layout(("train",), ("test",), "meta", labels="fine_labels", listed="fine_label_names"),
+    )
+
+
+def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Return pictures [N, 32, 32, 3] uint8 and classes [N] int64.
+
+    Raises:
+        ConfigError: missing or damaged; names the file.
+    """
+    if layout.before is None:
+        pixels, labels = _read_pickled(path, layout.labels)
+    else:
+        pixels, labels = _read_binary(path, layout.before)
+    planes = pixels.reshape(-1, 3, SIDE, SIDE)
+    return np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), labels.astype(np.int64)
+
+
+def _read_binary(path: Path, before: int) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        raw = np.fromfile(path, np.uint8)
+    except OSError as error:
+        raise ConfigError(
+            str(path), f"{error.strerror}", "a file of the data set", "Unpack it again"
+        ) from error
+    if len(raw) % (before + BYTES) or not len(raw):
+        raise ConfigError(
+            str(path),
+            f"{len(raw):,} bytes",
+            f"a multiple of {before + BYTES:,}, a class and a picture each",
+            "Unpack it again",
+        )
+    rows = raw.reshape(-1, before + BYTES)
+    return rows[:, before:], rows[:, before - 1]
+
+
+def _read_pickled(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
+    content = read_pickle(path)
+    pixels, labels = content.get("data"), content.get(key)
+    if (
+        not isinstance(pixels, np.ndarray)
+        or not isinstance(labels, list)
+        or not all(isinstance(label, int) for label in labels)
+        or pixels.shape != (len(labels), BYTES)
+    ):
+        raise ConfigError(
+            str(path),
+            f"{', '.join(content) or 'nothing'}",
+            f"data, of {BYTES:,} bytes a picture, and {key}, a number each",
+            "Unpack it again, or take the binary version",
+        )
+    return pixels, np.array(labels, np.int64)
+
+
+def _read_names(path: Path, layout: Layout) -> list[str]:
+    """Raises ConfigError: missing or damaged, or a name twice."""
+    if layout.before is None:
+        listed = read_pickle(path).get(layout.listed)
+        names = [str(name) for name in listed] if isinstance(listed, list) else []
+    else:
+        names = [text for _, text in lines(path)]
+    if len(set(names)) != len(names) or not names:
+        raise ConfigError(
+            str(path), f"{len(set(names))} names of classes", "one for each", "Unpack it again"
+        )
+    return names
+
+
+def _count(root: Path, names: tuple[str, ...], layout: Layout) -> Count:
+    there = [root / name for name in names if (root / name).exists()]
+    labels = np.concatenate([[], *(read_batch(path, layout)[1] for path in there)])
+    return Count(len(np.unique(labels)), len(labels))
+
+
+def _unpack(root: Path, layout: Layout, files: list[str], folder: Path) -> None:
+    """Write pixels, labels and class names; classes are renumbered in the order of their names."""
+    names = _read_names(root / layout.names, layout)
+    batches = [name for name in files if name != layout.names]
+    read = [read_batch(root / name, layout) for name in batches]
+    labels = np.concatenate([each for _, each in read])
+    if labels.size and (labels.max() >= len(names) or labels.min() < 0):
+        raise ConfigError(
+            str(root / layout.names),
+            f"{len(names)} names, and an image of class {labels.max()}",
+            "a name for each class",
+            "Unpack the data set again",
+        )
+    order = np.argsort(np.argsort(names))
+    tested = [
+        np.full(len(each), name in layout.test)
+        for name, (_, each) in zip(batches, read, strict=True)
+    ]
+    np.save(folder / "images.npy", np.concatenate([pixels for pixels, _ in read]))
+    np.save(folder / "labels.npy", order[labels])
+    np.save(folder / "tested.npy", np.concatenate(tested))
+    (folder / "classes.json").write_text(json.dumps(sorted(names)))
