@@ -18,7 +18,7 @@ from trainables.config.sections import Trial
 from trainables.data.dataset import DATASETS
 from trainables.errors import ConfigError
 from trainables.evaluation.tasks import TASKS, task_of
-from trainables.losses.base import LOSSES, Traits
+from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.methods.roles import trained_roles
 
@@ -52,8 +52,7 @@ class TrialConfig(Trial):
                 f"training.per_class of at least {least} with loss {self.loss.name}, "
                 f"not {self.training.per_class}"
             )
-        traits = Traits(method_class.label_sets(self.method), method_class.own_scores(self.method))
-        loss_class.check(self, traits)
+        loss_class.check(self, method_class.describe_traits(self.method))
         method_class.check(self)
         return self
 

@@ -30,6 +30,7 @@ from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandl
 from pydantic_core import CoreSchema, core_schema
 
 from trainables.config.strict import Strict
+from trainables.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -81,10 +82,28 @@ class Registry(Generic[T]):
                     f"{self.name}: {name!r} is registered twice, by {known.__module__} and "
                     f"{component.__module__}; rename one of them"
                 )
+            self._refuse_removed_hooks(name, component)
             self._components[name] = component
             return component
 
         return add
+
+    def _refuse_removed_hooks(self, name: str, component: T) -> None:
+        """Refuse a class that defines a hook which its base class no longer calls.
+
+        The base class says in `REMOVED_HOOKS` what each of them became.
+
+        Raises:
+            ConfigError: it defines one.
+        """
+        removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
+        for hook in removed:
+            if hasattr(component, hook):
+                raise ConfigError(
+                    ".".join(_origin(component)),
+                    f"the hook `{hook}` in {self.name}.{name}, which was removed in 0.2.0",
+                    removed[hook],
+                )
 
     def load(self) -> None:
         if self._loaded:

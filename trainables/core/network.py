@@ -15,7 +15,7 @@ from trainables.backbones.second_token import TwoTokens
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
 from trainables.machine.precision import full
-from trainables.methods.base import METHODS, Method
+from trainables.methods.base import METHODS, Method, class_logits, compare_embeddings
 from trainables.trial import TrialConfig
 
 PLAIN_KIND: dict[str, Kind] = {
@@ -64,7 +64,8 @@ class Network(nn.Module):
     def answering(self, inputs: Tensor) -> Tensor:
         """Features of retrieval and classification: `features`, or [N, F] of a transformer without
         its second token where the method drops it there."""
-        if not isinstance(self.backbone, TwoTokens) or self.method.answers_with_token:
+        kept = self.method.traits.second_token == "kept"
+        if kept or not isinstance(self.backbone, TwoTokens):
             return self.features(inputs)
         with torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.bf16):
             pooled = self.backbone.without(inputs)
@@ -76,18 +77,18 @@ class Network(nn.Module):
 
     def logits(self, inputs: Tensor) -> Tensor:
         """[N, C] float32, of the training classes; call in evaluation mode."""
-        return self.method.logits(self.answering(inputs))
+        return class_logits(self.method, self.answering(inputs))
 
     def score(self, query: Tensor, reference: Tensor) -> Tensor:
         """[B, E] × [R, E] → [B, R] of what `embed` gives, larger is closer."""
-        return self.method.retrieval_score(query, reference, self.method.loss.retrieval)
+        return compare_embeddings(self.method, query, reference, self.method.loss.retrieval)
 
     def retrieval_score(self) -> Score:
         """`score`; as a plain one, of which half suffices, where the method does not have its
         own and the loss's geometry is one."""
         geometry = self.method.loss.retrieval
         unit = geometry.normalize or geometry.kind == "cosine"
-        if not self.method.plain_retrieval or geometry.kind not in PLAIN_KIND:
+        if not self.method.traits.plain_retrieval or geometry.kind not in PLAIN_KIND:
             return self.score
         return PlainScore(PLAIN_KIND[geometry.kind], normalize=unit)
 
@@ -126,7 +127,7 @@ def build_trial_backbone(config: TrialConfig, seed: int) -> Backbone:
         )
     if config.training.checkpointing:
         checkpoint_blocks(backbone.model)
-    if not METHODS[config.method.name].second_token(config.method):
+    if METHODS[config.method.name].describe_traits(config.method).second_token is None:
         return backbone
     with streams.seeded(seed, "init", "second_token"):
         return TwoTokens(backbone)

@@ -186,7 +186,7 @@ class Trainer:
         for parameter in self.parameters:  # `zero_grad` goes through torch's compiler first
             parameter.grad = None
         self.passes.backward(self.trace.add(terms))
-        self.trace.observe(method.observed() | method.observed_gradients())
+        self.trace.observe(method.observed())
 
         training = self.config.training
         clip(self.parameters, value=training.clip_value, norm=training.clip_norm)

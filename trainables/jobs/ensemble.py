@@ -29,7 +29,7 @@ from trainables.errors import TrialFailure
 from trainables.evaluation.metrics import METRICS, of_split
 from trainables.evaluation.scores import PlainScore, Score
 from trainables.machine.devices import resolve_device
-from trainables.methods.base import Method
+from trainables.methods.base import Method, compare_embeddings
 from trainables.trial import TrialConfig
 
 
@@ -111,7 +111,7 @@ def _joint(found: Sequence[tuple[Tensor, PlainScore | Method]]) -> Score:
     def mean(query: Tensor, reference: Tensor) -> Tensor:
         queries, references = (torch.split(rows, widths, 1) for rows in (query, reference))
         scores = [
-            how.retrieval_score(q, r, how.loss.retrieval)
+            compare_embeddings(how, q, r, how.loss.retrieval)
             for how, q, r in zip(methods, queries, references, strict=True)
         ]
         return torch.stack(scores).mean(0)

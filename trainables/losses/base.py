@@ -61,10 +61,24 @@ class BatchNeeds:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a method, as it is configured, asks of a loss: see `Method` for both."""
+    """What a method, as it is configured, asks of its loss, backbone and evaluation.
+
+    label_sets: `prepare` may give an item several labels (mixup, CutMix); losses that need one
+        label an item then refuse the trial.
+    own_scores: the loss must take scores that the method computes, so that one which takes
+        embeddings cannot.
+    plain_retrieval: retrieval compares what `embed` gives by the loss's geometry alone, whatever
+        score the method trains on.
+    second_token: the backbone must have a second token (`backbones/second_token.py`); features
+        are then [B, 2 F], the class token's output and that one's. "kept": it stays in the
+        sequence in retrieval and classification; "discarded": there `embed` gets [N, F] of the
+        model without it.
+    """
 
     label_sets: bool = False
     own_scores: bool = False
+    plain_retrieval: bool = True
+    second_token: Literal["discarded", "kept"] | None = None
 
 
 @dataclass(frozen=True)

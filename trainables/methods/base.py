@@ -11,14 +11,16 @@ The training step, in the order in which the core runs it:
     state    = method(features, batch.labels, progress, generator)
     terms    = method.terms(state, batch.labels, progress, generator)
     loss     = Σ weight · value,  backward
-    observed = method.observed(), method.observed_gradients()      logged, part of nothing
+    observed = method.observed()                           logged, part of nothing
 
-The head, the method and the loss compute in float32 also where the backbone runs in autocast.
+An evaluation embeds images by `embed` and compares them by `compare_embeddings`; a classification
+answers by `class_logits`. The head, the method and the loss compute in float32 also where the
+backbone runs in autocast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -27,7 +29,7 @@ from torch import Tensor, nn
 
 from trainables.config.registry import ComponentConfig, NamedConfig, Registry
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
+from trainables.losses.base import Geometry, Loss, ParamGroup, Traits, make_pairs
 from trainables.methods.principal import Principal, principal_start
 
 if TYPE_CHECKING:
@@ -80,6 +82,14 @@ class State:
 class Method(nn.Module):
     """Base class of all methods, and the contract each of them keeps.
 
+    Its hooks stand in the order in which they are called; a method overrides those that it needs.
+
+        before a trial    check, describe_traits
+        at its start      param_groups, fit
+        at each step      prepare, forward, terms, which calls metric, score, as_query and
+                          embedding_of; observed
+        in evaluation     embed, score, as_query, measure
+
     Args:
         config: the method's own `Config`.
         features: F, width of the pooled backbone features.
@@ -92,7 +102,8 @@ class Method(nn.Module):
     the head starts alike in all methods.
 
     NEUTRAL names the options with which the method equals the plain loss, MEASURES what `measure`
-    gives. classifies: whether `logits` of what it trained is a classifier's answer.
+    gives. classifies: whether its embeddings, compared with the class weights, are a classifier's
+    answer.
     """
 
     Config: ClassVar[type[NamedConfig]]
@@ -100,6 +111,19 @@ class Method(nn.Module):
     NEUTRAL: ClassVar[dict[str, object]]
     MEASURES: ClassVar[tuple[str, ...]] = ()
     classifies: ClassVar[bool] = False
+
+    # of version 0.1.0 → what took its place
+    REMOVED_HOOKS: ClassVar[Mapping[str, str]] = {
+        "label_sets": "describe_traits and Traits.label_sets",
+        "own_scores": "describe_traits and Traits.own_scores",
+        "second_token": "describe_traits and Traits.second_token",
+        "answers_with_token": "describe_traits and Traits.second_token",
+        "plain_retrieval": "describe_traits and Traits.plain_retrieval",
+        "retrieval_score": "score",
+        "logits": "embed and score",
+        "observed_gradients": "observed",
+        "metric_of": "metric and its argument `loss`",
+    }
 
     def __init__(
         self,
@@ -113,6 +137,7 @@ class Method(nn.Module):
         super().__init__()
         self.loss = loss
         self.classes = classes
+        self.traits = self.describe_traits(config)
         self.principal: Principal = principal_start
 
     @classmethod
@@ -124,29 +149,21 @@ class Method(nn.Module):
         """
 
     @classmethod
-    def label_sets(cls, config: ComponentConfig) -> bool:
-        """Whether `prepare` may give an item several labels (mixup, CutMix); losses that need one
-        label an item then refuse the trial."""
-        return False
+    def describe_traits(cls, config: ComponentConfig) -> Traits:
+        """Return what this method, as it is configured, asks of its loss, backbone and evaluation.
 
-    @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:
-        """Whether the loss must take scores that this method computes, so that one which takes
-        embeddings cannot: by default, whether the method has a score or a comparison of its own."""
+        Here: the loss must take scores if the method has a score or a comparison of its own, and
+        retrieval is plain if it has no score of its own.
+        """
         base = (Method.score, Method.as_query, Method.metric)
-        return (cls.score, cls.as_query, cls.metric) != base
+        return Traits(
+            own_scores=(cls.score, cls.as_query, cls.metric) != base,
+            plain_retrieval=cls.score is Method.score,
+        )
 
-    @classmethod
-    def second_token(cls, config: ComponentConfig) -> bool:
-        """Whether the backbone must have a second token (`backbones/second_token.py`): features are
-        then [B, 2 F], the class token's output and that one's."""
-        return False
-
-    @property
-    def answers_with_token(self) -> bool:
-        """Whether the second token, where there is one, is in the sequence in retrieval and
-        classification too; else `embed` gets [N, F] of the model without it."""
-        return True
+    def param_groups(self, phase: str) -> list[ParamGroup]:
+        """Return the parameters of head, method and loss by role; phases may hold some back."""
+        raise NotImplementedError
 
     def fit(self, features: Tensor) -> None:
         """Start from data: called once, before the first step, with the training features
@@ -161,94 +178,31 @@ class Method(nn.Module):
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: torch.Generator
     ) -> State:
+        """Turn features [B, F] into queries and whatever else the terms need."""
         raise NotImplementedError
-
-    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
-        """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.
-
-        Args:
-            geometry: by which they will be compared, so that only what it ignores is normalised
-                away; None: the loss's geometry of retrieval.
-        """
-        raise NotImplementedError
-
-    def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training, and evaluation
-        unless `plain_retrieval`.
-
-        Here: the loss's geometry. A method with a layout of its own, E ≠ D, has its own score.
-        """
-        return geometries.score(query, reference, geometry)
-
-    @property
-    def plain_retrieval(self) -> bool:
-        """Whether retrieval compares what `embed` gives by the loss's geometry alone. A method
-        that trains on a score of its own and retrieves without it says so here."""
-        return type(self).score is Method.score
-
-    def retrieval_score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
-        """[B, E'] × [R, E'] → [B, R] of what `embed` gives, E' its width; larger is closer."""
-        if self.plain_retrieval:
-            return geometries.score(query, reference, geometry)
-        return self.score(query, reference, geometry)
-
-    def logits(self, features: Tensor) -> Tensor:
-        """[N, F] → [N, C]: what classification answers by, the largest of training classes; in
-        evaluation mode, of a loss that `classifies`. Embeddings are compared with the class weights
-        by the geometry of training, which need not be that of retrieval: the loss softmax trains
-        on products, to which the length of an embedding belongs."""
-        references = self.loss.references()
-        assert references is not None
-        vectors, geometry = references.vectors, self.loss.geometry
-        classes = vectors if self.plain_retrieval else self.as_query(vectors)
-        score = self.retrieval_score(self.embed(features, geometry), classes, geometry)
-        return self.loss.logits(score)
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: torch.Generator
     ) -> dict[str, Term]:
-        """All summands by name. "metric" is the base loss; those of `Loss.penalty` and of
-        `Loss.query_penalty` follow it."""
+        """Return all summands by name.
+
+        "metric" is the base loss; those of `Loss.penalty` and of `Loss.query_penalty` follow it.
+        """
         found = {"metric": Term(self.metric(state.query, labels, generator))}
         penalties = self.loss.penalty() | self.loss.query_penalty(self.embedding_of(state.query))
         for name, (value, weight) in penalties.items():
             found[name] = Term(value, weight)
         return found
 
-    def observed(self) -> dict[str, Tensor]:
-        """Scalars worth watching that are no terms, read once a step, after `backward`: a mean
-        uncertainty. Logged as epoch means under `observed/<name>`."""
-        return {}
-
-    def observed_gradients(self) -> dict[str, Tensor]:
-        """The same of gradients (`watched.py`), read after `backward`; in a pack [S] each.
-
-        `<term>_to_metric` is the gradient of a term over the metric term's, both with respect to
-        the embedding: its largest value of an epoch is logged as `observed/<term>_to_metric/max`,
-        and above `trace.OVERWHELMING` the trial's log and the report warn."""
-        return {}
-
-    def measure(
-        self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """What there is to know of a split's images beside where they lie: a value [B] per image
-        of a block, by name. Read of a sample of each split that is evaluated at the end and told
-        as mean and interval; see `trainables/core/measures.py`.
+    def metric(
+        self, query: Tensor, labels: Tensor, generator: torch.Generator, loss: Loss | None = None
+    ) -> Tensor:
+        """Return the base loss of `query[..., B, E]`, against its references or the batch itself.
 
         Args:
-            inputs: [B, ...] as `prepare` gets them, a random sample's.
-            features: the backbone, inputs → [B, F].
+            loss: another than the base loss, for a method whose branches have one each.
         """
-        return {}
-
-    def metric(self, query: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        """The base loss of `query[..., B, E]`, against its references or the batch itself."""
-        return self.metric_of(self.loss, query, labels, generator)
-
-    def metric_of(
-        self, loss: Loss, query: Tensor, labels: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        """The same of any loss, for a method whose branches have one each."""
+        loss = self.loss if loss is None else loss
         if loss.takes == "embeddings":
             return loss.of_embeddings(query, labels, generator=generator)
         references = loss.references()
@@ -262,14 +216,76 @@ class Method(nn.Module):
         value: Tensor = loss(score, pairs, generator=generator)
         return value
 
+    def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
+        """[..., B, E] × [..., R, E] → [..., B, R], larger is closer; training, and evaluation
+        unless `Traits.plain_retrieval`.
+
+        Here: the loss's geometry. A method with a layout of its own, E ≠ D, has its own score.
+        """
+        return geometries.score(query, reference, geometry)
+
     def as_query(self, vectors: Tensor) -> Tensor:
-        """[R, D] reference vectors in the layout of queries, [R, E]."""
+        """Return [R, D] reference vectors in the layout of queries, [R, E]."""
         return vectors
 
     def embedding_of(self, query: Tensor) -> Tensor:
-        """[..., B, E] → [..., B, D]: the part of a query that is its embedding."""
+        """Return the part [..., B, D] of a query [..., B, E] that is its embedding."""
         return query
 
-    def param_groups(self, phase: str) -> list[ParamGroup]:
-        """Parameters of head, method and loss by role; phases may hold some back."""
+    def observed(self) -> dict[str, Tensor]:
+        """Return scalars worth watching that are no terms, read once a step, after `backward`.
+
+        Logged as epoch means under `observed/<name>`. `<term>_to_metric` is the gradient of a term
+        over the metric term's, both with respect to the embedding (`watched.py`): its largest
+        value of an epoch is logged as `observed/<term>_to_metric/max`, and above
+        `trace.OVERWHELMING` the trial's log and the report warn.
+        """
+        return {}
+
+    def embed(self, features: Tensor, geometry: Geometry | None = None) -> Tensor:
+        """Return the embeddings [N, E] of features [N, F]; deterministic, in evaluation mode.
+
+        Args:
+            geometry: by which they will be compared, so that only what it ignores is normalised
+                away; None: the loss's geometry of retrieval.
+        """
         raise NotImplementedError
+
+    def measure(
+        self, inputs: Tensor, features: Callable[[Tensor], Tensor], generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Return what there is to know of a split's images beside where they lie, by name.
+
+        A value [B] per image of a block; read of a sample of each split that is evaluated at the
+        end and told as mean and interval (`trainables/core/measures.py`).
+
+        Args:
+            inputs: [B, ...] as `prepare` gets them, a random sample's.
+            features: the backbone, inputs → [B, F].
+        """
+        return {}
+
+
+def compare_embeddings(
+    method: Method, query: Tensor, reference: Tensor, geometry: Geometry
+) -> Tensor:
+    """Return the scores [B, R] in retrieval of what `embed` gave, [B, E] and [R, E]."""
+    if method.traits.plain_retrieval:
+        return geometries.score(query, reference, geometry)
+    return method.score(query, reference, geometry)
+
+
+def class_logits(method: Method, features: Tensor) -> Tensor:
+    """[N, F] → [N, C]: what classification answers by, the largest of training classes; in
+    evaluation mode, of a loss that `classifies`.
+
+    Embeddings are compared with the class weights by the geometry of training, which need not be
+    that of retrieval: the loss softmax trains on products, to which the length of an embedding
+    belongs.
+    """
+    references = method.loss.references()
+    assert references is not None
+    vectors, geometry = references.vectors, method.loss.geometry
+    classes = vectors if method.traits.plain_retrieval else method.as_query(vectors)
+    embeddings = method.embed(features, geometry)
+    return method.loss.logits(compare_embeddings(method, embeddings, classes, geometry))

@@ -193,7 +193,7 @@ class DetReg(Plain):
         found = super().terms(state, labels, progress, generator)
         if state.second is not None and self.options.second_metric:
             loss = self.loss if self.second_loss is None else self.second_loss
-            found["metric2"] = Term(self.metric_of(loss, state.second, labels, generator))
+            found["metric2"] = Term(self.metric(state.second, labels, generator, loss))
             if self.second_loss is not None:
                 for name, (penalty, weight) in self.second_loss.penalty().items():
                     found[f"{name}2"] = Term(penalty, weight)

@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import Loss, ParamGroup, make_pairs
+from trainables.losses.base import Loss, ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State, Term
@@ -144,10 +144,11 @@ class DVML(Plain):
                 )
 
     @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:
+    def describe_traits(cls, config: ComponentConfig) -> Traits:
         """A loss that takes embeddings cannot be told to leave out pairs of one image."""
         assert isinstance(config, cls.Config)
-        return config.generated == "pooled" and config.same_image == "excluded"
+        excluded = config.generated == "pooled" and config.same_image == "excluded"
+        return replace(super().describe_traits(config), own_scores=excluded)
 
     def __init__(
         self,

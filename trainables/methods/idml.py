@@ -18,7 +18,7 @@ from torch import Generator, Tensor, nn
 from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, configured_geometry
+from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, configured_geometry
 from trainables.losses.softmax import Softmax
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State
@@ -208,18 +208,14 @@ class IDML(Mixing):
             )
 
     @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:
+    def describe_traits(cls, config: ComponentConfig) -> Traits:
         assert isinstance(config, IDML.Config)
-        return config.metric != "plain"
-
-    @classmethod
-    def second_token(cls, config: ComponentConfig) -> bool:
-        assert isinstance(config, IDML.Config)
-        return config.uncertainty_token is not None
-
-    @property
-    def answers_with_token(self) -> bool:
-        return self.options.uncertainty_token != "discarded"
+        return replace(
+            super().describe_traits(config),
+            own_scores=config.metric != "plain",
+            plain_retrieval=config.test_metric == "semantic",
+            second_token=config.uncertainty_token,
+        )
 
     def fit(self, features: Tensor) -> None:
         super().fit(features[:, : self.width])
@@ -236,10 +232,6 @@ class IDML(Mixing):
         if self.options.test_metric == "semantic":
             return s
         return self._joined(s, self._uncertain(features))
-
-    @property
-    def plain_retrieval(self) -> bool:
-        return self.options.test_metric == "semantic"
 
     def as_query(self, vectors: Tensor) -> Tensor:
         if self.options.metric == "plain":

@@ -5,6 +5,7 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from torch import Generator, Tensor
 
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.errors import ConfigError
-from trainables.losses.base import LOSSES, Loss
+from trainables.losses.base import LOSSES, Loss, Traits
 from trainables.methods.base import Batch
 from trainables.methods.plain import Plain
 
@@ -116,17 +117,16 @@ class Mixing(Plain):
             )
 
     @classmethod
-    def label_sets(cls, config: ComponentConfig) -> bool:
-        """Whether the loss is given label sets: by the paper's reading alone, all others weigh
-        losses of one label an item."""
+    def describe_traits(cls, config: ComponentConfig) -> Traits:
+        """Give the loss label sets by the paper's reading alone: all others weigh losses of one
+        label an item. `metric` weighs losses here, and leaves what they take as it is."""
         assert isinstance(config, MixingConfig)
         sets = config.objective == "joint" and config.mixed_labels == "sets"
-        return config.mixing != "none" and sets
-
-    @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:
-        """`metric` weighs losses here, and leaves what they take as it is."""
-        return False
+        return replace(
+            super().describe_traits(config),
+            label_sets=config.mixing != "none" and sets,
+            own_scores=False,
+        )
 
     def prepare(self, batch: Batch, generator: Generator) -> Batch:
         """[B, …] → [2B, …] with originals kept: they come first, their second slots unused."""
@@ -154,24 +154,28 @@ class Mixing(Plain):
         alone = torch.cat([labels, nothing], 1)
         return Batch(torch.cat([x, mixed]), torch.cat([alone, both]))
 
-    def metric(self, query: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+    def metric(
+        self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None = None
+    ) -> Tensor:
         """query [..., 2B, E] of a prepared batch, or [..., B, E] where originals are replaced."""
         if self.share is None:
-            return super().metric(query, labels, generator)
+            return super().metric(query, labels, generator, loss)
         if self.mix.objective == "joint" or self.mix.originals == "replaced":
-            return self._weighted(query, labels, generator)
+            return self._weighted(query, labels, generator, loss)
         x, m = query.chunk(2, dim=-2)
         of_x, of_m = labels.chunk(2, dim=0)
-        originals = super().metric(x, of_x.chunk(2, dim=1)[0], generator)
-        return originals + self._weighted(m, of_m, generator)
+        originals = super().metric(x, of_x.chunk(2, dim=1)[0], generator, loss)
+        return originals + self._weighted(m, of_m, generator, loss)
 
-    def _weighted(self, query: Tensor, labels: Tensor, generator: Generator) -> Tensor:
+    def _weighted(
+        self, query: Tensor, labels: Tensor, generator: Generator, loss: Loss | None
+    ) -> Tensor:
         """λ L(l_i) + (1 − λ) L(l_j); an item of one class alone has it in both."""
         assert self.share is not None
         first, second = labels.chunk(2, dim=1)
         second = torch.where(second == UNUSED, first, second)
-        one = super().metric(query, first, generator)
-        other = super().metric(query, second, generator)
+        one = super().metric(query, first, generator, loss)
+        other = super().metric(query, second, generator, loss)
         return self.share * one + (1 - self.share) * other
 
 

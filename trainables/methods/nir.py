@@ -233,10 +233,7 @@ class NIR(Plain):
         return found
 
     def observed(self) -> dict[str, Tensor]:
-        return self._watched
-
-    def observed_gradients(self) -> dict[str, Tensor]:
-        found = dict(self._returned.norms)
+        found = self._watched | self._returned.norms
         if {"nir_gradient", "metric_gradient"} <= found.keys():
             found["nir_to_metric"] = found["nir_gradient"] / found["metric_gradient"]
         return found

@@ -5,7 +5,7 @@ Shape legend: K samples · B batch · F features · D embedding dimensions · R 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Geometry, Loss, ParamGroup
+from trainables.losses.base import Geometry, Loss, ParamGroup, Traits
 from trainables.machine.kernels import Linear
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
@@ -88,10 +88,12 @@ class PEL(Mixing):
             start_kaiming(self.raw_std)
 
     @classmethod
-    def own_scores(cls, config: ComponentConfig) -> bool:
-        """A loss that takes embeddings can be given samples, if losses are averaged."""
+    def describe_traits(cls, config: ComponentConfig) -> Traits:
+        """A loss that takes embeddings can be given samples, if losses are averaged; retrieval is
+        by the mean alone."""
         assert isinstance(config, PEL.Config)
-        return config.samples > 0 and config.monte_carlo == "scores"
+        averaged = config.samples > 0 and config.monte_carlo == "scores"
+        return replace(super().describe_traits(config), own_scores=averaged, plain_retrieval=True)
 
     def forward(
         self, features: Tensor, labels: Tensor, progress: Progress, generator: Generator
@@ -113,10 +115,6 @@ class PEL(Mixing):
         if reference.dim() == 2:
             return geometries.score(query, reference, geometry).mean(0)
         return geometries.score(query[:, None], reference[None], geometry).mean((0, 1))
-
-    @property
-    def plain_retrieval(self) -> bool:
-        return True
 
     def terms(
         self, state: State, labels: Tensor, progress: Progress, generator: Generator

@@ -14,7 +14,7 @@ from pytorch_metric_learning.distances import LpDistance
 from trainables import streams
 from trainables.core.identity import config_hash
 from trainables.core.network import build_method
-from trainables.losses.base import Geometry
+from trainables.losses.base import Geometry, Traits
 from trainables.methods.base import Method
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
@@ -153,7 +153,7 @@ def test_methods_with_a_score_or_label_sets_of_their_own_are_refused(
         patch.setattr(Plain, "score", lambda self, q, r, g: q @ r.mT, raising=False)
         with pytest.raises(ValidationError, match="compares plain embeddings, not plain"):
             TrialConfig(loss=loss)
-    monkeypatch.setattr(Plain, "label_sets", classmethod(lambda cls, config: True))
+    monkeypatch.setattr(Plain, "describe_traits", classmethod(lambda *_: Traits(label_sets=True)))
     with pytest.raises(ValidationError, match="one label an image"):
         TrialConfig(loss=loss)
 

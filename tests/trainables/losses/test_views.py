@@ -18,7 +18,7 @@ from tests.trainables.losses.pair_cases import batch, made, same_value_and_gradi
 from trainables import streams
 from trainables.core.network import Network, build_method
 from trainables.losses import geometry
-from trainables.losses.base import Geometry
+from trainables.losses.base import Geometry, Traits
 from trainables.losses.hypvit import grouped_logsumexp
 from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
@@ -284,6 +284,6 @@ def test_retrieval_of_hypvit_is_its_own_distance() -> None:
 
 @pytest.mark.parametrize("loss", ["n_pair", "hypvit", "sphvit"])
 def test_label_sets_are_refused(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Plain, "label_sets", classmethod(lambda cls, config: True))
+    monkeypatch.setattr(Plain, "describe_traits", classmethod(lambda *_: Traits(label_sets=True)))
     with pytest.raises(ValidationError, match=f"one label an image.*loss {loss} pairs up"):
         TrialConfig(loss={"name": loss})

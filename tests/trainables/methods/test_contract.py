@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from trainables import streams
 from trainables.config.network import EmbeddingConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.methods.base import METHODS
+from trainables.methods.base import METHODS, Method
 from trainables.methods.head import fit_pca, linear_head
 from trainables.methods.plain import Plain
 
@@ -79,6 +81,20 @@ def test_all_that_another_package_would_call() -> None:
     assert methods.check("ddml", "normsoftmax") is None
     refused = methods.check("nir", "multi_similarity")
     assert refused is not None and "a loss with proxies" in refused
+
+
+def test_a_method_has_at_most_fourteen_hooks() -> None:
+    hooks = [name for name, each in vars(Method).items() if inspect.isroutine(each)]
+    assert len([name for name in hooks if not name.startswith("_")]) <= 14
+
+
+@pytest.mark.parametrize("hook", list(Method.REMOVED_HOOKS))
+def test_a_hook_that_went_is_refused_with_the_new_name(hook: str) -> None:
+    mine = type("Mine", (Plain,), {hook: lambda self: None})
+    with pytest.raises(ConfigError, match=f"hook `{hook}` .*removed in 0.2.0") as refused:
+        METHODS.register("mine")(mine)
+    assert refused.value.expected == Method.REMOVED_HOOKS[hook]
+    assert "mine" not in METHODS
 
 
 def test_a_broken_method_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from tests.trainables.methods.idml_cases import (
 from trainables import streams
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry
-from trainables.methods.base import Batch, Progress
+from trainables.methods.base import Batch, Progress, compare_embeddings
 from trainables.methods.idml import IDML
 from trainables.trial import TrialConfig
 
@@ -226,14 +226,14 @@ def test_retrieval_compares_s_or_both(geometry: Geometry, test_metric: str) -> N
     method = attached("idml", pair_loss(geometry), test_metric=test_metric)
     features = x()
     z = method.embed(features)
-    found = method.retrieval_score(z, z, geometry)
+    found = compare_embeddings(method, z, z, geometry)
     s = method.head(features)
     if test_metric == "semantic":
-        assert method.plain_retrieval
+        assert method.traits.plain_retrieval
         assert z.shape == (B, D)
         expected = geometries.score(s, s, geometry)
     else:
-        assert not method.plain_retrieval
+        assert not method.traits.plain_retrieval
         assert z.shape == (B, D + U)
         query = method(features, slots(SETS), Progress(), streams.generator(0, "m")).query
         expected = method.score(query, query, geometry)

@@ -26,7 +26,7 @@ from tests.trainables.methods.idml_cases import (
 from trainables import streams
 from trainables.core.identity import config_hash
 from trainables.losses.base import Loss
-from trainables.methods.base import Batch
+from trainables.methods.base import Batch, class_logits
 from trainables.trial import TrialConfig
 
 PAPER = {"tau": 1.0, "gamma": 0.0}
@@ -85,7 +85,9 @@ def test_the_bias_is_part_of_product_and_distance_by_loops(tau: float, gamma: fl
         return oracle.public_product(s[i], w[j], u[i], gamma, tau, b[j])
 
     compare(method, metric(method, features, slots(SETS)), oracle.softmax(scored, SETS, C, 1.0))
-    answers = attached("idml", softmax(), test_metric="introspective", **options).logits(features)
+    answers = class_logits(
+        attached("idml", softmax(), test_metric="introspective", **options), features
+    )
     for i in range(len(features)):
         for j in range(C):
             assert answers[i, j].item() == pytest.approx(scored(i, j).item(), rel=1e-6)
@@ -138,7 +140,7 @@ def test_neutral_is_plain_softmax(name: str) -> None:
         found = metric(method, 3 * x(), ONE)
         torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
         assert torch.equal(found, wanted) or "metric" not in options
-        assert torch.equal(method.logits(x()), plain.logits(x()))
+        assert torch.equal(class_logits(method, x()), class_logits(plain, x()))
 
 
 def test_without_uncertainty_the_public_form_is_plain() -> None:
@@ -159,7 +161,7 @@ def test_answers_are_of_the_semantic_embedding_or_introspective() -> None:
         )
         c = paper(method, features)
         (s, _), w = heads(method, features), method.loss.weights
-        found = method.logits(features)
+        found = class_logits(method, features)
         for i in range(len(features)):
             for j in range(C):
                 wanted = oracle.cosine(s[i], w[j]) if test_metric == "semantic" else c(i, j)

@@ -17,7 +17,7 @@ from trainables.core.identity import config_hash, identity_dump
 from trainables.core.network import Network, build_method, build_trial_backbone
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.methods.base import METHODS, Progress
+from trainables.methods.base import METHODS, Progress, class_logits
 from trainables.trial import TrialConfig
 
 BASE: dict[str, Any] = {
@@ -83,7 +83,7 @@ def test_classification_answers_without_it(shared_cache: Path, tmp_path: Path) -
         # Its export too, and not because the token had nothing to say.
         exported = load(tmp_path / "best.safetensors", device="cpu")
         assert torch.equal(exported.network.logits(block), ordinary)
-        in_sequence = network.method.logits(network.features(block))
+        in_sequence = class_logits(network.method, network.features(block))
         assert not torch.equal(in_sequence, ordinary)
 
 
@@ -95,7 +95,7 @@ def test_it_may_stay_in_the_sequence(shared_cache: Path) -> None:
     network = trainer.network.eval()
     block = next(iter(trainer.inputs.blocks(trainer.splits.test)))
     with torch.no_grad():
-        wanted = network.method.logits(network.features(block))
+        wanted = class_logits(network.method, network.features(block))
         assert torch.equal(network.logits(block), wanted)
 
 

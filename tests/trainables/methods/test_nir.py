@@ -228,8 +228,7 @@ def test_omega_zero_leaves_the_regulariser_alone() -> None:
     assert torch.equal(total, terms["nir"].value)
     total.backward()
     assert method.loss.proxies.grad.abs().sum() > 0  # type: ignore[union-attr,operator]
-    assert set(method.observed()) == {"nll", "log_det"}
-    assert set(method.observed_gradients()) == {"nir_gradient"}
+    assert set(method.observed()) == {"nll", "log_det", "nir_gradient"}
 
 
 def test_observed_gradients_are_those_of_the_embedding() -> None:
@@ -246,7 +245,7 @@ def test_observed_gradients_are_those_of_the_embedding() -> None:
         (gradient,) = torch.autograd.grad(part, [seen[0]], retain_graph=True)
         expected[name] = math.sqrt(float((gradient * gradient).sum()))
     Trace(1, 0).add(terms).backward()
-    found = method.observed() | method.observed_gradients()
+    found = method.observed()
     for name, value in expected.items():
         assert float(found[name]) == pytest.approx(value, rel=1e-9)
     ratio = expected["nir_gradient"] / expected["metric_gradient"]
@@ -266,7 +265,7 @@ def test_a_limit_scales_all_of_the_regularisers_gradients_by_one_factor(limit: f
     _, terms = step(method)
     Trace(1, 0).add(terms).backward()
     found = {name: p.grad for name, p in method.named_parameters()}
-    observed = method.observed_gradients()
+    observed = method.observed()
 
     free = nir(**options)
     embeddings: list[Tensor] = []
@@ -300,7 +299,7 @@ def test_a_limit_meets_a_gradient_that_is_not_finite() -> None:
     (1e300 * terms["nir"].value + terms["metric"].value).backward()
     gradients = [p.grad for p in method.parameters() if p.grad is not None]
     assert gradients and all(gradient.isfinite().all() for gradient in gradients)
-    assert float(method.observed_gradients()["nir_limited"]) == 1
+    assert float(method.observed()["nir_limited"]) == 1
 
 
 def test_without_a_metric_term_there_is_nothing_to_be_relative_to() -> None:

@@ -15,7 +15,7 @@ from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import Progress, Term
+from trainables.methods.base import Progress, Term, compare_embeddings
 from trainables.methods.pel import PEL
 
 B, FEATURES, D, C, K = 5, 7, 4, 5, 3
@@ -136,9 +136,9 @@ def test_retrieval_compares_the_means() -> None:
     x = torch.randn(B, FEATURES, dtype=torch.float64)
     z = method.embed(x)
     assert torch.equal(z, torch.nn.functional.normalize(method.head(x), dim=-1))
-    assert method.plain_retrieval
+    assert method.traits.plain_retrieval
     geometry = method.loss.geometry
-    assert torch.equal(method.retrieval_score(z, z, geometry), geometries.score(z, z, geometry))
+    assert torch.equal(compare_embeddings(method, z, z, geometry), geometries.score(z, z, geometry))
 
 
 @pytest.mark.parametrize("loss", ["proxy_anchor", "normsoftmax", "margin"])
