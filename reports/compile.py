@@ -12,23 +12,20 @@ from pathlib import Path
 from typing import TypeVar
 
 from reports.errors import ReportError, StoreAway
-from reports.figures import curves, forest
+from reports.figures import curves, factor_curves, forest, heatmap, history
 from reports.figures.drawn import Drawn
-from reports.figures.factors import factor_curves, heatmap
-from reports.figures.kinds import drawer
-from reports.figures.searches import history
 from reports.frame import Frame, Parent, load
+from reports.kinds import load as load_kind
 from reports.pages import csv_table, figures, html, latex, markdown, markup, verdict
 from reports.pages.best import best_yaml
 from reports.pages.folder import settle, write
-from reports.pages.footnotes import footnotes
 from reports.pages.sources import KEY as SOURCES
 from reports.pages.sources import source_sheet
 from reports.pages.verdict import Judged
 from reports.recipe import Recipe
-from reports.stores.client import open_client
+from reports.store import open_client
 from reports.tables.build import build_all
-from reports.tables.labels import slug
+from reports.tables.labels import declare_metrics, slug
 from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import headline, verdicts
 from reports.tables.warnings import find_warnings
@@ -93,13 +90,13 @@ def compile_report(
 
     try:
         frame = load(tracking_uri, sweep_id)
+        declare_metrics(frame.document.get("metrics") or {})
         with supply(frame) if supply is not None else nullcontext(lambda: None) as ready:
             return _compile(tracking_uri, frame, Path(out_dir), ready, log_to_parent=log_to_parent)
     except MlflowException as error:
         reason = scrubbed((str(error).splitlines() or [""])[0], tracking_uri)
         raise StoreAway(
-            f"{redacted(tracking_uri)}: found a store that does not answer ({reason[:300]}); "
-            "expected MLflow with this sweep."
+            f"{redacted(tracking_uri)}: the store does not answer ({reason[:300]})."
         ) from error
 
 
@@ -114,51 +111,36 @@ def _compile(
     recipe = frame.recipe.begun({*frame.cells["study"]})
     folder = out_dir / f"{slug(frame.document['name'])}-{frame.document['sweep_id']}"
     folder.mkdir(parents=True, exist_ok=True)
+    # tables and verdicts
     sources = source_sheet(frame, recipe)
-    made = _distinct([*build_all(frame, recipe), *([sources] if sources else [])])
-    shared, found = footnotes(made), verdicts(made)
-    told, plot = headline(frame, found), forest.forest(found)
-    texts: dict[str, str] = {}
-    for table in made:
-        texts[f"{table.key}.csv"] = csv_table.to_csv(table)
-        if table.key == SOURCES:
-            continue  # hundreds of lines of words: no table of an article
-        tex = {
-            table.key: latex.latex(table),
-            f"{table.key}_more": latex.further(table),
-            f"{table.key}_plain": latex.plain(table),
-        }
-        texts |= {f"{name}.tex": text for name, text in tex.items() if text is not None}
-    # A recipe that asks for none still gets the best of each study: that is what readers look for.
-    begun = tuple(name for name in frame.study_order if name not in frame.idle)
-    studies = recipe.best if frame.recipe.best else begun
-    names = distinct([f"best_{slug(study)}" for study in studies])
-    best = {
-        f"{name}.yaml": text
-        for name, study in zip(names, studies, strict=True)
-        if (text := best_yaml(frame, study)) is not None
-    }
+    tables = _distinct([*build_all(frame, recipe), *([sources] if sources else [])])
+    shared, calls = markup.footnotes(tables), verdicts(tables)
+    summary, plot = headline(frame, calls), forest.forest(calls)
+    texts = {name: text for table in tables for name, text in _table_files(table).items()}
+    best = _best_files(frame, recipe)
     texts |= best
-    drawn = _early(frame, recipe, folder, [plot] if plot else [])
+    # figures; those of trained models wait until these were read
+    drawn = _saved(_draw_early(frame, recipe, [plot] if plot else []), folder)
     ready()
-    last = [drawer(part.kind)(frame, part) for part in recipe.figures]
+    last = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
     drawn += _saved(last, folder, [figure.key for figure, _ in drawn])
     paths = {path.name: path for _, saved in drawn for path in saved.values()}
     with_files = [(figure, saved["svg"]) for figure, saved in drawn]
-    judged = Judged(told, found, with_files.pop(0) if plot else None, find_warnings(frame))
+    judged = Judged(summary, calls, with_files.pop(0) if plot else None, find_warnings(frame))
     texts |= {
         figures.file_name(figure): figures.page(frame, figure, svg)
         for figure, svg in with_files
-        if figures.apart(figure, svg)
+        if figures.stands_apart(figure, svg)
     }
+    # pages
     pages = [run_page(parent.experiment_id, parent.run_id) for parent in frame.parents]
     known = [server + page for page in pages] if (server := link(tracking_uri)) else []
-    texts["report.md"] = markdown.report(frame, made, judged, with_files, best, runs=known)
+    texts["report.md"] = markdown.report(frame, tables, judged, with_files, best, runs=known)
     seen = [figures.shown(figure, svg) for figure, svg in with_files]
     page = partial(
-        html.page, frame, tracking_uri, tables=made, judged=judged, figures=seen, best=best
+        html.page, frame, tracking_uri, tables=tables, judged=judged, figures=seen, best=best
     )
-    texts["report.html"] = page(trials=beside(folder, frame))
+    texts["report.html"] = page(trials=list_trial_files(folder, frame))
     for name, text in texts.items():
         paths[name] = folder / name
         write(paths[name], text)
@@ -169,8 +151,8 @@ def _compile(
         _describe(tracking_uri, parent, judged)
     plain = "\n".join(
         [
-            verdict.plain(told, found, judged.warnings),
-            *(markup.plain(table, shared) for table in made if table.key != SOURCES),
+            verdict.plain(summary, calls, judged.warnings),
+            *(markup.plain(table, shared) for table in tables if table.key != SOURCES),
             markup.plain_notes(shared),
         ]
     )
@@ -181,18 +163,40 @@ def _compile(
     return Report(plain, paths["report.html"], dict(sorted(paths.items())), frame)
 
 
-def _early(frame: Frame, recipe: Recipe, folder: Path, drawn: list[Drawn]) -> list[Saved]:
-    """After `drawn`, the figures that are of no trained model."""
+def _table_files(table: TableData | Sheet) -> dict[str, str]:
+    """Return a table's CSV and LaTeX files by name."""
+    csv = {f"{table.key}.csv": csv_table.to_csv(table)}
+    if table.key == SOURCES:
+        return csv  # hundreds of lines of words: no table of an article
+    tex = {"": latex.latex(table), "_more": latex.further(table), "_plain": latex.plain(table)}
+    return csv | {f"{table.key}{end}.tex": text for end, text in tex.items() if text is not None}
+
+
+def _best_files(frame: Frame, recipe: Recipe) -> dict[str, str]:
+    """Return the best configurations as YAML files by name.
+
+    A recipe that asks for none still gets the best of each study: that is what readers look for.
+    """
+    begun = tuple(name for name in frame.study_order if name not in frame.idle)
+    studies = recipe.best if frame.recipe.best else begun
+    names = distinct([f"best_{slug(study)}" for study in studies])
+    every = {
+        f"{name}.yaml": best_yaml(frame, study) for name, study in zip(names, studies, strict=True)
+    }
+    return {name: text for name, text in every.items() if text is not None}
+
+
+def _draw_early(frame: Frame, recipe: Recipe, drawn: list[Drawn]) -> list[Drawn]:
+    """Return `drawn` and the figures that are of no trained model."""
     size = heatmap.size_of(frame, recipe.heatmaps)
     drawn += [heatmap.heatmap(frame, part, size) for part in recipe.heatmaps]
     drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
     drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
-    drawn += [curves.curves(frame, part) for part in recipe.curves]
-    return _saved(drawn, folder)
+    return drawn + [curves.curves(frame, part) for part in recipe.curves]
 
 
 def _saved(drawn: list[Drawn], folder: Path, taken: Sequence[str] = ()) -> list[Saved]:
-    """Figures, their keys made distinct, and the files of each by ending."""
+    """Save figures, their keys made distinct, and return the files of each by ending."""
     return [(each, each.save(folder)) for each in _distinct(drawn, taken=("report", *taken))]
 
 
@@ -200,13 +204,13 @@ Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
 
 
 def _distinct(parts: list[Keyed], taken: tuple[str, ...] = ()) -> list[Keyed]:
-    """The parts with keys made distinct: one study may stand in several tables or figures."""
+    """Return the parts with keys made distinct: one study may stand in several tables or figures."""
     keys = distinct([*taken, *(part.key for part in parts)])[len(taken) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
 def distinct(keys: Sequence[str]) -> list[str]:
-    """The keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
+    """Return the keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
     names: list[str] = []
     for key in keys:
         digest = hashlib.sha256(key.encode()).hexdigest()[:8]
@@ -216,8 +220,8 @@ def distinct(keys: Sequence[str]) -> list[str]:
     return names
 
 
-def beside(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
-    """Trial → what of it lies in the output folder of this report, with its relative address."""
+def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
+    """Return trial → what of it lies in the output folder of this report, with its relative address."""
     trials = folder.parent.parent / "trials"
     if not trials.is_dir():
         return {}
@@ -234,7 +238,7 @@ def beside(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
 
 
 def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[str, str]) -> None:
-    """The files as artifacts; some with another text, as a page there has no trials beside it."""
+    """Log the files as artifacts; some with another text, as a page there has no trials beside it."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
     for name, path in sorted(paths.items()):
@@ -252,7 +256,7 @@ def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[s
 
 
 def _describe(tracking_uri: str, parent: Parent, judged: Judged) -> None:
-    """The verdict as the parent run's description; one that somebody has written stands."""
+    """Set the verdict as the parent run's description; one that somebody has written stands."""
     there = parent.tags.get(NOTE, "")
     page = run_page(parent.experiment_id, parent.run_id, "report/report.html")
     told = verdict.description(judged, page)

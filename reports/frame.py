@@ -5,25 +5,32 @@ Runs of several parents (one sweep on several machines, writing to one server) m
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from reports.errors import ReportError
 from reports.recipe import Recipe
-from reports.stores.below import Child, runs_below, search
-from reports.stores.client import artifact, has_artifact, open_client, uncollected
+from reports.store import Child, has_artifact, load_artifact, open_client, runs_below, search
 from reports.uri import redacted
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FINAL = "final/"
 # Ends the name of the largest gradient of a term in an epoch, over the metric term's.
 LARGEST_RATIO = "_to_metric/max"
 BETTER = {"done": 0, "partial": 1, "failed": 2, "interrupted": 3, "running": 4, "missing": 5}
 NO_RUN = "planned, no run in the store"
+OTHER = ", not neutral"  # how a row around the best cell that is not neutral is called
+TRIAL_KEYS = (
+    *("trial_id", "run_id", "parent_run_id", "seed", "status", "reason"),
+    *("tags", "params", "ratios"),
+)
 KEYS = ["study", "cell", "idx", "seed", "fold", "coords", "status", "reason", "trial_id", "run_id"]
 
 
@@ -82,7 +89,7 @@ class Frame:
         return [name for name in self.study_order if name not in known]
 
     def study(self, name: str) -> pd.DataFrame:
-        """The cells of one study in plan order, with a column per coordinate (but for those called
+        """Return the cells of one study in plan order, with a column per coordinate (but for those called
         like a column of every cell: `coords` has them).
 
         A row around the best cell that is not neutral is left out where that is the best of all: it
@@ -93,22 +100,45 @@ class Frame:
         """
         if name not in self.study_order:
             known = ", ".join(self.study_order)
-            raise ReportError(f"report: found study {name!r}; the sweep has {known}")
+            raise ReportError(f"report: there is no study {name!r}; the sweep has {known}")
+        import pandas as pd
+
         rows = _without_echoes(self.cells[self.cells["study"] == name]).reset_index(drop=True)
         coords = pd.DataFrame(list(rows["coords"]), index=rows.index)
         coords = coords[[name for name in coords.columns if name not in rows.columns]]
         return pd.concat([rows, coords], axis=1) if len(coords.columns) else rows
 
+    def declared(self, study: str) -> dict[str, Any]:
+        """Return what the document says of a study."""
+        return (self.document.get("studies") or {}).get(study) or {}
+
     def design(self, study: str) -> str:
-        """`search`, `grid`, `components` or `compare`; empty if the document does not say."""
-        declared = (self.document.get("studies") or {}).get(study) or {}
-        return str(declared.get("design", ""))
+        """Return `search`, `grid`, `components`, …; empty if the document does not say."""
+        return str(self.declared(study).get("design", ""))
+
+    def planned(self, what: str, study: str) -> Any:
+        """Return what the plan noted of a study: `tuning`, `lineages` or `refused`; else None."""
+        return ((self.document.get("spec") or {}).get(what) or {}).get(study)
+
+    @property
+    def main_objective(self) -> str:
+        """The sweep's objective."""
+        return str(self.document.get("objective") or "val/map_at_r")
+
+    def objective(self, study: str) -> tuple[str, bool]:
+        """Return a study's first objective, and whether more of it is better."""
+        own = self.declared(study).get("objectives")
+        if not own:
+            return self.main_objective, True
+        return str(own[0]["metric"]), own[0].get("direction") != "minimize"
 
     def curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
-        """Per-epoch values of `metric`: run_id, epoch, value; read from the store when asked.
+        """Return per-epoch values of `metric`: run_id, epoch, value; read from the store when asked.
 
         An epoch that was logged twice (a resumed trial) counts once.
         """
+        import pandas as pd
+
         rows: list[tuple[str, int, float]] = []
         for run_id in run_ids:
             key = (run_id, metric)
@@ -119,26 +149,12 @@ class Frame:
         return pd.DataFrame(rows, columns=["run_id", "epoch", "value"])
 
     def view(self, run_id: str, name: str) -> dict[str, Any] | None:
-        """What was read of a run's model under this name; None: nothing."""
+        """Return what was read of a run's model under this name; None: nothing."""
         path = f"views/{name}.json"
         if not run_id or not has_artifact(self._client, run_id, path):
             return None
-        content: dict[str, Any] = json.loads(artifact(self._client, run_id, path))
+        content: dict[str, Any] = json.loads(load_artifact(self._client, run_id, path))
         return content
-
-
-OTHER = ", not neutral"  # how a row around the best cell that is not neutral is called
-TRIAL_KEYS = (
-    "trial_id",
-    "run_id",
-    "parent_run_id",
-    "seed",
-    "status",
-    "reason",
-    "tags",
-    "params",
-    "ratios",
-)
 
 
 def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
@@ -156,8 +172,8 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
     found = {run.info.run_id: run for name in wanted for run in _parent_runs(client, name)}
     if not found:
         raise ReportError(
-            f"{redacted(tracking_uri)}: found no sweep {', '.join(wanted)}; expected a sweep id "
-            "or the id of a parent run"
+            f"{redacted(tracking_uri)} has no sweep {', '.join(wanted)}; name a sweep's id or that "
+            "of a parent run"
         )
     runs = sorted(found.values(), key=lambda run: (run.info.start_time, run.info.run_id))
     parents = [
@@ -170,13 +186,26 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
         )
         for run in runs
     ]
-    with uncollected():
+    with _without_collector():
         children = [
             child
             for parent in parents
             for child in runs_below(client, tracking_uri, parent.experiment_id, parent.run_id)
         ]
         return Frame(client, parents, _trials(children))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Let the garbage collector rest: thousands of runs are millions of objects, all of which live,
+    and it would look through them again and again."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def _parent_runs(client: Any, name: str) -> list[Any]:
@@ -195,13 +224,13 @@ def _parent_runs(client: Any, name: str) -> list[Any]:
 
 
 def _document(client: Any, run_id: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(artifact(client, run_id, "sweep.json"))
+    content: dict[str, Any] = json.loads(load_artifact(client, run_id, "sweep.json"))
     return content
 
 
 @lru_cache(maxsize=256)  # the seeds of a cell share one
 def _settings(text: str) -> dict[str, str]:
-    """The tag `ablate.config` as parameters: dotted path → text; empty without it.
+    """Return the tag `ablate.config` as parameters: dotted path → text; empty without it.
 
     Stores written before have no such tag, and all settings as parameters of their runs.
     """
@@ -219,7 +248,7 @@ def _settings(text: str) -> dict[str, str]:
 
 
 def _joined(tags: dict[str, str], name: str) -> str:
-    """A tag that the tracker cut into `name`, `name.1`, …"""
+    """Join a tag that the tracker cut into `name`, `name.1`, …"""
     pieces = [tags.get(name, "")]
     while f"{name}.{len(pieces)}" in tags:
         pieces.append(tags[f"{name}.{len(pieces)}"])
@@ -227,7 +256,9 @@ def _joined(tags: dict[str, str], name: str) -> str:
 
 
 def _trials(runs: Iterable[Child]) -> pd.DataFrame:
-    """One row a trial; of several runs of one trial the most finished, then the oldest."""
+    """Return one row a trial; of several runs of one trial the most finished, then the oldest."""
+    import pandas as pd
+
     rows: dict[str, dict[str, Any]] = {}
     for run in runs:
         tags = run.tags
@@ -256,7 +287,7 @@ def _trials(runs: Iterable[Child]) -> pd.DataFrame:
 
 
 def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
-    """Without the rows beside others (`OTHER`) that are their very trials."""
+    """Leave out the rows beside others (`OTHER`) that are their very trials."""
     if not cells["cell"].astype(str).str.endswith(OTHER).any():
         return cells
     trials = {cell: set(mine["trial_id"]) for cell, mine in cells.groupby("cell", sort=False)}
@@ -269,6 +300,8 @@ def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
+    import pandas as pd
+
     planned: dict[tuple[str, str, int, int | None], dict[str, Any]] = {}
     for parent in parents:
         for cell in parent.document.get("cells") or []:

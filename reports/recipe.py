@@ -8,15 +8,45 @@ that a plan stays quick.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from reports.parts.base import RecipePart, level_name
-from reports.parts.figures import FIGURES
-from reports.parts.plugins import kinds
-from reports.parts.sources import SourceBlock
+from reports.kinds import TABLES, figure_options, kinds
+
+
+class RecipePart(BaseModel):
+    """Strict about unknown keys; never changed after it was read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def level_name(value: Any) -> Any:
+    """Return `on` and `off` as text: YAML reads the bare words as booleans."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+class SourceBlock(RecipePart):
+    """Where settings of rows and studies come from, as a paper's spec says beside itself.
+
+    studies, rows: patterns of their names (`*` stands for any letters).
+    fields: (field, value, source). varied: (field, the values that rows take, source).
+    """
+
+    studies: tuple[str, ...]
+    rows: tuple[str, ...] = ("*",)
+    fields: tuple[tuple[str, Any, str], ...] = ()
+    varied: tuple[tuple[str, tuple[Any, ...], str], ...] = ()
+
+    def of(self, studies: Collection[str]) -> bool:
+        """Tell whether the block is of any of these studies."""
+        return any(fnmatchcase(name, pattern) for name in studies for pattern in self.studies)
+
+    def said(self) -> list[tuple[str, Any, str]]:
+        """Return the entries of both kinds."""
+        return [*self.fields, *((field, list(values), why) for field, values, why in self.varied)]
 
 
 class Published(RecipePart):
@@ -49,8 +79,6 @@ class Published(RecipePart):
         found = self.rows.get(cell)
         return found.get(metric) if isinstance(found, dict) else found
 
-
-TABLES = ("components", "compare", "search", "effects", "importance", "promoted")
 
 if TYPE_CHECKING:
     TableKind = str
@@ -200,8 +228,8 @@ class FactorCurves(RecipePart):
 class Figure(RecipePart):
     """A figure named by its kind.
 
-    kind: one of `reports/parts/figures.py`, or another package's (an entry point of
-        `ablate.figures`). options: what its kind takes, or its author says it takes.
+    kind: one of `reports/kinds.py`, or another package's (an entry point of `ablate.figures`).
+    options: what its kind takes, or its author says it takes.
     studies: by name. metric: as in a table. title, caption: above it.
     """
 
@@ -215,7 +243,7 @@ class Figure(RecipePart):
     @field_validator("kind", mode="after")
     @classmethod
     def installed(cls, kind: str) -> str:
-        if kind not in (there := (*FIGURES, *kinds("figures"))):
+        if kind not in (there := kinds("figures")):
             raise ValueError(
                 f"a figure, here or in a package that is installed: {', '.join(there)}"
             )
@@ -223,7 +251,7 @@ class Figure(RecipePart):
 
     @model_validator(mode="after")
     def options_fit(self) -> Figure:
-        if (options := FIGURES.get(self.kind)) is None:
+        if (options := figure_options(self.kind)) is None:
             return self
         options.model_validate(self.options)
         if len(self.studies) > 1 and not options.several:
@@ -231,7 +259,14 @@ class Figure(RecipePart):
         return self
 
 
-CurvesT = TypeVar("CurvesT", Curves, FactorCurves, Figure)
+Part = Table | Heatmap | Curves | FactorCurves | Figure
+PartT = TypeVar("PartT", bound=Part)
+SECTIONS = ("tables", "heatmaps", "curves", "factor_curves", "figures")
+
+
+def studies_of(part: Part) -> tuple[str, ...]:
+    """Return the studies that a part of a recipe names."""
+    return (part.study,) if isinstance(part, Table | Heatmap) else part.studies
 
 
 class Recipe(RecipePart):
@@ -250,42 +285,34 @@ class Recipe(RecipePart):
     sources: tuple[SourceBlock, ...] = ()
 
     def studies(self) -> dict[str, str]:
-        """Every study named, with the place that names it: `{study: "report.tables.0.study"}`."""
+        """Return every study named, with the place that names it first:
+        `{study: "report.tables.0.study"}`."""
         places: dict[str, str] = {}
-        for i, table in enumerate(self.tables):
-            places.setdefault(table.study, f"report.tables.{i}.study")
-        for i, heatmap in enumerate(self.heatmaps):
-            places.setdefault(heatmap.study, f"report.heatmaps.{i}.study")
-        for i, curves in enumerate(self.curves):
-            for j, study in enumerate(curves.studies):
-                places.setdefault(study, f"report.curves.{i}.studies.{j}")
-        for i, factor in enumerate(self.factor_curves):
-            for j, study in enumerate(factor.studies):
-                places.setdefault(study, f"report.factor_curves.{i}.studies.{j}")
-        for i, figure in enumerate(self.figures):
-            for j, study in enumerate(figure.studies):
-                places.setdefault(study, f"report.figures.{i}.studies.{j}")
+        for section in SECTIONS:
+            for i, part in enumerate(getattr(self, section)):
+                for j, study in enumerate(studies_of(part)):
+                    end = "study" if isinstance(part, Table | Heatmap) else f"studies.{j}"
+                    places.setdefault(study, f"report.{section}.{i}.{end}")
         for i, study in enumerate(self.best):
             places.setdefault(study, f"report.best.{i}")
         return places
 
     def begun(self, studies: Collection[str]) -> Recipe:
-        """What can be made of these studies alone: a table, figure or configuration of none of
-        them is left out, and a figure of several keeps those that are there."""
+        """Return what can be made of these studies alone: a table, figure or configuration of none
+        of them is left out, and a figure of several keeps those that are there."""
 
-        def kept(part: CurvesT) -> CurvesT:
-            return part.model_copy(
-                update={"studies": tuple(name for name in part.studies if name in studies)}
+        def kept(parts: Sequence[PartT]) -> tuple[PartT, ...]:
+            known = [
+                (part, [name for name in studies_of(part) if name in studies]) for part in parts
+            ]
+            return tuple(
+                part
+                if isinstance(part, Table | Heatmap)
+                else part.model_copy(update={"studies": tuple(names)})
+                for part, names in known
+                if names
             )
 
-        return Recipe(
-            tables=tuple(part for part in self.tables if part.study in studies),
-            heatmaps=tuple(part for part in self.heatmaps if part.study in studies),
-            curves=tuple(kept(part) for part in self.curves if {*part.studies} & {*studies}),
-            factor_curves=tuple(
-                kept(part) for part in self.factor_curves if {*part.studies} & {*studies}
-            ),
-            figures=tuple(kept(part) for part in self.figures if {*part.studies} & {*studies}),
-            best=tuple(name for name in self.best if name in studies),
-            sources=self.sources,
-        )
+        sections: dict[str, Any] = {name: kept(getattr(self, name)) for name in SECTIONS}
+        best = tuple(name for name in self.best if name in studies)
+        return Recipe(**sections, best=best, sources=self.sources)

@@ -1,25 +1,37 @@
-"""What a figure is, and the style of all of them, drawn without a display.
+"""What a figure is, how a kind of figure is declared, and the style of all, drawn without a display.
+
+A kind is one file here, or a function of another package (`reports/kinds.py`):
+
+    @figure(SliceOptions)
+    def slices(frame: Frame, recipe: Figure, options: SliceOptions) -> Drawn: ...
 
 Colours: cividis for magnitudes (perceptually uniform, the same to colour-blind readers) and
 Okabe and Ito's palette with line styles for cells. Figures are the same bytes for the same runs.
+Matplotlib is imported when something is drawn: a plan checks the options of figures, and stays
+quick.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+from reports.frame import Frame
+from reports.recipe import Curves, FactorCurves, Figure, Heatmap, RecipePart, studies_of
+from reports.tables.cells import gaps, run_ids
+from reports.tables.labels import greek, slug
 
-from reports.tables.labels import greek
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+else:
+    Axes = Canvas = Any
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 DASHES = ("-", "--", "-.", ":")
@@ -101,7 +113,7 @@ class Drawn:
     study: str
     title: str
     caption: str
-    figure: Figure
+    figure: Canvas
     run_ids: tuple[str, ...]
     gaps: tuple[str, ...]
     spots: tuple[Spot, ...] = ()
@@ -123,6 +135,8 @@ class Drawn:
     def save(self, folder: Path) -> dict[str, Path]:
         """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG;
         `{"png": path, "svg": path}`."""
+        import matplotlib as mpl
+
         paths = {kind: folder / f"{self.key}.{kind}" for kind in ("png", "svg")}
         with style():
             width, height = self.figure.get_size_inches()
@@ -145,9 +159,46 @@ class Drawn:
         self.figure.set_layout_engine("none")
 
 
+class FigureOptions(RecipePart):
+    """What every kind says of the studies that it is of.
+
+    shown_as: the kind of tables that such a study has too (`search`, `effects`, `promoted`); empty:
+        any study. several: whether it is of several at once.
+    """
+
+    shown_as: ClassVar[str] = ""
+    several: ClassVar[bool] = False
+
+    def factors(self) -> Mapping[str, tuple[str, ...]]:
+        """Return option → the names in it that must be among those that the study varies."""
+        return {}
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """A kind of figure: the options that it takes, and what draws it."""
+
+    options: type[FigureOptions]
+    draw: Callable[[Frame, Figure, Any], Drawn]
+
+    def __call__(self, frame: Frame, recipe: Figure) -> Drawn:
+        """Draw the figure that a recipe asks for."""
+        with style():
+            return self.draw(frame, recipe, self.options.model_validate(recipe.options))
+
+
+def figure(
+    options: type[FigureOptions],
+) -> Callable[[Callable[[Frame, Figure, Any], Drawn]], FigureKind]:
+    """Declare the decorated function a kind of figure that takes these options."""
+    return lambda draw: FigureKind(options, draw)
+
+
 @contextmanager
 def style() -> Iterator[None]:
-    """Our settings, whatever the caller's matplotlib has been told."""
+    """Draw with our settings, whatever the caller's matplotlib has been told."""
+    import matplotlib as mpl
+
     with mpl.rc_context():
         mpl.rcdefaults()
         settings: Any = mpl.rcParams
@@ -155,13 +206,62 @@ def style() -> Iterator[None]:
         yield
 
 
-def heading(figure: Axes | Figure, title: str, width: int = 60) -> None:
-    """The title at the left, in lines of `width` letters."""
+def finish(
+    recipe: Figure | Curves | FactorCurves | Heatmap,
+    cells: pd.DataFrame,
+    drawing: Canvas,
+    title: str,
+    caption: str,
+    spots: Iterable[Spot] = (),
+    *,
+    key: str,
+) -> Drawn:
+    """Return a drawing as a figure of these cells, its caption after what the recipe says."""
+    words = " ".join(filter(None, (greek(recipe.caption), caption)))
+    study = studies_of(recipe)[0]
+    return Drawn(slug(key), study, title, words, drawing, run_ids(cells), gaps(cells), tuple(spots))
+
+
+def canvas(width: float = WIDTH, height: float = HEIGHT) -> Canvas:
+    """Return an empty drawing of this size in inches."""
+    from matplotlib.figure import Figure as New
+
+    return New(figsize=(width, height), layout="constrained")
+
+
+def single(title: str, height: float = HEIGHT) -> tuple[Canvas, Axes]:
+    """Return a drawing of one panel with a title."""
+    drawing = canvas(height=height)
+    axes = drawing.add_subplot()
+    heading(axes, title)
+    return drawing, axes
+
+
+def panel_grid(
+    count: int, across: int, title: str, size: tuple[float, float, float], *, sharey: bool = False
+) -> tuple[Canvas, list[Axes]]:
+    """Return a drawing of so many panels, `across` in a row, and the panels.
+
+    size: width, height beside the rows and height of a row, in inches.
+    """
+    width, base, row = size
+    across = min(across, count)
+    down = -(-count // across)
+    drawing = canvas(width, base + row * down)
+    panels = drawing.subplots(down, across, sharey=sharey, squeeze=False).ravel().tolist()
+    for panel in panels[count:]:
+        panel.set_axis_off()
+    heading(drawing, title)
+    return drawing, panels[:count]
+
+
+def heading(part: Axes | Canvas, title: str, width: int = 60) -> None:
+    """Write the title at the left, in lines of `width` letters."""
     text = textwrap.fill(title, width)
-    if isinstance(figure, Figure):
-        figure.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
+    if hasattr(part, "suptitle"):
+        part.suptitle(text, x=0.01, ha="left", fontweight="bold", fontsize=TEXT)
     else:
-        figure.set_title(text, loc="left", fontweight="bold", pad=8)
+        part.set_title(text, loc="left", fontweight="bold", pad=8)
 
 
 def title_panel(panel: Axes, title: str, inches: float) -> None:
@@ -174,12 +274,8 @@ def title_panel(panel: Axes, title: str, inches: float) -> None:
     panel.set_title("\n".join(textwrap.wrap(" ".join(words.split()), letters)), loc="left")
 
 
-def said(own: str, found: str) -> str:
-    """A caption: what the recipe says, then what was found."""
-    return f"{greek(own)} {found}" if own else found
-
-
 def empty(axes: Axes, words: str = "no finished runs") -> None:
+    """Say in the middle of a panel why nothing is drawn."""
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
 
 
@@ -189,8 +285,19 @@ def lined(axes: Axes, axis: Literal["x", "y", "both"] = "both") -> None:
     axes.set_axisbelow(True)
 
 
+def shades(name: str, low: float, high: float) -> Any:
+    """Return the part of one of matplotlib's colour maps from a share to another."""
+    import matplotlib as mpl
+    import numpy as np
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(mpl.colormaps[name](np.linspace(low, high, 256)))
+
+
 def log_ticks(axes: Axes, low: float, high: float) -> None:
-    """A few ticks on a logarithmic x: powers of ten, or plain numbers within two decades."""
+    """Set a few ticks on a logarithmic x: powers of ten, or plain numbers within two decades."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     axes.xaxis.set_minor_locator(NullLocator())
     decades = math.log10(high / low)
     if decades >= 2:
@@ -201,6 +308,13 @@ def log_ticks(axes: Axes, low: float, high: float) -> None:
     found = [step * 10.0**power for power in powers for step in steps]
     shown = [value for value in found if low <= value <= high]
     axes.set_xticks(shown, [f"{value:g}" for value in shown])
+
+
+def few_ticks(axis: Any, most: int | None = None) -> None:
+    """Set at most so many ticks on an axis, or ticks at whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(most) if most else MaxNLocator(integer=True))
 
 
 def legend(axes: Axes, count: int, title: str | None = None) -> None:

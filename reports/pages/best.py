@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import yaml
 
 from reports.frame import Frame
 from reports.stats.describe import Summary, summary
-from reports.tables.cells import by_cell
+from reports.tables.cells import by_cell, parse_setting
 from reports.tables.labels import slug
 
 
 def nested(params: dict[str, str]) -> dict[str, Any]:
-    """Flattened parameters, as the tracker wrote them, as the configuration they came from."""
+    """Return the configuration that flattened parameters came from, as the tracker wrote them."""
     tree: dict[str, Any] = {}
     for path, text in sorted(params.items()):
         *parents, last = path.split(".")
         place = tree
         for name in parents:
             place = place.setdefault(name, {})
-        try:
-            place[last] = json.loads(text)
-        except ValueError:
-            place[last] = text
+        place[last] = parse_setting(text)
     return tree
-
-
-def objective_of(frame: Frame, study: str) -> tuple[str, bool]:
-    """A study's first objective, and whether more of it is better."""
-    own = ((frame.document.get("studies") or {}).get(study) or {}).get("objectives") or []
-    if own:
-        return str(own[0]["metric"]), own[0].get("direction") != "minimize"
-    return str(frame.document.get("objective") or "val/map_at_r"), True
 
 
 def best_cell(
     frame: Frame, study: str, metric: str, *, most: bool = True
 ) -> tuple[str, Summary] | None:
-    """The cell with the best mean over its seeds, the earlier one on a tie; None without."""
+    """Return the cell with the best mean over its seeds, the earlier one on a tie; None without."""
     cells = frame.study(study)
     best: tuple[str, Summary] | None = None
     for cell, values in by_cell(cells, metric).items():
@@ -52,8 +40,8 @@ def best_cell(
 
 
 def best_yaml(frame: Frame, study: str) -> str | None:
-    """A spec of one cell with the study's best configuration; None if nothing has finished."""
-    objective, most = objective_of(frame, study)
+    """Return a spec of one cell with the study's best configuration; None if nothing has finished."""
+    objective, most = frame.objective(study)
     best = best_cell(frame, study, objective, most=most)
     if best is None:
         return None
@@ -69,15 +57,9 @@ def best_yaml(frame: Frame, study: str) -> str | None:
         "objective": objective,
         "trial": nested(trial["params"]),
         "studies": {
-            "best": {
-                "design": "compare",
-                "variants": {study: {}},
-                "evaluate": ["val", "test"],
-            }
+            "best": {"design": "compare", "variants": {study: {}}, "evaluate": ["val", "test"]}
         },
-        "report": {
-            "tables": [{"kind": "compare", "study": "best", "metrics": [objective]}],
-        },
+        "report": {"tables": [{"kind": "compare", "study": "best", "metrics": [objective]}]},
     }
     head = (
         f"# The best configuration of study {study}, sweep {frame.document.get('sweep_id')}:\n"

@@ -4,51 +4,52 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from reports.pages.csv_cells import guarded
 from reports.tables.model import AnyTable, Measured, Sheet, TableRow
 
 CSV_HEADERS = (
-    "metric",
-    "mean",
-    "sd",
-    "n",
-    "planned",
-    "delta",
-    "delta_low",
-    "delta_high",
-    "delta_n",
-    "delta_method",
-    "p",
-    "p_holm",
-    "p_wilcoxon",
-    "p_wilcoxon_holm",
-    "cohens_dz",
-    "cliffs_delta",
-    "p_better",
-    "p_better_low",
-    "p_better_high",
-    "half_95",
-    "tuning_trials",
-    "published",
-    "published_sd",
-    "published_unit",
-    "published_slip",
-    "run_ids",
-    "gaps",
+    *("metric", "mean", "sd", "n", "planned"),
+    *("delta", "delta_low", "delta_high", "delta_n", "delta_method"),
+    *("p", "p_holm", "p_wilcoxon", "p_wilcoxon_holm", "cohens_dz", "cliffs_delta"),
+    *("p_better", "p_better_low", "p_better_high", "half_95", "tuning_trials"),
+    *("published", "published_sd", "published_unit", "published_slip", "run_ids", "gaps"),
 )
+# Text that begins with one of these is a formula to a spreadsheet.
+SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def guarded(value: Any) -> Any:
+    """Return a value of a cell, text that would be a formula as `'=…`.
+
+    A formula may read other files or call out, and names come from specs and folders of pictures;
+    so such text is written behind an apostrophe, which a spreadsheet hides. Numbers stay numbers,
+    whatever sign they have.
+    """
+    if not isinstance(value, str) or not value.startswith(SIGNS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def to_csv(table: AnyTable) -> str:
-    """Long form, unrounded: one line per row and metric; measured values on [0, 1]."""
+    """Write a table in long form: one line per row and metric; measured values on [0, 1]."""
+    return write_csv(_rows(table))
+
+
+def write_csv(rows: Iterable[Sequence[object]]) -> str:
+    """Write rows as CSV, no text of which is a formula."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerows([guarded(value) for value in row] for row in _csv_rows(table))
+    writer.writerows([guarded(value) for value in row] for row in rows)
     return out.getvalue()
 
 
-def _csv_rows(table: AnyTable) -> Iterator[Sequence[object]]:
+def _rows(table: AnyTable) -> Iterator[Sequence[object]]:
     if isinstance(table, Sheet):
         yield table.columns
         yield from table.numbers
@@ -60,25 +61,18 @@ def _csv_rows(table: AnyTable) -> Iterator[Sequence[object]]:
 
 
 def _numbers(row: TableRow, measured: Measured) -> list[object]:
-    """As `CSV_HEADERS` after the metric."""
+    """Return the numbers of `CSV_HEADERS` after the metric."""
     s, c, printed = measured.summary, measured.compared, measured.printed
     d, better = (c.difference, c.improvement) if c else (None, None)
     return [
-        s.mean if s else None,
-        s.sd if s else None,
-        s.n if s else 0,
+        *((s.mean, s.sd, s.n) if s else (None, None, 0)),
         row.planned,
-        d.mean if d else None,
-        d.low if d else None,
-        d.high if d else None,
-        d.n if d else None,
-        d.method if d else None,
+        *((d.mean, d.low, d.high, d.n, d.method) if d else (None,) * 5),
         *((c.permutation, c.p, c.wilcoxon, c.p_wilcoxon, c.dz, c.delta) if c else (None,) * 6),
         *((better.probability, better.low, better.high) if better else (None,) * 3),
         measured.half,
         row.tuning,
-        printed.value if printed else None,
-        printed.sd if printed else None,
+        *((printed.value, printed.sd) if printed else (None, None)),
         "percent" if printed and printed.scale != 1 else None,
         printed.slip if printed else None,
         " ".join(row.run_ids),

@@ -8,12 +8,8 @@ from typing import Any
 from reports.frame import Frame
 
 
-def objective(frame: Frame) -> str:
-    return str(frame.document.get("objective") or "val/map_at_r")
-
-
 def facts(frame: Frame) -> list[tuple[str, str]]:
-    """The header's facts: sweep, dates, data, size."""
+    """Return the header's facts: sweep, dates, data, size."""
     document, params = frame.document, list(frame.trials["params"])
     data = sorted({_data(p) for p in params if "data.name" in p})
     first = datetime.datetime.fromtimestamp(document["created"], tz=datetime.UTC)
@@ -23,7 +19,7 @@ def facts(frame: Frame) -> list[tuple[str, str]]:
         ("Sweep", f"{document['name']} ({document['sweep_id']})"),
         ("First started", first.strftime("%Y-%m-%d %H:%M UTC")),
         ("Data set", ", ".join(data) or "unknown"),
-        ("Objective", objective(frame)),
+        ("Objective", frame.main_objective),
         ("Trials", f"{done} finished of {len(set(frame.cells['trial_id']))} planned"),
         ("Training time", duration(seconds)),
         *([("Studies not begun", ", ".join(frame.idle))] if frame.idle else []),
@@ -31,7 +27,7 @@ def facts(frame: Frame) -> list[tuple[str, str]]:
 
 
 def _data(params: dict[str, Any]) -> str:
-    """A data set's name, the folder it was read from, and the size of the images."""
+    """Return a data set's name, the folder it was read from, and the size of the images."""
     root = params.get("data.root")
     place = f" {root}" if root not in (None, "", "None", "null") else ""
     sides = params.get("data.image_size")
@@ -39,7 +35,7 @@ def _data(params: dict[str, Any]) -> str:
 
 
 def provenance(frame: Frame) -> list[tuple[str, str]]:
-    """Commit, versions, device, data fingerprint: every value that any run has."""
+    """Return commit, versions, device, data fingerprint: every value that any run has."""
     tags = [*(parent.tags for parent in frame.parents), *frame.trials["tags"]]
 
     def values(name: str) -> str:
@@ -64,18 +60,18 @@ def provenance(frame: Frame) -> list[tuple[str, str]]:
 
 
 def rerun(frame: Frame) -> str:
-    """The command of the sweep's provenance, or how to get at its spec."""
+    """Return the command of the sweep's provenance, or how to get at its spec."""
     command = (frame.document.get("provenance") or {}).get("command")
     spec = f"python -m ablate.run {frame.document['name']}.yaml"
     return str(command or f"{spec}   # the resolved spec: sweep.json of the parent run")
 
 
 def studies(frame: Frame) -> list[dict[str, Any]]:
-    """Per study: design, what it was allowed and what it used."""
+    """Return per study: design, what it was allowed and what it used."""
     sections = []
     for name in frame.study_order:
         rows = frame.cells[frame.cells["study"] == name]
-        spec = (frame.document.get("studies") or {}).get(name) or {}
+        spec = frame.declared(name)
         status = rows["status"].value_counts()
         done, failed = int(status.get("done", 0)), int(status.get("failed", 0))
         sampler = (
@@ -99,7 +95,7 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
 
 
 def duration(seconds: float) -> str:
-    """`1 h 05 min`, `3 min 20 s`, `4.2 s`."""
+    """Write `1 h 05 min`, `3 min 20 s`, `4.2 s`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

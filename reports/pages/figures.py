@@ -14,9 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from matplotlib.spines import Spine
-from matplotlib.text import Text
-from PIL import Image
 
 from reports.figures.drawn import GRID, PANEL, Drawn, style
 from reports.frame import Frame
@@ -38,43 +35,57 @@ THEME = {
 
 
 def template(name: str) -> jinja2.Template:
-    """One of this folder's."""
+    """Load one of this folder's templates, or of the comparison of two sweeps."""
+    folder = Path(__file__).parent
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader([folder, folder.parent / "sweeps"]),
         autoescape=True,
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
     ).get_template(name)
 
 
-def apart(drawn: Drawn, svg: Path) -> bool:
-    """Whether a figure stands on a page of its own."""
+def stands_apart(drawn: Drawn, svg: Path) -> bool:
+    """Tell whether a figure stands on a page of its own."""
     return drawn.apart or svg.stat().st_size > LARGEST
 
 
 def file_name(drawn: Drawn) -> str:
-    """Of the page of a figure that stands apart."""
+    """Name the page of a figure that stands apart."""
     return f"{drawn.key}.html"
 
 
 def shown(drawn: Drawn, svg: Path) -> dict[str, str]:
-    """A figure as it stands in the report."""
-    return _small(drawn) if apart(drawn, svg) else inline(drawn, svg)
+    """Return a figure as it stands in the report: in full, or small with a link to its page."""
+    if not stands_apart(drawn, svg):
+        return inline(drawn, svg)
+    data, width = _thumbnail(drawn)
+    source = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
+    return _fields(drawn, source, f"{width}", page=file_name(drawn))
 
 
 def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
-    """A figure in full, with the marks that tell their values."""
+    """Return a figure in full, with the marks that tell their values."""
     data = base64.b64encode(themed(svg.read_text(encoding="utf-8")).encode()).decode()
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
+    told = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
+    width = f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}"
+    return _fields(drawn, f"data:image/svg+xml;base64,{data}", width, spots=told)
+
+
+def _fields(
+    drawn: Drawn, source: str, width: str, spots: str = "", page: str = ""
+) -> dict[str, str]:
+    """Return what a page's template takes of a figure."""
     return {
         "key": drawn.key,
         "title": drawn.title,
         "caption": drawn.caption,
-        "source": f"data:image/svg+xml;base64,{data}",
+        "source": source,
         "href": f"runs-{slug(drawn.study)}",
-        "width": f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}",
-        "spots": json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else "",
-        "page": "",
+        "width": width,
+        "spots": spots,
+        "page": page,
     }
 
 
@@ -95,36 +106,26 @@ def themed(svg: str) -> str:
     return svg.replace("<defs>", f"<style>{rules}</style><defs>", 1)
 
 
-def _thumbnail(drawn: Drawn) -> Image.Image:
-    """Return a small picture of a figure, with grey letters and nothing behind them."""
+def _thumbnail(drawn: Drawn) -> tuple[bytes, int]:
+    """Return a small picture of a figure, with grey letters and nothing behind them, as WebP, and
+    its width in CSS pixels."""
+    from matplotlib.spines import Spine
+    from matplotlib.text import Text
+    from PIL import Image
+
     inches = max(drawn.figure.get_size_inches())
     for part in drawn.figure.findobj(lambda each: isinstance(each, Text | Spine)):
         part.set(color=GREY)
-    file = BytesIO()
+    png, webp = BytesIO(), BytesIO()
     with style():
-        drawn.figure.savefig(file, format="png", dpi=2 * SMALL / inches, transparent=True)
-    with Image.open(file) as image:
-        return image.convert("RGBA")
-
-
-def _small(drawn: Drawn) -> dict[str, str]:
-    picture = _thumbnail(drawn)
-    file = BytesIO()
-    picture.save(file, "WEBP", quality=QUALITY)
-    return {
-        "key": drawn.key,
-        "title": drawn.title,
-        "caption": drawn.caption,
-        "source": f"data:image/webp;base64,{base64.b64encode(file.getvalue()).decode()}",
-        "href": f"runs-{slug(drawn.study)}",
-        "width": f"{picture.width // 2}",
-        "spots": "",
-        "page": file_name(drawn),
-    }
+        drawn.figure.savefig(png, format="png", dpi=2 * SMALL / inches, transparent=True)
+    with Image.open(png) as image:
+        image.convert("RGBA").save(webp, "WEBP", quality=QUALITY)
+        return webp.getvalue(), image.width // 2
 
 
 def page(frame: Frame, drawn: Drawn, svg: Path) -> str:
-    """The page of a figure that stands apart (well-formed XML too)."""
+    """Write the page of a figure that stands apart (well-formed XML too)."""
     known: dict[str, Any] = {
         "title": drawn.title,
         "caption": drawn.caption,

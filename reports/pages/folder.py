@@ -16,7 +16,7 @@ MANIFEST = ".written.json"
 
 
 def write(path: Path, text: str) -> None:
-    """Whole or not at all: a reader never sees half a page."""
+    """Write a file whole or not at all: a reader never sees half a page."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
@@ -34,7 +34,7 @@ def settle(folder: Path, paths: Iterable[Path]) -> None:
 
 
 def _former(folder: Path) -> dict[str, str]:
-    """Of files in this folder alone, whatever a name there says."""
+    """Return the digests of what an earlier report wrote, of files in this folder alone, whatever a name there says."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}

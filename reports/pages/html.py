@@ -9,9 +9,9 @@ from typing import Any
 
 from reports.frame import Frame
 from reports.pages import markup, verdict
-from reports.pages.facts import facts, objective, provenance, rerun, studies
+from reports.pages.facts import facts, provenance, rerun, studies
 from reports.pages.figures import inline, template
-from reports.pages.footnotes import Footnotes, footnotes, mark_of
+from reports.pages.markup import Footnotes, footnotes, mark_of
 from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
 from reports.tables.labels import metric_label, number, scale, slug
@@ -41,7 +41,7 @@ def page(
     best: Mapping[str, str],
     trials: Mapping[str, Mapping[str, str]] = NOTHING,
 ) -> str:
-    """The page's HTML (well-formed XML too). figures: as they are `shown`; those
+    """Write the page's HTML (well-formed XML too). figures: as they are `shown`; those
     that stand apart are linked, each on a page beside this one. trials: of some
     trials the files beside the page, what each is and its address."""
     server = link(tracking_uri)
@@ -87,12 +87,12 @@ def page(
 
 
 def anchor(study: str, cell: str) -> str:
-    """The id of a cell's first run in the list of runs."""
+    """Return the id of a cell's first run in the list of runs."""
     return f"runs-{slug(study)}-{slug(cell)}"
 
 
 def _verdict(judged: Judged) -> dict[str, Any]:
-    """The headline, the groups of lines that are seen at once, the others, and the plot."""
+    """Return the headline, the groups of lines that are seen at once, the others, and the plot."""
     seen: list[dict[str, Any]] = []
     folded: list[dict[str, Any]] = []
     lines = 0
@@ -164,7 +164,7 @@ def _metrics(frame: Frame, tables: Sequence[AnyTable]) -> dict[str, list[str]]:
     They are the objective and every metric of a table that links to these runs, so that the value
     that a reader clicked on stands there.
     """
-    metrics = {study: {objective(frame): None} for study in frame.study_order}
+    metrics = {study: {frame.main_objective: None} for study in frame.study_order}
     for table in tables:
         fields = (field for row in markup.grid(table).rows for field in row)
         studies = {table.recipe.study, *(field.of[0] for field in fields if field.of)}

@@ -13,79 +13,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from reports.pages.footnotes import mark_of
-from reports.pages.markup import chosen, grid, mean_sd_grid, parts
-from reports.tables.compared_notes import EFFECT_SIZES
+from reports.pages.markup import chosen, grid, mark_of, mean_sd_grid, parts
 from reports.tables.model import AnyTable, Field, Grid, TableData
+from reports.tables.notes import EFFECT_SIZES
 
+_GREEK = (
+    "alpha beta gamma delta zeta eta theta kappa lambda mu nu xi pi rho sigma tau chi psi omega"
+)
 LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "✓": r"$\checkmark$",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "–": "--",
-    "Δ": r"$\Delta$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "γ": r"$\gamma$",
-    "†": r"$^\dagger$",
-    "“": "``",
-    "”": "''",
-    "<": "$<$",
-    "|": "$|$",
-    '"': "''",
-    ">": "$>$",
-    "π": r"$\pi$",
-    "λ": r"$\lambda$",
-    "δ": r"$\delta$",
-    "ε": r"$\epsilon$",
-    "κ": r"$\kappa$",
-    "ρ": r"$\rho$",
-    "σ": r"$\sigma$",
-    "τ": r"$\tau$",
-    "ω": r"$\omega$",
-    "²": "$^2$",
-    "₂": "$_2$",
-    "√": r"$\surd$",
-    "×": r"$\times$",
-    "→": r"$\to$",
-    "…": r"\dots{}",
-    "≤": r"$\le$",
-    "≥": r"$\ge$",
-    "≈": r"$\approx$",
-    "∞": r"$\infty$",
-    "‖": r"$\|$",
-    "·": r"$\cdot$",
-    "½": "$1/2$",
-    "↓": r"$\downarrow$",
-    "↑": r"$\uparrow$",
-    "—": "---",
-    "‘": "`",
-    "’": "'",
-    "Γ": r"$\Gamma$",
-    "Θ": r"$\Theta$",
-    "Λ": r"$\Lambda$",
-    "Σ": r"$\Sigma$",
-    "Φ": r"$\Phi$",
-    "Ω": r"$\Omega$",
-    "ζ": r"$\zeta$",
-    "η": r"$\eta$",
-    "θ": r"$\theta$",
-    "μ": r"$\mu$",
-    "ν": r"$\nu$",
-    "ξ": r"$\xi$",
-    "φ": r"$\varphi$",
-    "χ": r"$\chi$",
-    "ψ": r"$\psi$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: f"${sign}$" for sign in "<|>"},
+    **dict(zip("αβγδζηθκλμνξπρστχψω", (rf"$\{name}$" for name in _GREEK.split()), strict=True)),
+    **{"ε": r"$\epsilon$", "φ": r"$\varphi$", "Γ": r"$\Gamma$", "Δ": r"$\Delta$"},
+    **{"Θ": r"$\Theta$", "Λ": r"$\Lambda$", "Σ": r"$\Sigma$", "Φ": r"$\Phi$", "Ω": r"$\Omega$"},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"✓": r"$\checkmark$", "±": r"$\pm$", "−": "$-$", "×": r"$\times$", "·": r"$\cdot$"},
+    **{"→": r"$\to$", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "†": r"$^\dagger$"},
+    **{"≤": r"$\le$", "≥": r"$\ge$", "≈": r"$\approx$", "∞": r"$\infty$", "‖": r"$\|$"},
+    **{"²": "$^2$", "₂": "$_2$", "√": r"$\surd$", "½": "$1/2$", "…": r"\dots{}"},
+    **{"–": "--", "—": "---", "“": "``", "”": "''", '"': "''", "‘": "`", "’": "'"},
 }
 PACKAGES = "booktabs,adjustbox,amssymb"
 OPENING = (
@@ -106,6 +52,7 @@ GAP = 1.4  # of a column from the next, in signs
 
 
 def latex_text(text: str) -> str:
+    """Write signs that mean something to LaTeX, or that its fonts lack, as commands."""
     return "".join(LATEX.get(character, character) for character in text)
 
 
@@ -161,7 +108,7 @@ def _file(table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str =
 
 
 def _blocks(layout: Grid) -> list[Grid]:
-    """The columns in as many tables of the same rows as it takes to fit a page, or of `FEWEST`
+    """Split the columns into as many tables of the same rows as it takes to fit a page, or of `FEWEST`
     columns beside long names, which are made smaller: one column a table would fill pages."""
     blocks: list[list[int]] = []
     labels = list(range(layout.labels))
@@ -191,7 +138,7 @@ def _tabular(layout: Grid) -> list[str]:
 
 
 def _line(cells: list[str]) -> str:
-    r"""A row. The `\\` before it would take a `*` or a `[` that it began with as its own."""
+    r"""Write a row. The `\\` before it would take a `*` or a `[` that it began with as its own."""
     text = " & ".join(cells)
     return f"{'{}' if text.startswith(('*', '[')) else ''}{text} \\\\"
 
@@ -202,7 +149,7 @@ def _cell(field: Field) -> str:
 
 
 def _header(text: str, side: str) -> str:
-    """On several lines where it has a unit, an interval or a path: columns are as wide as their
+    """Write a header on several lines where it has a unit, an interval or a path: columns are as wide as their
     numbers."""
     lines = [latex_text(line) for line in _broken(text)]
     stacked = r"\\{}".join(lines)
@@ -214,7 +161,7 @@ def _broken(text: str) -> list[str]:
 
 
 def _width(layout: Grid) -> float:
-    """In signs, gaps counted."""
+    """Return the width in signs, gaps counted."""
     columns = range(len(layout.headers))
     widest = [
         max(

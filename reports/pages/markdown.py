@@ -9,8 +9,7 @@ from reports.figures.drawn import Drawn
 from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import facts, provenance
-from reports.pages.figures import apart, file_name
-from reports.pages.footnotes import footnotes
+from reports.pages.figures import file_name, stands_apart
 from reports.pages.verdict import Judged
 from reports.tables.cells import protocol
 from reports.tables.model import AnyTable
@@ -25,11 +24,11 @@ def report(
     *,
     runs: Sequence[str] = (),
 ) -> str:
-    """Verdict, facts, tables, the notes of several of them once, figures, best configurations.
+    """Write verdict, facts, tables, the notes of several of them once, figures, best configurations.
 
     runs: addresses of the parent runs, on a server that is known.
     """
-    shared = footnotes(tables)
+    shared = markup.footnotes(tables)
     title = frame.document.get("title") or frame.document["name"]
     lines = [f"# {title}", "", f"**{protocol(frame)}**", "", *verdict.markdown(judged)]
     lines += [f"- {name}: {value}" for name, value in facts(frame) + provenance(frame)]
@@ -41,7 +40,7 @@ def report(
     for figure, svg in figures:
         shown = f"![{figure.title}]({figure.key}.png)"
         lines += [
-            f"[{shown}]({file_name(figure)})" if apart(figure, svg) else shown,
+            f"[{shown}]({file_name(figure)})" if stands_apart(figure, svg) else shown,
             "",
             f"{figure.title}. {figure.caption}",
             "",

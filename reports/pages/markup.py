@@ -1,17 +1,18 @@
-"""A table's columns, and the table as plain text and Markdown.
+"""A table's columns, its notes, and the table as plain text and Markdown.
 
 First what is read first: the row, the first metric (mean ± sd), its Δ with interval, what is
 published, n. Further metrics and statistics stand in a second table below; CSV has every number.
+Notes of several tables are told once in a report and named by number below each table.
 """
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from reports.pages.footnotes import Footnotes, mark_of
-from reports.tables.compared_notes import EFFECT_SIZES
 from reports.tables.labels import (
     coordinate_names,
     metric_label,
@@ -22,10 +23,60 @@ from reports.tables.labels import (
     with_interval,
 )
 from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
+from reports.tables.notes import EFFECT_SIZES
+
+Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, further, field of a row
+FURTHER = "Further metrics and statistics:"
+MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
+
+
+@dataclass(frozen=True)
+class Footnotes:
+    """shared: the notes that stand under more than one table, numbered from 1 in this order."""
+
+    shared: tuple[str, ...] = ()
+
+    def numbers(self, table: AnyTable) -> list[int]:
+        """Return the numbers of the shared notes that belong to a table."""
+        return [i for i, note in enumerate(self.shared, 1) if note in table.notes]
+
+    def own(self, table: AnyTable) -> list[tuple[str, str]]:
+        """Return a table's other notes with their marks."""
+        return [(mark_of(note), note) for note in table.notes if note not in self.shared]
+
+    def reference(self, table: AnyTable) -> str:
+        """Write `Notes 1–3, 5.`; empty without."""
+        return _refer(self.numbers(table))
+
+
+def footnotes(tables: Sequence[AnyTable]) -> Footnotes:
+    """Collect the notes of two or more of these tables, in the order in which they are met."""
+    counts = Counter(note for table in tables for note in dict.fromkeys(table.notes))
+    return Footnotes(tuple(note for note, count in counts.items() if count > 1))
+
+
+def mark_of(note: str) -> str:
+    """Return the mark of a note: † for the published column, * for slips."""
+    if note.startswith("Published:"):
+        return "†"
+    return "*" if note.startswith("Published ") else ""
+
+
+def _refer(numbers: Sequence[int]) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    texts = [f"{s[0]}–{s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans]
+    if len(numbers) == 1:
+        return f"Note {numbers[0]}."
+    return f"Notes {', '.join(texts)}." if texts else ""
 
 
 def mean_sd(measured: Measured, metric: str, digits: int, spread: str = "sd") -> str:
-    """`62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
+    """Write `62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
     without a result."""
     result = measured.summary
     if result is None:
@@ -37,7 +88,7 @@ def mean_sd(measured: Measured, metric: str, digits: int, spread: str = "sd") ->
 
 
 def delta(row: TableRow, metric: str, digits: int) -> str:
-    """`+0.52 [+0.11, +0.93]`; `baseline`; without an interval where one seed gives none."""
+    """Write `+0.52 [+0.11, +0.93]`; `baseline`; without an interval where one seed gives none."""
     if row.baseline:
         return "baseline"
     difference = row.measured[metric].difference
@@ -47,7 +98,7 @@ def delta(row: TableRow, metric: str, digits: int) -> str:
 
 
 def published_text(measured: Measured) -> str:
-    """As printed, `*` where the print contradicts itself."""
+    """Write a number as printed, `*` where the print contradicts itself."""
     printed = measured.printed
     if printed is None:
         return "–"
@@ -57,7 +108,7 @@ def published_text(measured: Measured) -> str:
 
 
 def _off(measured: Measured, digits: int) -> str:
-    """`−1.23`: the measured mean less the printed number, in the unit of the print."""
+    """Write `−1.23`: the measured mean less the printed number, in the unit of the print."""
     printed, result = measured.printed, measured.summary
     if printed is None or result is None:
         return ""
@@ -67,7 +118,7 @@ def _off(measured: Measured, digits: int) -> str:
 
 
 def improvement(measured: Measured) -> str:
-    """`0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
+    """Write `0.72 [0.40, 0.96]`, the chance that a run beats one of the baseline.
 
     Where all of one side beat all of the other, no resample differs: the bootstrap has no interval.
     """
@@ -84,11 +135,8 @@ def _dz(measured: Measured) -> str:
     return "" if size is None else number(size, 2)
 
 
-Column = tuple[str, bool, Callable[[TableRow], Field]]  # header, further, field of a row
-
-
 def grid(table: AnyTable) -> Grid:
-    """The fields of a table, in printing order."""
+    """Lay out the fields of a table, in printing order."""
     if isinstance(table, Sheet):
         return table.grid()
     columns = [column for i, metric in enumerate(table.metrics) for column in _of(table, metric, i)]
@@ -108,7 +156,7 @@ def grid(table: AnyTable) -> Grid:
 
 
 def _of(table: TableData, metric: str, place: int) -> list[Column]:
-    """The columns of one metric, of which the first one's come first."""
+    """Return the columns of one metric, of which the first one's come first."""
     digits, further = table.recipe.digits, place > 0
 
     def value(row: TableRow) -> Field:
@@ -176,7 +224,7 @@ def _n(row: TableRow) -> Field:
 
 
 def parts(whole: Grid) -> list[Grid]:
-    """The table, and the second one with its further columns where it has any.
+    """Return the table, and the second one with its further columns where it has any.
 
     Rows are the same in both, below the same labels.
     """
@@ -187,7 +235,7 @@ def parts(whole: Grid) -> list[Grid]:
 
 
 def chosen(whole: Grid, keep: list[int]) -> Grid:
-    """The columns at these places."""
+    """Return the columns at these places."""
     return Grid(
         tuple(whole.headers[i] for i in keep),
         whole.labels,
@@ -197,7 +245,7 @@ def chosen(whole: Grid, keep: list[int]) -> Grid:
 
 
 def plain(table: AnyTable, shared: Footnotes | None = None) -> str:
-    """For a terminal: the columns that are read first, aligned under one rule; notes below."""
+    """Write a table for a terminal: the columns that are read first, aligned under one rule; notes below."""
     shared = shared or Footnotes()
     layout = parts(grid(table))[0]
     lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
@@ -220,13 +268,13 @@ def plain(table: AnyTable, shared: Footnotes | None = None) -> str:
 
 
 def plain_notes(shared: Footnotes) -> str:
-    """The notes of several tables, for the end of a terminal's report."""
+    """Write the notes of several tables, for the end of a terminal's report."""
     notes = [f"{i}. {_marked(note)}" for i, note in enumerate(shared.shared, 1) if _fits(note)]
     return "\n".join(["Notes", *_filled(notes, 100)]) + "\n" if notes else ""
 
 
 def _fits(note: str) -> bool:
-    """Not on columns that a terminal does not show."""
+    """Tell whether a note is of columns that a terminal shows."""
     return not note.startswith(EFFECT_SIZES)
 
 
@@ -241,7 +289,7 @@ def _marked(note: str) -> str:
 
 
 def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
-    """A section: the table, the further columns in a second one, its own notes."""
+    """Write a section: the table, the further columns in a second one, its own notes."""
     shared = shared or Footnotes()
     first, *second = [pipes(part) for part in parts(grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
@@ -253,11 +301,8 @@ def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
     )
 
 
-MARKUP = re.compile(r"[\\*`<|]|(?<!\w)_|_(?!\w)")
-FURTHER = "Further metrics and statistics:"
-
-
 def markdown_notes(shared: Footnotes) -> str:
+    """Write the section of the notes of several tables."""
     notes = [f"{i}. {_starred(_marked(note))}" for i, note in enumerate(shared.shared, 1)]
     return "\n".join(["## Notes", "", *notes, ""]) if notes else ""
 
@@ -267,7 +312,7 @@ def _starred(text: str) -> str:
 
 
 def pipes(layout: Grid) -> list[str]:
-    """The lines of a table."""
+    """Write the lines of a table."""
 
     def line(texts: list[str]) -> str:
         return "| " + " | ".join(" ".join(text.split()) for text in texts) + " |"
@@ -279,5 +324,5 @@ def pipes(layout: Grid) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Signs of Markdown as they stand: emphasis, code, HTML, columns."""
+    """Write signs of Markdown as they stand: emphasis, code, HTML, columns."""
     return MARKUP.sub(r"\\\g<0>", text)

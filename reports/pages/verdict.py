@@ -30,12 +30,12 @@ class Judged:
 
 
 def heading(group: Sequence[Verdict]) -> str:
-    """`Recall@1, test (%), against NormSoftmax`."""
+    """Write `Recall@1, test (%), against NormSoftmax`."""
     return f"{metric_label(group[0].metric)}, against {group[0].baseline}"
 
 
 def difference(verdict: Verdict) -> str:
-    """`−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair of runs."""
+    """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair of runs."""
     told = verdict.difference
     if told is None:
         return ""
@@ -43,7 +43,7 @@ def difference(verdict: Verdict) -> str:
 
 
 def evidence(verdict: Verdict) -> str:
-    """n, what p is or what would settle it, and the tuning."""
+    """Write n, what p is or what would settle it, and the tuning."""
     seeds = f"n = {verdict.n} seed{'' if verdict.n == 1 else 's'}"
     if verdict.call in ("better", "worse"):
         why = p_equals(verdict.p or 0.0)
@@ -68,7 +68,7 @@ def evidence(verdict: Verdict) -> str:
 
 
 def note(found: Sequence[Verdict]) -> str:
-    """How the verdicts were come by; empty without any."""
+    """Explain how the verdicts were come by; empty without any."""
     if not found:
         return ""
     return (
@@ -79,7 +79,7 @@ def note(found: Sequence[Verdict]) -> str:
 
 
 def plain(headline: str, found: Sequence[Verdict], warnings: Sequence[str] = ()) -> str:
-    """For a terminal."""
+    """Write the verdict for a terminal."""
     lines, left = [f"Verdict  {headline}", *(f"Warning  {text}" for text in warnings)], MOST
     for group in groups(found):
         if not left:
@@ -98,7 +98,7 @@ def plain(headline: str, found: Sequence[Verdict], warnings: Sequence[str] = ())
 
 
 def description(judged: Judged, report: str) -> str:
-    """For the page of the sweep's run in MLflow: the verdict, as far as it has room, and the way to
+    """Write, for the page of the sweep's run in MLflow, the verdict, as far as it has room, and the way to
     the report.
 
     report: its address from there.
@@ -126,7 +126,7 @@ def _group(group: Sequence[Verdict]) -> list[str]:
 
 
 def markdown(judged: Judged) -> list[str]:
-    """The lines of the section."""
+    """Write the lines of the section."""
     lines = [TITLE, "", f"**{judged.headline}**", ""]
     lines += [f"- Warning: {text}" for text in judged.warnings]
     lines += [""] if judged.warnings else []

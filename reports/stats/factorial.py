@@ -13,7 +13,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-12  # of the values, below which scatter is none
@@ -74,7 +73,7 @@ def factorial(
     order: int = 2,
     levels: Mapping[str, Sequence[str]] | None = None,
 ) -> Fit | None:
-    """Least-squares effects up to interactions of `order` factors.
+    """Fit least-squares effects up to interactions of `order` factors.
 
     Each term's estimate is its coefficient in the model with all terms; its F test drops the term
     from that model: F = (ΔSS/df) / σ². In a balanced full factorial these are the contrasts of
@@ -99,6 +98,9 @@ def factorial(
 
     Source: Montgomery, "Design and Analysis of Experiments" (8th ed.), chs. 4, 6 and 8.
     """
+    from scipy.stats import f as f_distribution
+    from scipy.stats import t
+
     rows = [
         (dict(coords), seed, float(value))
         for coords, values in cells
@@ -139,10 +141,10 @@ def factorial(
             estimate = 2 * float(beta[mine][0])
         if sigma2 is not None and sigma2 > (ROUNDING * np.abs(y).max()) ** 2:
             f = squares / width / sigma2
-            p = float(scipy_stats.f.sf(f, width, df))
+            p = float(f_distribution.sf(f, width, df))
             if estimate is not None:
                 se = 2 * float(np.sqrt(sigma2 * inverse[mine, mine][0, 0]))
-                half = float(scipy_stats.t.ppf(0.975, df)) * se
+                half = float(t.ppf(0.975, df)) * se
                 low, high = estimate - half, estimate + half
         fitted = columns @ beta[mine]
         top = int(np.argmax(fitted))
@@ -169,7 +171,7 @@ def factorial(
 def _factors(
     rows: Sequence[Mapping[str, str]], given: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """The levels of each factor that varies."""
+    """Return the levels of each factor that varies."""
     names = dict.fromkeys(name for coords in rows for name in coords)
     factors = {}
     for name in names:
@@ -180,14 +182,14 @@ def _factors(
 
 
 def _coded(values: Sequence[str], levels: Sequence[str]) -> Floats:
-    """[n, levels − 1]: −1 and +1 for two levels, else deviations (the first level is −1)."""
+    """Return [n, levels − 1]: −1 and +1 for two levels, else deviations (the first level is −1)."""
     first = np.array([value == levels[0] for value in values], dtype=np.float64)
     columns = [np.array([value == level for value in values]) - first for level in levels[1:]]
     return np.stack(columns, axis=1)
 
 
 def _dummies(values: Sequence[str]) -> Floats:
-    """[n, distinct values], an indicator column each."""
+    """Return [n, distinct values], an indicator column each."""
     distinct = dict.fromkeys(values)
     return np.array([[value == other for other in distinct] for value in values], dtype=np.float64)
 
@@ -195,7 +197,7 @@ def _dummies(values: Sequence[str]) -> Floats:
 def _independent(
     blocks: Floats, codes: Mapping[str, Floats], order: int
 ) -> tuple[dict[tuple[str, ...], Floats], dict[tuple[str, ...], tuple[tuple[str, ...], ...]]]:
-    """The terms whose columns raise the rank in full, and what the others are mixed with."""
+    """Return the terms whose columns raise the rank in full, and what the others are mixed with."""
     kept: dict[tuple[str, ...], Floats] = {}
     aliased: dict[tuple[str, ...], tuple[tuple[str, ...], ...]] = {}
     basis = np.linalg.qr(blocks)[0]
@@ -219,7 +221,7 @@ def _independent(
 def _mixed(
     columns: Floats, blocks: Floats, kept: Mapping[tuple[str, ...], Floats]
 ) -> tuple[tuple[str, ...], ...]:
-    """The terms that have a part in the projection of `columns` on all of them."""
+    """Return the terms that have a part in the projection of `columns` on all of them."""
     weights = np.linalg.lstsq(np.hstack([blocks, *kept.values()]), columns, rcond=None)[0]
     start, mixed = blocks.shape[1], []
     for other, theirs in kept.items():
@@ -230,7 +232,7 @@ def _mixed(
 
 
 def _within(y: Floats, blocks: Floats, places: Sequence[tuple[str, ...]]) -> tuple[float, int]:
-    """Sum of squares left by cells and blocks, and the rank of both.
+    """Return the sum of squares left by cells and blocks, and the rank of both.
 
     The cells are taken out first, as means, so that thousands of them need no matrix.
     """

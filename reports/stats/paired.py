@@ -1,4 +1,4 @@
-"""Differences paired by seed, tests of them, and Holm's correction.
+"""Differences paired by seed: intervals, tests of them, Holm's correction, their size and power.
 
 Runs at one seed share their data order and initial draws, so that differences between cells are
 taken seed by seed.
@@ -7,18 +7,21 @@ taken seed by seed.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 from reports.stats.describe import RESAMPLES, finite, t_interval
 
+Floats = NDArray[np.float64]
 LEVEL = 0.05  # of every verdict
 EXACT_PAIRS = 15  # 2^15 sign patterns are enumerated, more are sampled
+MOST_PAIRS = 10_000  # that a difference may need to be told
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,24 @@ class Difference:
     method: str
 
 
-def pairs(a: Mapping[int, float], b: Mapping[int, float]) -> NDArray[np.float64]:
-    """a − b at each seed that both have and where both are finite, in order of the seeds."""
+@dataclass(frozen=True)
+class Improvement:
+    """P(A > B) and its bootstrap interval (None where a side has fewer than two runs)."""
+
+    probability: float
+    low: float | None
+    high: float | None
+
+
+def pairs(a: Mapping[int, float], b: Mapping[int, float]) -> Floats:
+    """Return a − b at each seed that both have and where both are finite, in order of the seeds."""
     seeds = sorted(set(a) & set(b))
     return finite([a[seed] - b[seed] for seed in seeds])
 
 
-def paired_difference(
-    a: Mapping[int, float], b: Mapping[int, float], *, level: float = 0.95
-) -> Difference | None:
-    """mean(a − b) over common seeds with the paired-t interval d̄ ± t·s_d/√n; None without pairs.
+def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Difference | None:
+    """Return mean(a − b) over common seeds with the 95 % paired-t interval d̄ ± t·s_d/√n; None
+    without pairs.
 
     Args:
         a, b: {seed: value}; a seed that one of them lacks, or has no finite value at, is left out.
@@ -53,15 +64,14 @@ def paired_difference(
     n = len(d)
     if not n:
         return None
-    mean = float(d.mean())
-    ends = t_interval(list(d), level=level)
+    mean, ends = float(d.mean()), t_interval(list(d))
     if ends is None:
         return Difference(mean, None, None, n, "n < 2: no interval")
     return Difference(mean, *ends, n, "paired t")
 
 
 def permutation_p(differences: Sequence[float], *, seed: int = 0) -> float | None:
-    """Two-sided p of a paired sign-flip permutation test on the mean; None for n < 2.
+    """Return the two-sided p of a paired sign-flip permutation test on the mean; None for n < 2.
 
     p = share of sign patterns s in {−1, 1}^n with |Σ s·d| ≥ |Σ d|: exact (all 2^n) up to n = 15,
     then 10,000 sampled patterns with the observed one counted. Values that are not finite are left
@@ -78,40 +88,36 @@ def permutation_p(differences: Sequence[float], *, seed: int = 0) -> float | Non
         signs = np.vstack([np.ones((1, n)), drawn])
     observed = abs(d.sum())
     # Sums of the same numbers in another order differ in the last bits.
-    reached = np.abs(signs @ d) >= observed - 1e-12 * max(1.0, float(np.abs(d).sum()))
+    reached = np.abs(signs @ d) >= observed - ROUNDING * max(1.0, float(np.abs(d).sum()))
     return float(reached.mean())
 
 
-def least_p(n: int) -> float | None:
-    """2 / 2^n: the least p that n pairs can reach in either exact paired test; None for n < 2.
-
-    All differences of one sign: only that pattern and its mirror reach the observed sum.
-    """
-    return None if n < 2 else 2.0 ** (1 - n)
-
-
 def wilcoxon_p(differences: Sequence[float]) -> float | None:
-    """Two-sided p of Wilcoxon's signed-rank test, SciPy's: exact for few values without ties.
+    """Return the two-sided p of Wilcoxon's signed-rank test, SciPy's: exact for few values without
+    ties.
 
     Zero differences are left out before ranking (Wilcoxon's own way), and so are values that are
     not finite; None for n < 2 or where all are zero. Source: Wilcoxon, Biometrics Bulletin 1
     (1945).
     """
+    from scipy.stats import rankdata
+
     d = finite(differences)
     if len(d) < 2 or not np.any(d):
         return None
-    ranks = scipy_stats.rankdata(np.abs(d)) * np.sign(d)
-    return _wilcoxon_of(tuple(ranks.tolist()))
+    return _wilcoxon_of(tuple((rankdata(np.abs(d)) * np.sign(d)).tolist()))
 
 
 @lru_cache(maxsize=10_000)
 def _wilcoxon_of(signed_ranks: tuple[float, ...]) -> float:
-    """The test sees nothing but these, and few pairs have few of them."""
-    return float(scipy_stats.wilcoxon(signed_ranks).pvalue)
+    """Return the test's p, which sees nothing but these, and few pairs have few of them."""
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(signed_ranks).pvalue)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down adjustment of a family of m tests: controls the family-wise error.
+    """Return Holm's step-down adjustment of a family of m tests: controls the family-wise error.
 
     p̃₍ᵢ₎ = max over j ≤ i of min(1, (m − j + 1) p₍ⱼ₎), p in ascending order. None (no test) stays
     None and does not count in m. Source: Holm, Scandinavian Journal of Statistics 6 (1979).
@@ -123,3 +129,139 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         running = max(running, min(1.0, (len(known) - rank) * p))
         adjusted[i] = running
     return adjusted
+
+
+def least_p(n: int) -> float | None:
+    """Return 2 / 2^n, the least p that n pairs can reach in either exact paired test; None for
+    n < 2.
+
+    All differences of one sign: only that pattern and its mirror reach the observed sum.
+    """
+    return None if n < 2 else 2.0 ** (1 - n)
+
+
+def pairs_needed(comparisons: int, level: float = LEVEL) -> int:
+    """Return the least n with comparisons · 2/2^n ≤ level.
+
+    Below it no difference can be significant after Holm's correction, whatever the values are.
+    """
+    n = 2
+    while comparisons * 2.0 ** (1 - n) > level:
+        n += 1
+    return n
+
+
+def can_reach_verdict(n: int, comparisons: int, level: float = LEVEL) -> bool:
+    """Tell whether any comparison of a table can come out better or worse.
+
+    The rule of verdicts is the paired sign-flip permutation test with Holm's correction over the
+    comparisons of the table: its least p is comparisons · 2/2^n.
+
+    Args:
+        n: seeds that both rows of a comparison have. comparisons: of the table.
+    """
+    return n >= pairs_needed(comparisons, level)
+
+
+def power(size: float, n: int, level: float = LEVEL) -> float:
+    """Return the chance that a two-sided paired t test of n pairs rejects at `level`.
+
+    1 − β = P(|T| > t_{1−level/2, n−1}) with T noncentral t, n − 1 degrees of freedom and
+    noncentrality |d_z|·√n. Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences"
+    (1988), §2.3 and §12.2, in its exact form.
+
+    Args:
+        size: d_z, the true mean difference in standard deviations of the differences.
+        n: pairs, two or more.
+    """
+    from scipy.stats import nct, t
+
+    shift, edge = abs(size) * math.sqrt(n), float(t.ppf(1 - level / 2, n - 1))
+    above, below = nct.sf(edge, n - 1, shift), nct.cdf(-edge, n - 1, shift)
+    # Far out in its tails SciPy's noncentral t is NaN; there the one is certain, the other not.
+    if math.isnan(above):
+        return 1.0 if shift > edge else 0.0
+    return float(above + (0.0 if math.isnan(below) else below))
+
+
+def pairs_for_power(size: float, level: float = LEVEL, wanted: float = 0.8) -> int | None:
+    """Return the least n at which `power` reaches `wanted`; None for no difference, or above 10,000.
+
+    The size that is put in is an estimate itself: from few pairs the answer is a guide.
+    """
+    if size == 0 or power(size, MOST_PAIRS, level) < wanted:
+        return None
+    low, high = 1, 2  # power grows with n: double, then halve
+    while power(size, high, level) < wanted:
+        low, high = high, min(2 * high, MOST_PAIRS)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if power(size, middle, level) < wanted:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def cohens_dz(differences: Sequence[float]) -> float | None:
+    """Return d_z = d̄ / sd(d), the mean paired difference in its own standard deviations.
+
+    Values that are not finite are left out. None for n < 2 or where all differences are alike up
+    to rounding (no scatter to compare with). Biased away from zero at few pairs: not corrected.
+    Source: Cohen, "Statistical Power Analysis for the Behavioral Sciences" (1988), §2.3.
+    """
+    d = finite(differences)
+    if len(d) < 2 or np.ptp(d) <= ROUNDING * np.abs(d).max():
+        return None
+    return float(d.mean() / d.std(ddof=1))
+
+
+def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Return δ = (#{a > b} − #{a < b}) / (n_a n_b), over all pairs of a run of A and one of B.
+
+    In [−1, 1]; not paired by seed. Values that are not finite are left out; None if either side has
+    none. Source: Cliff, Psychological Bulletin 114 (1993).
+    """
+    x, y = finite(a), finite(b)
+    if not len(x) or not len(y):
+        return None
+    return float(np.sign(x[:, None] - y[None, :]).mean())
+
+
+def probability_of_improvement(
+    a: Sequence[float], b: Sequence[float], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Improvement | None:
+    """Return P(A > B), the chance that a run of A beats one of B, ties half; None without runs.
+
+    P = (#{a > b} + ½ #{a = b}) / (n_a n_b) = (δ + 1) / 2 with Cliff's δ (Vargha and Delaney's Â₁₂),
+    and a 95 % percentile interval of the stratified bootstrap: runs are drawn again within each
+    side, independently. Runs are not paired by seed here.
+
+    The interval is None where a side has fewer than two runs, and too narrow at few runs, as any
+    bootstrap's. Source: Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical
+    Precipice" (NeurIPS 2021), of one task.
+    """
+    x, y = finite(a), finite(b)
+    delta = cliffs_delta(a, b)
+    if delta is None:
+        return None
+    chance = (delta + 1) / 2
+    if min(len(x), len(y)) < 2:
+        return Improvement(chance, None, None)
+    rows, columns = _draw_counts(len(x), len(y), seed, resamples)
+    # Â₁₂ of each resample: the matrix of wins, seen through drawn rows and columns.
+    wins = (np.sign(x[:, None] - y[None, :]) + 1) / 2
+    chances = np.einsum("rj,rj->r", rows @ wins, columns) / wins.size  # of halves: exact
+    low, high = np.percentile(chances, [2.5, 97.5])
+    return Improvement(chance, float(low), float(high))
+
+
+@lru_cache(maxsize=4)
+def _draw_counts(n: int, m: int, seed: int, resamples: int) -> tuple[Floats, Floats]:
+    """Return how often each run of either side is drawn, [resamples, runs]: the same for all
+    comparisons of as many runs, of which a table has hundreds."""
+    rng = np.random.default_rng(seed)
+    rows, columns = (
+        rng.multinomial(k, np.full(k, 1 / k), size=resamples).astype(np.float64) for k in (n, m)
+    )
+    return rows, columns

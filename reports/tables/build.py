@@ -1,41 +1,17 @@
-"""Tables: the recipe and the frame become rows of measured, published and compared numbers.
-
-`build` makes one table's data and `build_all` those of a recipe, with the tables of effects or
-importances that go with them; `reports/pages/markup.py` writes them as text, Markdown, LaTeX and
-CSV.
-"""
+"""Make the tables that a recipe asks for, each with the effects or importances that go with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import pandas as pd
-
 from reports.frame import OTHER, Frame
-from reports.parts.plugins import builder
+from reports.kinds import load
 from reports.recipe import Recipe, Table
-from reports.tables.compared import compared
-from reports.tables.factors.effects import effects
-from reports.tables.factors.importance import importance
 from reports.tables.model import AnyTable
-from reports.tables.promoted import promoted
-from reports.tables.searched import searched
-
-Builder = Callable[[Frame, Table, pd.DataFrame], AnyTable]
-
-BUILDERS: Mapping[str, Builder] = {
-    "components": compared,
-    "compare": compared,
-    "search": searched,
-    "importance": importance,
-    "effects": effects,
-    "promoted": promoted,
-}
 
 
 def build(frame: Frame, recipe: Table) -> AnyTable:
-    """The data of one table.
+    """Return the data of one table.
 
     Raises:
         ReportError: the recipe names a study, baseline or published row that does not exist.
@@ -43,12 +19,12 @@ def build(frame: Frame, recipe: Table) -> AnyTable:
     cells = frame.study(recipe.study)
     if recipe.kind != "compare":  # effects are of factors, and such a row has no level of its own
         cells = cells[~cells["cell"].str.endswith(OTHER)]
-    build_kind = BUILDERS.get(recipe.kind) or builder("tables", recipe.kind)
-    return build_kind(frame, recipe, cells)
+    table: AnyTable = load("tables", recipe.kind)(frame, recipe, cells)
+    return table
 
 
 def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
-    """All tables of a recipe in its order, each with what goes with it.
+    """Return all tables of a recipe in its order, each with what goes with it.
 
     A table of a search is followed by the importances, one of components or of crossed factors by
     the effects, unless the recipe has such a table of the study or says `alone`. One that would
@@ -62,17 +38,15 @@ def build_all(frame: Frame, recipe: Recipe) -> list[AnyTable]:
         if kind is None or part.alone or (kind, part.study) in own:
             made.append(table)
             continue
-        title = f"{part.title or part.study}: {'effects' if kind == 'effects' else 'importances'}"
-        with_it = build(
-            frame,
-            Table(
-                kind=kind,
-                study=part.study,
-                metrics=part.metrics[:1],
-                title=title,
-                digits=part.digits,
-            ),
+        name = "effects" if kind == "effects" else "importances"
+        companion = Table(
+            kind=kind,
+            study=part.study,
+            metrics=part.metrics[:1],
+            title=f"{part.title or part.study}: {name}",
+            digits=part.digits,
         )
+        with_it = build(frame, companion)
         if with_it.rows:
             made += [table, with_it]
         else:

@@ -1,15 +1,24 @@
-"""What tables and figures read of a study's cells."""
+"""What tables and figures read of a study's cells: values by seed, levels, trials of a search."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
-
-import pandas as pd
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from reports.frame import Frame
+from reports.recipe import level_name
+from reports.stats.describe import Summary, summary
+from reports.tables.labels import level, lower_is_better
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+Cells = list[tuple[dict[str, str], dict[int, float]]]  # levels by factor, values by seed
+Levels = dict[str, list[str]]  # factor → its levels, low first
+NEUTRAL = "neutral"  # coordinate of cells with the method off, and of the rows that leave them out
 ENSEMBLE = "ensemble/"  # how metrics of folds' embeddings side by side start
 TRAIN = "train/"
 EMPTY = "nothing finished"
@@ -17,7 +26,7 @@ CENTRE = "centre"  # a level that a one-factor study leaves to its centre and th
 
 
 def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
-    """{seed: value} of the finished trials of one cell; none for a metric that no run has.
+    """Return {seed: value} of the finished trials of one cell; none for a metric that no run has.
 
     With folds a seed's value is the mean over them, the "separated" result of the reality check
     (Musgrave et al. 2020); a seed that lacks a fold has none. Folds are parts of one estimate and
@@ -28,31 +37,36 @@ def by_seed(cells: pd.DataFrame, metric: str) -> dict[int, float]:
         return {}
     if metric.startswith(ENSEMBLE):
         cells = cells[cells["fold"] == 0].assign(fold=None)
-    if "fold" not in cells.columns or cells["fold"].isna().all():
-        found = zip(cells["seed"], cells[metric], strict=True)
+    if cells["fold"].isna().all():
+        pairs = zip(cells["seed"], cells[metric], strict=True)
     else:
         # The mean of a seed with a gap is NaN.
         means = cells.groupby("seed", sort=False)[metric].agg(lambda v: v.mean(skipna=False))
-        found = zip(means.index, means, strict=True)
-    return {int(seed): float(value) for seed, value in found if pd.notna(value)}
+        pairs = zip(means.index, means, strict=True)
+    return {int(seed): float(value) for seed, value in pairs if not is_missing(value)}
 
 
 def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
-    """`by_seed` of each cell, in the order of the rows; thousands of cells in one pass."""
-    found: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
+    """Return `by_seed` of each cell, in the order of the rows; thousands of cells in one pass."""
+    values: dict[str, dict[int, float]] = {str(cell): {} for cell in cells["cell"]}
     if metric not in cells.columns:
-        return found
+        return values
     if metric.startswith(ENSEMBLE) or cells["fold"].notna().any():
         groups = cells.groupby("cell", sort=False)
-        return found | {str(cell): by_seed(mine, metric) for cell, mine in groups}
+        return values | {str(cell): by_seed(mine, metric) for cell, mine in groups}
     for cell, seed, value in zip(cells["cell"], cells["seed"], cells[metric], strict=True):
-        if pd.notna(value):
-            found[str(cell)][int(seed)] = float(value)
-    return found
+        if not is_missing(value):
+            values[str(cell)][int(seed)] = float(value)
+    return values
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a field of a data frame holds nothing: None or NaN."""
+    return value is None or value != value
 
 
 def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
-    """What folds mean for a table of these cells and metrics."""
+    """Say what folds mean for a table of these cells and metrics."""
     count = cells["fold"].nunique()
     if count == 0:
         return []
@@ -72,7 +86,7 @@ def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
 
 
 def coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
-    """Each row's level of every factor.
+    """Return each row's level of every factor.
 
     A one-factor study's cells name the factor that is off the centre, and the centre none: the
     other levels are the centre's own, read from the parameters of its runs.
@@ -86,25 +100,113 @@ def coordinates(frame: Frame, cells: pd.DataFrame) -> list[dict[str, Any]]:
     for params in trials["params"]:
         for name in names:
             if name in params:
-                try:
-                    centre[name] = json.loads(params[name])
-                except ValueError:
-                    centre[name] = params[name]
+                centre[name] = parse_setting(params[name])
     return [{**centre, **coords} for coords in cells["coords"]]
 
 
+def parse_setting(text: str) -> Any:
+    """Return a parameter of a run, which the tracker wrote as JSON or as the text that it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def levels_of(frame: Frame, cells: pd.DataFrame) -> Levels:
+    """Return the levels of each factor, low first: off before on, numbers ascending, else as
+    listed."""
+    seen: dict[str, dict[str, Any]] = {}
+    for coords in coordinates(frame, cells):
+        for name, value in coords.items():
+            seen.setdefault(name, {}).setdefault(level(level_name(value)), level_name(value))
+    levels = {}
+    for name, values in seen.items():
+        texts = list(values)
+        if set(texts) == {"on", "off"}:
+            texts = ["off", "on"]
+        elif all(isinstance(value, int | float) for value in values.values()):
+            texts.sort(key=lambda text: float(values[text]))
+        levels[name] = texts
+    return levels
+
+
+def cells_of(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
+    """Return values by seed at each combination of levels; what is one trial in two cells counts
+    once."""
+    values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
+    first = dict(zip(reversed(cells["cell"].tolist()), reversed(coordinates(frame, cells))))
+    for cell, own in by_cell(cells, metric).items():
+        levels = ((name, level(level_name(value))) for name, value in first[cell].items())
+        values.setdefault(tuple(sorted(levels)), {}).update(own)
+    return [(dict(key), own) for key, own in values.items()]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """number: from 1, in the order of the proposals. result: over its seeds, as in the runs."""
+
+    number: int
+    cell: str
+    coords: Mapping[str, Any]
+    result: Summary
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The trials of a search: what was proposed, and what it gave.
+
+    trials: the finished ones. lost: numbers of those without a result. neutral: the method switched
+    off, which is no draw from the space and has no number; None where there is none.
+    """
+
+    trials: tuple[Trial, ...]
+    lost: tuple[int, ...]
+    neutral: Summary | None
+
+    def best(self, metric: str) -> Trial | None:
+        """Return the first of the best of them."""
+        sign = -1 if lower_is_better(metric) else 1
+        return max(self.trials, key=lambda each: sign * each.result.mean, default=None)
+
+    def best_so_far(self, metric: str) -> list[float]:
+        """Return the best mean up to and with each finished trial."""
+        better = min if lower_is_better(metric) else max
+        return list(accumulate((each.result.mean for each in self.trials), better))
+
+
+def trials_of(cells: pd.DataFrame, metric: str) -> Trials:
+    """Return the trials of the cells of one search."""
+    finished: list[Trial] = []
+    lost: list[int] = []
+    neutral = None
+    cells = cells.sort_values("idx", kind="stable")
+    first = cells.drop_duplicates("cell")
+    at = dict(zip(map(str, first["cell"]), first["coords"], strict=True))
+    for cell, values in by_cell(cells, metric).items():
+        result = summary(list(values.values()))
+        number = len(finished) + len(lost) + 1
+        if NEUTRAL in at[cell] or cell == NEUTRAL:
+            neutral = result
+        elif result is None:
+            lost.append(number)
+        else:
+            finished.append(Trial(number, cell, at[cell], result))
+    return Trials(tuple(finished), tuple(lost), neutral)
+
+
 def run_ids(cells: pd.DataFrame) -> tuple[str, ...]:
+    """Return the runs of these cells."""
     return tuple(run for run in cells["run_id"] if run)
 
 
 def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
-    """One line for each seed that has no result."""
+    """Return one line for each seed that has no result."""
     if all(status == "done" for status in cells["status"]):
         return ()  # as of nearly every cell of thousands, without a look by pandas
     lost = cells[cells["status"] != "done"]
     return tuple(
         f"{row['cell']}, seed {row['seed']}"
-        + (f", fold {row['fold']:g}" if pd.notna(row["fold"]) else "")
+        + (f", fold {row['fold']:g}" if not is_missing(row["fold"]) else "")
         + f": {row['status']}"
         + (f" ({row['reason']})" if row["reason"] else "")
         for row in lost.to_dict("records")
@@ -112,8 +214,8 @@ def gaps(cells: pd.DataFrame) -> tuple[str, ...]:
 
 
 def protocol(frame: Frame) -> str:
-    """`test-selected` if any trial selected its epoch on test, else `validation-selected`; where no
-    trial has finished nothing was selected: `nothing finished`."""
+    """Return `test-selected` if any trial selected its epoch on test, else `validation-selected`;
+    where no trial has finished nothing was selected: `nothing finished`."""
     if not (frame.trials["status"] == "done").any():
         return EMPTY
     protocols = {tags.get("ablate.protocol") for tags in frame.trials["tags"]}
@@ -121,14 +223,14 @@ def protocol(frame: Frame) -> str:
 
 
 def divided(frame: Frame) -> str:
-    """What is divided in training, validation and test: "images" in classification, whose parts
+    """Say what is divided in training, validation and test: "images" in classification, whose parts
     show the same classes, else "classes"."""
     said = {params.get("data.split.by") for params in frame.trials["params"]}
     return "images" if "images" in said else "classes"
 
 
 def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
-    """On which classes was selected, and what metrics of those trained on are."""
+    """Say on which classes was selected, and what metrics of those trained on are."""
     if protocol(frame) == EMPTY:
         return "Measured: nothing yet, no trial has finished."
     what = divided(frame)
@@ -147,9 +249,8 @@ def protocol_note(frame: Frame, metrics: Sequence[str]) -> str:
 
 
 def race_notes(frame: Frame, study: str) -> list[str]:
-    """What a race over seeds means for a table of the study."""
-    spec = (frame.document.get("studies") or {}).get(study) or {}
-    if not spec.get("race"):
+    """Say what a race over seeds means for a table of the study."""
+    if not frame.declared(study).get("race"):
         return []
     return [
         "Raced: cells that were clearly worse got fewer seeds, by what the first ones showed; no p "

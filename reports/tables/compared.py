@@ -4,37 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.parts.base import level_name as named
 from reports.published import papers
 from reports.published.papers import PrintedValue
-from reports.recipe import Table
-from reports.stats import paired
-from reports.stats.describe import reality_check_interval, summary
-from reports.stats.effect_size import cliffs_delta, cohens_dz, probability_of_improvement
+from reports.recipe import Table, level_name
+from reports.stats.describe import half_width, summary
 from reports.stats.paired import (
+    cliffs_delta,
+    cohens_dz,
     holm,
     paired_difference,
+    pairs,
     permutation_p,
+    probability_of_improvement,
     wilcoxon_p,
 )
-from reports.tables.beside import (
-    NEUTRAL,
-    beside_their_rows,
-    marked,
-    neutral_notes,
-    printed_rows,
-    refused_notes,
-    refused_rows,
-)
-from reports.tables.by_dataset import baselines, data_of
 from reports.tables.cells import (
     EMPTY,
+    NEUTRAL,
     by_cell,
     fold_notes,
     gaps,
@@ -43,17 +33,29 @@ from reports.tables.cells import (
     race_notes,
     run_ids,
 )
-from reports.tables.compared_notes import BOLD, difference_notes, limit_notes
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
-from reports.tables.tuned import Tuning, tuning, tuning_notes
+from reports.tables.notes import BOLD, Tuning, difference_notes, limit_notes, tuning, tuning_notes
+from reports.tables.rows import (
+    baselines,
+    data_of,
+    mark_neutral,
+    neutral_notes,
+    order_rows,
+    printed_rows,
+    refused_notes,
+    refused_rows,
+)
 from reports.tables.verdict import judge
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ON, OFF = "✓", "–"
 
 
 def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
-    """The recipe's order, or that in which the study's own cell names list the components."""
+    """Return the recipe's order of components, or that in which the study's own cell names list the components."""
     if recipe.components:
         return list(recipe.components)
     names = list(cells["coords"].iloc[0]) if len(cells) else []
@@ -62,8 +64,8 @@ def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
 
 
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
-    """Each cell's metrics and its difference to the baseline cell, paired by seed."""
-    order = beside_their_rows(dict.fromkeys(cells["cell"]))
+    """Return each cell's metrics and its difference to the baseline cell, paired by seed."""
+    order = order_rows(dict.fromkeys(cells["cell"]))
     groups = dict(iter(cells.groupby("cell", sort=False)))
     coords = {cell: _coords(groups[cell]) for cell in order}
     if recipe.kind == "components":
@@ -82,16 +84,15 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         measured = {}
         for metric in recipe.metrics:
             values = every[metric][cell]
-            interval = reality_check_interval(list(values.values()))
             measured[metric] = Measured(
                 summary(list(values.values())),
-                interval and interval[1],
+                half_width(list(values.values())),
                 None
                 if against.get(cell) in (cell, None)
                 else _comparison(metric, values, every[metric].get(against[cell], {})),
                 _printed(recipe, metric, cell, coords[cell]),
             )
-        labels = marked(_labels(recipe, headers, cell, coords[cell]), cell, order)
+        labels = mark_neutral(_labels(recipe, headers, cell, coords[cell]), cell, order)
         seeds = mine["seed"].nunique()
         rows.append(
             TableRow(
@@ -126,7 +127,7 @@ def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
 
 
 def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
-    differences = list(paired.pairs(values, base))
+    differences = list(pairs(values, base))
     mine, theirs = list(values.values()), list(base.values())
     return Comparison(
         paired_difference(values, base),
@@ -144,7 +145,7 @@ def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, flo
 def _headers(
     recipe: Table, cells: pd.DataFrame, coords: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Components, or crossed factors; else one column with the cells' names."""
+    """Return components, or crossed factors; else one column with the cells' names."""
     if recipe.kind == "components":
         return tuple(component_order(cells, recipe))
     shapes = {tuple(keys) for keys in coords.values()}
@@ -165,9 +166,9 @@ def _labels(
 
 
 def _coords(mine: pd.DataFrame) -> dict[str, Any]:
-    """Of one cell's rows."""
+    """Return the coordinates of one cell's rows."""
     coords_of_cell: dict[str, Any] = mine["coords"].iloc[0]
-    return {key: named(value) for key, value in coords_of_cell.items() if key != NEUTRAL}
+    return {key: level_name(value) for key, value in coords_of_cell.items() if key != NEUTRAL}
 
 
 def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -217,7 +218,7 @@ def _printed(
 
 
 def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
-    """Rows with corrected p, and with a mark where the verdict on a metric is "better"."""
+    """Add to rows their corrected p, and a mark where the verdict on a metric is "better"."""
     place = {row.cell: i for i, row in enumerate(rows)}
     measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
     for metric in recipe.metrics:

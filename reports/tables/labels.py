@@ -5,32 +5,45 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-PERCENT = 100.0
+
+@dataclass(frozen=True)
+class Metric:
+    """How a metric is shown.
+
+    label: what readers call it. unit: "%" of a share in [0, 1] that is shown in per cent, else "".
+    direction: whether more of it is better or less.
+    """
+
+    label: str
+    unit: Literal["%", ""] = "%"
+    direction: Literal["maximize", "minimize"] = "maximize"
+
+
+# Label, unit and direction of every metric stand here, and nowhere else. DVML prints the KS p-value
+# and its deviation in per cent; NIR's Table 3 and DVML's Table 4 want less of four of them.
 METRICS = {
-    "map_at_r": "MAP@R",
-    "r_precision": "R-Precision",
-    "nmi": "NMI",
-    "ami": "AMI",
-    "f1": "F1",
-    "map_at_1000": "mAP@1000",
-    "map_at_1000_of_found": "mAP@1000 (of R)",
-    "density": "π_density",
-    "density_code": "π_density (public code)",
-    "spectrum": "ρ",
-    "uniformity": "G₂",
-    "concentration": "σ²_κ",
-    "gaussian_p": "KS p-value",
-    "gaussian_p_deviation": "KS p-value, deviation",
-    "relative_deviation": "relative deviation",
-    "top_1_accuracy": "top-1 accuracy",
-    "top_5_accuracy": "top-5 accuracy",
+    "map_at_r": Metric("MAP@R"),
+    "r_precision": Metric("R-Precision"),
+    "nmi": Metric("NMI"),
+    "ami": Metric("AMI"),
+    "f1": Metric("F1"),
+    "map_at_1000": Metric("mAP@1000"),
+    "map_at_1000_of_found": Metric("mAP@1000 (of R)"),
+    "density": Metric("π_density", ""),
+    "density_code": Metric("π_density (public code)", ""),
+    "spectrum": Metric("ρ", "", "minimize"),
+    "uniformity": Metric("G₂", "", "minimize"),
+    "concentration": Metric("σ²_κ", ""),
+    "gaussian_p": Metric("KS p-value"),
+    "gaussian_p_deviation": Metric("KS p-value, deviation"),
+    "relative_deviation": Metric("relative deviation", direction="minimize"),
+    "top_1_accuracy": Metric("top-1 accuracy"),
+    "top_5_accuracy": Metric("top-5 accuracy"),
 }
-# Not shares: shown as they are, as the papers do. DVML prints its figures in per cent.
-PLAIN = ("density", "density_code", "spectrum", "uniformity", "concentration")
-# As NIR's Table 3 wants them, and DVML's Table 4.
-LOWER = ("spectrum", "uniformity", "relative_deviation")
+RECALL = re.compile(r"recall_at_(\d+)")
 SPLITS = {
     "val": "validation",
     "test": "test",
@@ -50,44 +63,65 @@ GREEK = {
 }
 
 
-def is_share(metric: str) -> bool:
-    """Whether a metric is shown in per cent; those are shares in [0, 1], but for deviations.
+def metric_of(name: str) -> Metric:
+    """Return how `test/recall_at_1` is shown.
 
-    A metric of another package, or one that a method measures, is shown as it is.
+    A metric of another package that declares nothing, or one that a method measures, is shown as it
+    is: by its name, without a unit, more being better.
     """
-    split, _, rest = metric.partition("/")
-    last = rest.rsplit("/", 1)[-1]
-    known = last in METRICS or re.fullmatch(r"recall_at_\d+", last) is not None
-    return split in ("train", "val", "test", "best", "ensemble") and known and last not in PLAIN
+    last = name.rsplit("/", 1)[-1]
+    if recall := RECALL.fullmatch(last):
+        return Metric(f"Recall@{recall[1]}")
+    return METRICS.get(last) or Metric(last.replace("_", " "), "")
+
+
+def declare_metrics(declared: Mapping[str, Mapping[str, str]]) -> None:
+    """Take over how metrics of other packages are shown, as a sweep's document says of them.
+
+    Args:
+        declared: name → some of label, unit and direction.
+    """
+    for name, fields in declared.items():
+        METRICS.setdefault(name, Metric(**{"label": name.replace("_", " "), "unit": "", **fields}))
+
+
+def is_share(metric: str) -> bool:
+    """Tell whether a metric of a split is shown in per cent."""
+    return metric.partition("/")[0] in SPLITS and metric_of(metric).unit == "%"
 
 
 def scale(metric: str) -> float:
-    return PERCENT if is_share(metric) else 1.0
+    """Return what values of a metric are times when they are shown."""
+    return 100.0 if is_share(metric) else 1.0
 
 
 def lower_is_better(metric: str) -> bool:
-    return metric.rsplit("/", 1)[-1] in LOWER
+    """Tell whether less of a metric is better."""
+    return metric_of(metric).direction == "minimize"
 
 
 def metric_name(metric: str) -> str:
-    """`test/recall_at_1` → `Recall@1`."""
-    last = metric.rsplit("/", 1)[-1]
-    if last.startswith("recall_at_"):
-        return f"Recall@{last.removeprefix('recall_at_')}"
-    return METRICS.get(last, last.replace("_", " "))
+    """Return `Recall@1` for `test/recall_at_1`."""
+    return metric_of(metric).label
 
 
 def metric_label(metric: str) -> str:
-    """`test/recall_at_1` → `Recall@1, test (%)`; `test/spectrum` → `ρ ↓, test`, the arrow where
-    less is better."""
+    """Return `Recall@1, test (%)` for `test/recall_at_1`, `ρ ↓, test` for `test/spectrum`: the
+    arrow where less is better."""
     split, _, rest = metric.partition("/")
     unit = " (%)" if is_share(metric) else ""
     arrow = " ↓" if lower_is_better(metric) else ""
     return f"{metric_name(metric)}{arrow}, {SPLITS.get(split, split)}{unit}" if rest else metric
 
 
+def difference_label(metric: str) -> str:
+    """Return `Recall@1, test, in points`, of differences of `test/recall_at_1`."""
+    points = ", in points" if is_share(metric) else ""
+    return f"{metric_label(metric).removesuffix(' (%)')}{points}"
+
+
 def coordinate_name(path: str) -> str:
-    """`method.alpha` → `α`; a path without a Greek name keeps its last two parts."""
+    """Return `α` for `method.alpha`; a path without a Greek name keeps its last two parts."""
     last = path.rsplit(".", 1)[-1]
     if last in GREEK:
         return GREEK[last]
@@ -98,12 +132,12 @@ WORDS = re.compile(rf"\b({'|'.join(GREEK)})\b", re.IGNORECASE)
 
 
 def greek(text: str) -> str:
-    """Words that are names of Greek letters as these: `Fig. 4a (alpha = 1)` → `Fig. 4a (α = 1)`."""
+    """Write names of Greek letters as letters: `Fig. 4a (alpha = 1)` → `Fig. 4a (α = 1)`."""
     return WORDS.sub(lambda found: GREEK[found[1].lower()], text)
 
 
 def coordinate_names(paths: Sequence[str]) -> list[str]:
-    """Each `coordinate_name`; where two would be alike, with what stands before: `method.α`."""
+    """Return each `coordinate_name`; where two would be alike, with what stands before: `method.α`."""
     short = [coordinate_name(path) for path in paths]
     return [
         name if short.count(name) == 1 else greek(path)
@@ -112,7 +146,7 @@ def coordinate_names(paths: Sequence[str]) -> list[str]:
 
 
 def number(value: float, digits: int) -> str:
-    """Fixed digits; minus as a true minus sign, never `-0.00`."""
+    """Write a number with fixed digits; minus as a true minus sign, never `-0.00`."""
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
@@ -120,19 +154,19 @@ def number(value: float, digits: int) -> str:
 
 
 def p_text(p: float | None) -> str:
-    """Three digits, `<0.001`; empty without a test."""
+    """Write p with three digits, or `<0.001`; empty without a test."""
     if p is None:
         return ""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_equals(p: float) -> str:
-    """In a sentence: `p = 0.012`, `p < 0.001`."""
+    """Write p in a sentence: `p = 0.012`, `p < 0.001`."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def level(value: Any) -> str:
-    """A coordinate's value, short: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
+    """Write a coordinate's value shortly: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         options = ", ".join(f"{key}={level(v)}" for key, v in value.items() if key != "name")
         return f"{value['name']}({options})" if options else str(value["name"])
@@ -145,7 +179,7 @@ def level(value: Any) -> str:
 
 
 def ticks(values: list[Any]) -> list[str]:
-    """Levels of one axis: powers of ten as such (mathtext) where any is far from one."""
+    """Write the levels of one axis: powers of ten as such (mathtext) where any is far from one."""
     powers = [_power(value) for value in values]
     if any(power is None for power in powers) or all(abs(p or 0) < 2 for p in powers):
         return [level(value) for value in values]
@@ -160,12 +194,13 @@ def _power(value: Any) -> int | None:
 
 
 def slug(text: str) -> str:
-    """A file name and HTML id: lower case, digits and underscores."""
+    """Turn a text into a file name and HTML id: lower case, digits and underscores."""
     kept = "".join(c if c.isascii() and c.isalnum() else "_" for c in text.lower())
     return "_".join(part for part in kept.split("_") if part) or "x"
 
 
 def signed(value: float, metric: str, digits: int) -> str:
+    """Write a difference with its sign, in the unit in which the metric is shown."""
     text = number(value * scale(metric), digits)
     return text if text.startswith("−") else f"+{text}"
 
@@ -173,7 +208,7 @@ def signed(value: float, metric: str, digits: int) -> str:
 def with_interval(
     value: float, low: float | None, high: float | None, metric: str, digits: int
 ) -> str:
-    """`+0.52 [+0.11, +0.93]`; without an interval where there is none."""
+    """Write `+0.52 [+0.11, +0.93]`; without an interval where there is none."""
     if low is None or high is None:
         return signed(value, metric, digits)
     ends = f"{signed(low, metric, digits)}, {signed(high, metric, digits)}"

@@ -9,8 +9,7 @@ from typing import Any
 from reports.published.papers import PrintedValue
 from reports.recipe import Table
 from reports.stats.describe import Summary
-from reports.stats.effect_size import Improvement
-from reports.stats.paired import Difference
+from reports.stats.paired import Difference, Improvement
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class TableData:
         return self.recipe.metrics
 
     def has(self, metric: str, what: str) -> bool:
-        """Whether any row has a `difference`, `p_corrected` or `printed` of this metric."""
+        """Tell whether any row has a `difference`, `p_corrected` or `printed` of this metric."""
         return any(getattr(row.measured[metric], what) is not None for row in self.rows)
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pandas as pd
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from reports.errors import ReportError
 from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import summary, t_interval
 from reports.stats.ranks import spearman
-from reports.tables.beside import NEUTRAL
-from reports.tables.cells import by_seed, fold_notes, gaps, protocol_note, race_notes
+from reports.tables.cells import NEUTRAL, by_seed, fold_notes, gaps, protocol_note, race_notes
 from reports.tables.labels import (
     coordinate_names,
     level,
@@ -24,42 +22,72 @@ from reports.tables.labels import (
 )
 from reports.tables.model import Field, Sheet
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
 COLUMNS = ("metric", "mean", "sd", "low", "high", "n")
 
 
-def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
-    """One row a cell in the order of their ranks: rank and cell in the source study, the values
-    that were varied there, what it was ranked by, then each metric of the recipe; means over seeds
-    with 95 % Student intervals. A note has Spearman's rank correlation of the two fidelities.
+@dataclass(frozen=True)
+class Promotion:
+    """Where promoted cells come from: the source study and its cells, what these were ranked by,
+    and whether more of it is better."""
+
+    source: str
+    cells: pd.DataFrame
+    by: str
+    most: bool
+
+    def values_before(self, cell: str) -> dict[int, float]:
+        """Return the values by seed of a cell of the source."""
+        return by_seed(self.cells[self.cells["cell"] == cell], self.by)
+
+
+def promotion_of(frame: Frame, study: str, place: str) -> Promotion:
+    """Return what a study promotes.
 
     Raises:
         ReportError: the study promotes nothing.
     """
-    spec = (frame.document.get("studies") or {}).get(recipe.study) or {}
-    if frame.design(recipe.study) != "promote":
+    declared = frame.declared(study)
+    if frame.design(study) != "promote":
         raise ReportError(
-            f"report: found {recipe.study}, a {frame.design(recipe.study)} study, in a table of "
-            "promoted cells; expected a promote study"
+            f"{place}: {study} is a {frame.design(study)} study; promotions are shown of a promote "
+            "study"
         )
-    source = str(spec["of"])
-    by, most = ranked_by(frame, source, spec.get("by"))
-    before = frame.study(source) if source in frame.study_order else cells.iloc[:0]
-    names = list(
-        dict.fromkeys(
-            name
-            for coords in cells["coords"]
-            for name in coords
-            if name not in (RANK, SOURCE, NEUTRAL)
-        )
-    )
+    source = str(declared["of"])
+    metrics = {str(o["metric"]): o for o in frame.declared(source).get("objectives") or []}
+    by = str(declared.get("by") or frame.objective(source)[0])
+    most = metrics.get(by, {}).get("direction") != "minimize"
+    known = source in frame.study_order
+    return Promotion(source, frame.study(source) if known else frame.cells.iloc[:0], by, most)
+
+
+def rank_signs(promotion: Promotion, metric: str) -> tuple[int, int]:
+    """Return what values before and after are times, so that more of both is better."""
+    return 1 if promotion.most else -1, -1 if lower_is_better(metric) else 1
+
+
+def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
+    """Return one row a cell in the order of their ranks: rank and cell in the source study, the
+    values that were varied there, what it was ranked by, then each metric of the recipe; means over
+    seeds with 95 % Student intervals. A note has Spearman's rank correlation of the two fidelities.
+
+    Raises:
+        ReportError: the study promotes nothing.
+    """
+    promotion = promotion_of(frame, recipe.study, "report")
+    by, source = promotion.by, promotion.source
+    every = dict.fromkeys(name for coords in cells["coords"] for name in coords)
+    names = [name for name in every if name not in (RANK, SOURCE, NEUTRAL)]
     rows, numbers = [], []
     pairs: list[tuple[float, float]] = []
     for cell, mine in cells.groupby("cell", sort=False):
         coords: dict[str, Any] = mine["coords"].iloc[0]
         was = str(coords.get(SOURCE, ""))
         sampled = [level(coords.get(name, "")) for name in names]
-        sides = [(by, by_seed(before[before["cell"] == was], by), (source, was))]
+        sides = [(by, promotion.values_before(was), (source, was))]
         sides += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
         lost = "; ".join(gaps(mine))
         fields = [_field(metric, values, of, recipe.digits, lost) for metric, values, of in sides]
@@ -68,23 +96,17 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         planned, n = mine["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
         rank = str(coords.get(RANK, cell))
-        labels = (Field(rank), Field(was), *map(Field, sampled))
-        rows.append((*labels, *fields, count))
+        rows.append((Field(rank), Field(was), *map(Field, sampled), *fields, count))
         means = [_numbers(metric, values) for metric, values, _ in sides]
+        unrounded = [x for each in means for x in each]
         runs = " ".join(run for run in mine["run_id"] if run)
-        numbers.append(
-            (
-                cell,
-                coords.get(RANK),
-                was,
-                *sampled,
-                *(x for each in means for x in each),
-                runs,
-            )
-        )
+        numbers.append((cell, coords.get(RANK), was, *sampled, *unrounded, runs))
         if means[0][1] is not None and means[1][1] is not None:
             pairs.append((means[0][1], means[1][1]))
-    agreement = _agreement(recipe, source, (by, most), pairs)
+    headers = [f"{metric_label(m)}, {recipe.study}" for m in recipe.metrics]
+    columns = [f"source_{column}" for column in COLUMNS]
+    for i in range(len(recipe.metrics)):
+        columns += [column if i == 0 else f"{column}_{i + 1}" for column in COLUMNS]
     return Sheet(
         recipe,
         slug(f"table_{recipe.study}"),
@@ -94,51 +116,32 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
             f"{source} cell",
             *coordinate_names(names),
             f"{metric_label(by)}, {source}",
-            *(f"{metric_label(m)}, {recipe.study}" for m in recipe.metrics),
+            *headers,
             "n",
         ),
         2 + len(names),
         tuple(rows),
-        (
-            "cell",
-            RANK,
-            SOURCE,
-            *names,
-            *(f"source_{column}" for column in COLUMNS),
-            *(c if i == 0 else f"{c}_{i + 1}" for i in range(len(recipe.metrics)) for c in COLUMNS),
-            "run_ids",
-        ),
+        ("cell", RANK, SOURCE, *names, *columns, "run_ids"),
         tuple(numbers),
-        _notes(frame, recipe, source, cells, agreement),
+        _notes(frame, recipe, promotion, cells, pairs),
     )
-
-
-def ranked_by(frame: Frame, source: str, by: str | None) -> tuple[str, bool]:
-    """What the source's cells were ranked by, and whether more of it is better."""
-    spec = (frame.document.get("studies") or {}).get(source) or {}
-    objectives = {str(o["metric"]): o.get("direction") for o in spec.get("objectives") or []}
-    default = next(iter(objectives), str(frame.document.get("objective") or "val/map_at_r"))
-    metric = by or default
-    return metric, objectives.get(metric) != "minimize"
 
 
 def _field(
     metric: str, values: dict[int, float], of: tuple[str, str], digits: int, lost: str
 ) -> Field:
-    """`61.31 [60.90, 61.72]`; without an interval where one seed gives none."""
-    result = summary(list(values.values()))
-    if result is None:
+    """Write `61.31 [60.90, 61.72]`; without an interval where one seed gives none."""
+    mean, factor = summary(list(values.values())), scale(metric)
+    if mean is None:
         return Field("missing", hint=lost)
-    text = number(result.mean * scale(metric), digits)
-    interval = t_interval(list(values.values()))
-    if interval is not None:
-        low, high = (number(end * scale(metric), digits) for end in interval)
-        text += f" [{low}, {high}]"
+    text = number(mean.mean * factor, digits)
+    if (interval := t_interval(list(values.values()))) is not None:
+        text += f" [{', '.join(number(end * factor, digits) for end in interval)}]"
     return Field(text, measured=True, of=of)
 
 
 def _numbers(metric: str, values: dict[int, float]) -> tuple[Any, ...]:
-    """As `COLUMNS`, on the scale of the runs."""
+    """Return the numbers of `COLUMNS`, on the scale of the runs."""
     result = summary(list(values.values()))
     if result is None:
         return (metric, None, None, None, None, 0)
@@ -146,16 +149,13 @@ def _numbers(metric: str, values: dict[int, float]) -> tuple[Any, ...]:
     return (metric, result.mean, result.sd, low, high, result.n)
 
 
-def _agreement(
-    recipe: Table, source: str, by: tuple[str, bool], pairs: list[tuple[float, float]]
-) -> str:
-    """Whether both fidelities order the cells alike, each from worst to best."""
-    metric, most = by
-    first = recipe.metrics[0]
-    signs = (1 if most else -1, -1 if lower_is_better(first) else 1)
-    agreement = spearman([signs[0] * a for a, _ in pairs], [signs[1] * b for _, b in pairs])
+def _agreement(recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]) -> str:
+    """Say whether both fidelities order the cells alike, each from worst to best."""
+    first, source = recipe.metrics[0], promotion.source
+    before, after = rank_signs(promotion, first)
+    agreement = spearman([before * a for a, _ in pairs], [after * b for _, b in pairs])
     what = (
-        f"Spearman's rank correlation of {metric_label(metric)} in {source} and "
+        f"Spearman's rank correlation of {metric_label(promotion.by)} in {source} and "
         f"{metric_label(first)} in {recipe.study}"
     )
     if agreement is None:
@@ -168,20 +168,24 @@ def _agreement(
 
 
 def _notes(
-    frame: Frame, recipe: Table, source: str, cells: pd.DataFrame, agreement: str
+    frame: Frame,
+    recipe: Table,
+    promotion: Promotion,
+    cells: pd.DataFrame,
+    pairs: list[tuple[float, float]],
 ) -> tuple[str, ...]:
+    source = promotion.source
     total = frame.cells[frame.cells["study"] == source]["cell"].nunique()
     own = cells["cell"] == NEUTRAL
     best = f"The best {cells[~own]['cell'].nunique()} of {total} cells of {source}, trained again."
     if own.any():
         best += " neutral: the method switched off, at the best rates of its baseline."
-    interval = "[…]: 95 % Student interval of the mean over seeds; none with one seed."
-    lost = [f"Without a result: {gap}." for gap in gaps(cells)]
-    notes = [
+    return (
         best,
-        agreement,
-        interval,
+        _agreement(recipe, promotion, pairs),
+        "[…]: 95 % Student interval of the mean over seeds; none with one seed.",
         protocol_note(frame, recipe.metrics),
         *race_notes(frame, recipe.study),
-    ]
-    return (*notes, *fold_notes(cells, recipe.metrics), *lost)
+        *fold_notes(cells, recipe.metrics),
+        *(f"Without a result: {gap}." for gap in gaps(cells)),
+    )

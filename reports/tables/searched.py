@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.stats.describe import reality_check_interval, summary
-from reports.tables.beside import NEUTRAL
-from reports.tables.cells import by_cell, fold_notes, gaps, protocol_note, run_ids
+from reports.stats.describe import half_width, summary
+from reports.tables.cells import NEUTRAL, by_cell, fold_notes, gaps, protocol_note, run_ids
 from reports.tables.labels import level, metric_label, slug
 from reports.tables.model import Measured, TableData, TableRow
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
-    """The `top` configurations by the first metric, and how many were tried or lost."""
+    """Return the `top` configurations by the first metric, and how many were tried or lost."""
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
     ranked = []
     values = {metric: by_cell(cells, metric) for metric in recipe.metrics}
@@ -27,7 +29,8 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     rows = []
     for _, _, cell in ranked[: recipe.top]:
         mine = cells[cells["cell"] == cell]
-        measured = {metric: _measured(values[metric][cell]) for metric in recipe.metrics}
+        scores = {metric: list(values[metric][cell].values()) for metric in recipe.metrics}
+        measured = {m: Measured(summary(own), half_width(own)) for m, own in scores.items()}
         coords = mine["coords"].iloc[0]
         labels = (cell, *(level(coords.get(name, "")) for name in names))
         rows.append(
@@ -51,9 +54,3 @@ def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
         tuple(rows),
         tuple(notes),
     )
-
-
-def _measured(values: dict[int, float]) -> Measured:
-    scores = list(values.values())
-    interval = reality_check_interval(scores)
-    return Measured(summary(scores), interval and interval[1])

@@ -10,25 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from reports.frame import Frame
-from reports.stats.attainable import can_reach_verdict, pairs_needed
-from reports.stats.paired import LEVEL, Difference
-from reports.stats.power import pairs_for_power
-from reports.tables.compared_notes import tested
+from reports.stats.paired import (
+    LEVEL,
+    Difference,
+    can_reach_verdict,
+    pairs_for_power,
+    pairs_needed,
+)
 from reports.tables.labels import is_share, lower_is_better
 from reports.tables.model import AnyTable, Measured, TableData, TableRow
+from reports.tables.notes import count_tests
 
 Call = Literal["better", "worse", "cannot tell", "no difference", "saturated", "no result"]
-CALLS: tuple[Call, ...] = (
-    "better",
-    "worse",
-    "cannot tell",
-    "no difference",
-    "saturated",
-    "no result",
-)
+CALLS: tuple[Call, ...] = get_args(Call)
 ON = "✓"
 
 
@@ -62,7 +59,7 @@ class Verdict:
 
 
 def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
-    """One for each compared row; variants at their own best first, then components, in order."""
+    """Return one for each compared row; variants at their own best first, then components, in order."""
     compared = [table for table in tables if isinstance(table, TableData)]
     compared.sort(key=lambda table: table.recipe.kind != "compare")
     return [
@@ -75,7 +72,7 @@ def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
 
 
 def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
-    """The comparisons by table and baseline row, in the order in which each begins."""
+    """Group the comparisons by table and baseline row, in the order in which each begins."""
     made: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in found:
         made.setdefault((verdict.key, verdict.baseline), []).append(verdict)
@@ -83,7 +80,7 @@ def groups(found: Sequence[Verdict]) -> list[list[Verdict]]:
 
 
 def headline(frame: Frame, found: Sequence[Verdict]) -> str:
-    """The report in one sentence: what has finished, and how the comparisons fell."""
+    """Sum up the report in one sentence: what has finished, and how the comparisons fell."""
     done = int((frame.cells["status"] == "done").sum())
     if not done:
         trials = frame.cells["trial_id"].nunique()
@@ -100,7 +97,7 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
     metric = table.metrics[0]
     mine, theirs = row.measured[metric], base.measured[metric]
     told = mine.compared
-    tests = tested(table.rows, metric)
+    tests = count_tests(table.rows, metric)
     call = judge(metric, mine, theirs)
     return Verdict(
         table.title,
@@ -137,7 +134,7 @@ def judge(metric: str, mine: Measured, theirs: Measured) -> Call:
 
 
 def _needed(mine: Measured, tests: int) -> int | None:
-    """Seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number of tests,
+    """Return the seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number of tests,
     and never fewer than the permutation test can tell anything from."""
     told, difference = mine.compared, mine.difference
     if told is None or difference is None or difference.n < 2:
@@ -150,7 +147,7 @@ def _needed(mine: Measured, tests: int) -> int | None:
 
 
 def label(table: TableData, row: TableRow) -> str:
-    """A row in words: the components that are on, a variant, or its levels."""
+    """Name a row in words: the components that are on, a variant, or its levels."""
     if table.recipe.kind == "components":
         on = [name for name, mark in zip(table.headers, row.labels, strict=True) if mark == ON]
         return " + ".join(on) or "none"
@@ -161,7 +158,7 @@ def label(table: TableData, row: TableRow) -> str:
 
 
 def _tuned(table: TableData, row: TableRow, base: TableRow) -> str:
-    """In words; empty of components, whose cells share what they stand around."""
+    """Describe the tuning in words; empty of components, whose cells share what they stand around."""
     if row.tuned is None:
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:

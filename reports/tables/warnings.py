@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.frame import LARGEST_RATIO, Frame
-from reports.tables.factors.trials import Trial, trials_of
+from reports.tables.cells import Trial, trials_of
 from reports.tables.labels import is_share, level, lower_is_better
 
 STILL = 0.005  # of a share: half a point; of other metrics this part of their mean size
@@ -27,7 +27,7 @@ def find_warnings(frame: Frame) -> list[str]:
     term, and each range that is too narrow."""
     lines = []
     for study in frame.study_order:
-        metric = _objective(frame, study)
+        metric, _ = frame.objective(study)
         lines += _still(frame, study, metric) + _edges(frame, study, metric)
         lines += _overwhelmed(frame, study)
     return lines
@@ -85,35 +85,29 @@ def _share(axis: Mapping[str, Any], value: float) -> float:
     return (at - low) / (high - low)
 
 
-def _objective(frame: Frame, study: str) -> str:
-    spec = (frame.document.get("studies") or {}).get(study) or {}
-    own = spec.get("objectives") or [{}]
-    return str(own[0].get("metric") or frame.document.get("objective") or "val/map_at_r")
-
-
 def _still(frame: Frame, study: str, metric: str) -> list[str]:
     cells = frame.cells
     done = cells[(cells["study"] == study) & (cells["status"] == "done")]
     runs = list(dict.fromkeys(done["run_id"]))
     runs = runs[:: -(-len(runs) // LOOKED_AT)] if runs else []
     curves = frame.curves(metric, runs)
-    found = [did_not_move(list(values), metric) for _, values in curves.groupby("run_id")["value"]]
-    told = [each for each in found if each is not None]
-    if not told or sum(told) <= MOST_STILL * len(told):
+    answers = [did_not_move(list(own), metric) for _, own in curves.groupby("run_id")["value"]]
+    still = [each for each in answers if each is not None]
+    if not still or sum(still) <= MOST_STILL * len(still):
         return []
     return [
-        f"{study}: validation did not move in {sum(told)} of {len(told)} trials: the rate may be "
+        f"{study}: validation did not move in {sum(still)} of {len(still)} trials: the rate may be "
         "too small or the training too short."
     ]
 
 
 def _edges(frame: Frame, study: str, metric: str) -> list[str]:
-    spec = (frame.document.get("studies") or {}).get(study) or {}
-    if frame.design(study) != "search" or not spec.get("space"):
+    space = frame.declared(study).get("space")
+    if frame.design(study) != "search" or not space:
         return []
     trials = trials_of(frame.study(study), metric).trials
     lines = []
-    for path, axis in spec["space"].items():
+    for path, axis in space.items():
         ranked = _ranked([trial for trial in trials if path in trial.coords], metric)
         if len(ranked) < TRIALS:
             continue
@@ -129,7 +123,8 @@ def _edges(frame: Frame, study: str, metric: str) -> list[str]:
 
 def _overwhelmed(frame: Frame, study: str) -> list[str]:
     """Warn of each term whose gradient was a thousand times the metric term's in some epoch."""
-    trials = frame.trials[frame.trials["run_id"].isin(_runs(frame, study))]
+    runs = set(frame.cells["run_id"][frame.cells["study"] == study])
+    trials = frame.trials[frame.trials["run_id"].isin(runs)]
     worst: dict[str, list[float]] = {}
     for run_id, names in zip(trials["run_id"], trials["ratios"], strict=True):
         for name in names:
@@ -148,11 +143,6 @@ def _overwhelmed(frame: Frame, study: str) -> list[str]:
                 "of nir, `training.clip_norm`)."
             )
     return lines
-
-
-def _runs(frame: Frame, study: str) -> set[str]:
-    cells = frame.cells
-    return set(cells[cells["study"] == study]["run_id"])
 
 
 def _ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:

@@ -1,0 +1,82 @@
+"""The axes of a search's space, as parallel coordinates and slices have them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from reports.errors import ReportError
+from reports.figures.drawn import FigureOptions
+from reports.frame import Frame
+from reports.recipe import Figure
+from reports.tables.importance import space_of
+from reports.tables.labels import coordinate_names, level
+
+MOST_AXES = 12  # of a search in one picture
+
+
+class AxesOptions(FigureOptions):
+    """Of `parallel` and `slices`. axes: parameters of the search, in this order; default: all."""
+
+    shown_as = "search"
+    axes: tuple[str, ...] = Field((), max_length=MOST_AXES)
+
+    @field_validator("axes", mode="after")
+    @classmethod
+    def once(cls, axes: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(axes)) < len(axes):
+            raise ValueError(f"each parameter once, not {', '.join(axes)}")
+        return axes
+
+    def factors(self) -> Mapping[str, tuple[str, ...]]:
+        return {"axes": self.axes}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One parameter: `choices` as they are listed, or numbers from `low` to `high`."""
+
+    path: str
+    name: str
+    log: bool
+    low: float
+    high: float
+    choices: tuple[str, ...] = ()
+
+    def place(self, value: Any) -> float:
+        """Return where a value stands: the number itself, or the index of a choice."""
+        return float(self.choices.index(level(value)) if self.choices else value)
+
+    def share(self, value: Any) -> float:
+        """Return how far along the axis a value stands, 0 at the low end and 1 at the high one; a lone
+        value halfway."""
+        at, low, high = self.place(value), self.low, self.high
+        if self.log:
+            at, low, high = math.log(at), math.log(low), math.log(high)
+        return (at - low) / (high - low) if high > low else 0.5
+
+
+def axes_of(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
+    """Return the parameters of the recipe's (first) study that it asks for, in its order, or all.
+
+    Raises:
+        ReportError: the study is no search, or lacks a parameter.
+    """
+    study = recipe.studies[0]
+    space = space_of(frame, study)
+    paths = list(options.axes or space)
+    if unknown := [path for path in paths if path not in space]:
+        raise ReportError(
+            f"report.figures: found {unknown[0]!r} for {study}; expected of {', '.join(space)}"
+        )
+    return [_axis(p, n, space[p]) for p, n in zip(paths, coordinate_names(paths), strict=True)]
+
+
+def _axis(path: str, name: str, told: Mapping[str, Any]) -> Axis:
+    if (choices := told.get("choice")) is not None:
+        return Axis(path, name, False, 0.0, len(choices) - 1.0, tuple(map(level, choices)))
+    return Axis(path, name, bool(told.get("log")), float(told["low"]), float(told["high"]))

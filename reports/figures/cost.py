@@ -1,0 +1,187 @@
+"""Cost against quality: what a cell's training took and what it gave, with the Pareto front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from reports.errors import ReportError
+from reports.figures.drawn import (
+    COLOURS,
+    HEIGHT,
+    LINE,
+    MANY,
+    Axes,
+    Canvas,
+    Drawn,
+    FigureOptions,
+    Spot,
+    empty,
+    figure,
+    finish,
+    lined,
+    log_ticks,
+    seeds_text,
+    single,
+)
+from reports.frame import Frame
+from reports.recipe import Figure
+from reports.stats.describe import summary
+from reports.tables.cells import by_cell, protocol
+from reports.tables.labels import greek, lower_is_better, metric_label, number, scale
+
+COSTS = {"seconds": "seconds of training", "epochs": "epochs", "steps": "steps"}
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+ROOM = 110, 16  # pixels around a name of a point of the front
+LETTERS = 20  # of a name
+WIDE = 10.0  # from this ratio of costs on the axis is logarithmic
+
+
+class CostOptions(FigureOptions):
+    """Of `cost`. cost: what is paid for a trial: seconds of training, epochs or steps."""
+
+    several = True
+    cost: Literal["seconds", "epochs", "steps"] = "seconds"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cell: its mean cost, and its mean of the metric in the unit that is shown, over n seeds."""
+
+    study: str
+    cell: str
+    cost: float
+    value: float
+    n: int
+
+
+@figure(CostOptions)
+def cost(frame: Frame, recipe: Figure, options: CostOptions) -> Drawn:
+    """Draw a mark a cell; the line joins the cells that none beats in both cost and metric.
+
+    Raises:
+        ReportError: unknown study, or no run that tells the cost.
+    """
+    import pandas as pd
+
+    paid, metric = options.cost, recipe.metric
+    points = [p for study in recipe.studies for p in points_of(frame, study, metric, paid)]
+    sign = -1 if lower_is_better(metric) else 1
+    best = [points[i] for i in front([p.cost for p in points], [sign * p.value for p in points])]
+    title = greek(recipe.title) or f"{metric_label(metric)} against {COSTS[paid]}"
+    drawing = _draw(points, best, recipe, paid, title)
+    spots = [
+        Spot(
+            drawing.axes[0],
+            p.cost,
+            p.value,
+            f"{p.study}, {p.cell}: {number(p.value, 2)}, "
+            f"{number(p.cost, 1 if p.cost < 100 else 0)} {paid}",
+        )
+        for p in points
+    ]
+    names = ", ".join(p.cell if len(recipe.studies) == 1 else f"{p.study} {p.cell}" for p in best)
+    caption = (
+        f"{metric_label(metric)}, {protocol(frame)}, against {COSTS[paid]} of a trial: "
+        f"means of {len(points)} cells, {seeds_text([p.n for p in points])} each."
+    )
+    if best:
+        caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
+    if paid == "seconds":
+        caption += " Seconds are of the machines that ran them, beside what else ran there."
+    cells = pd.concat([frame.study(study) for study in recipe.studies])
+    key = f"cost_{'_'.join(recipe.studies)}_{metric}_{paid}"
+    return finish(recipe, cells, drawing, title, caption, spots, key=key)
+
+
+def points_of(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
+    """Return the cells of a study that have both; with folds a seed's cost is that of all of them.
+
+    Raises:
+        ReportError: no run of the sweep tells that cost.
+    """
+    cells = frame.study(study)
+    if cost not in frame.metrics:
+        raise ReportError(f"report.figures: no run of the sweep tells its {cost!r}")
+    paid = cells.groupby(["cell", "seed"], sort=False)[cost].sum(min_count=1)
+    points = []
+    for cell, values in by_cell(cells, metric).items():
+        mean = summary(list(values.values()))
+        price = summary([paid[cell, seed] for seed in values])
+        if mean is not None and price is not None:
+            points.append(Point(study, cell, price.mean, mean.mean * scale(metric), mean.n))
+    return points
+
+
+def front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
+    """Return the indices of the Pareto front of least cost and largest value, by ascending cost.
+
+    A point is dominated where another costs no more and is worth no less, and differs in one of
+    the two; points that are alike are on the front together. A point with a number that is not
+    finite is on none.
+    """
+    x, y = np.asarray(costs, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    best: list[int] = []
+    for i in map(int, np.lexsort((-y, x))):
+        if not (np.isfinite(x[i]) and np.isfinite(y[i])):
+            continue
+        if not best or y[i] > y[best[-1]] or (x[i], y[i]) == (x[best[-1]], y[best[-1]]):
+            best.append(i)
+    return tuple(best)
+
+
+def _draw(points: list[Point], best: list[Point], recipe: Figure, paid: str, title: str) -> Canvas:
+    below = LINE * -(-len(recipe.studies) // 2) if len(recipe.studies) > 1 else 0.0
+    drawing, panel = single(title, HEIGHT + below)
+    for i, study in enumerate(recipe.studies):
+        mine = [p for p in points if p.study == study]
+        panel.scatter(
+            [p.cost for p in mine],
+            [p.value for p in mine],
+            s=22,
+            color=COLOURS[i % len(COLOURS)],
+            marker=MARKS[i % len(MARKS)],
+            label=study,
+            rasterized=len(mine) > MANY,
+            zorder=3,
+        )
+    if not points:
+        empty(panel)
+    costs = [p.cost for p in points]
+    if costs and min(costs) > 0 and max(costs) >= WIDE * min(costs):
+        panel.set_xscale("log")
+        log_ticks(panel, min(costs), max(costs))
+    panel.set_xlabel(f"{COSTS[paid]}, a trial")
+    panel.set_ylabel(metric_label(recipe.metric))
+    lined(panel)
+    if len(recipe.studies) > 1:
+        drawing.legend(loc="outside lower left", ncols=2)
+    if best:
+        _draw_front(drawing, panel, best)
+    return drawing
+
+
+def _draw_front(drawing: Canvas, panel: Axes, best: list[Point]) -> None:
+    """Draw the line, rings around its points, and the names of those that have room for one."""
+    x, y = [p.cost for p in best], [p.value for p in best]
+    panel.step(x, y, where="post", color="black", linewidth=1.1, linestyle="--", zorder=2)
+    panel.scatter(x, y, s=60, facecolors="none", edgecolors="black", linewidths=1, zorder=4)
+    panel.margins(x=0.08, y=0.1)
+    drawing.draw_without_rendering()  # so that marks know where they are
+    named: list[tuple[float, float]] = []
+    for p in reversed(best):
+        at = panel.transData.transform((p.cost, p.value))
+        if any(abs(at[0] - a) < ROOM[0] and abs(at[1] - b) < ROOM[1] for a, b in named):
+            continue
+        named.append((at[0], at[1]))
+        panel.annotate(
+            p.cell if len(p.cell) <= LETTERS else f"{p.cell[: LETTERS - 1]}…",
+            (p.cost, p.value),
+            xytext=(-6, 5),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+        )

@@ -1,0 +1,51 @@
+"""Distances within classes and between them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from reports.figures.drawn import COLOURS, WIDTH, Spot, canvas, heading, lined, title_panel
+from reports.figures.models import ModelOptions, Picture, Views, model_figure
+from reports.tables.labels import greek
+
+PANEL = 1.7  # inches, of one model's histogram
+KINDS = (("one class", "intra", COLOURS[0]), ("two classes", "inter", COLOURS[1]))
+
+
+class DistanceOptions(ModelOptions):
+    """Of `distances` within classes and between them. images: of whole classes, so many at most."""
+
+    every: ClassVar[bool] = True
+    images: int = Field(3000, ge=4, le=20000)
+
+
+@model_figure(DistanceOptions, "distances within and between classes")
+def distances(views: Views, title: str) -> Picture:
+    """Draw histograms of distances of pairs of one class and of two, a panel a cell."""
+    count = len(views.found)
+    drawing = canvas(WIDTH, 0.7 + PANEL * count)
+    panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()
+    heading(drawing, title)
+    spots = []
+    for panel, (each, view) in zip(panels, views.found, strict=True):
+        for (words, name, colour), mean in zip(KINDS, view["means"], strict=True):
+            shares = [100 * share for share in view[name]]
+            panel.stairs(shares, view["edges"], fill=True, color=colour, alpha=0.45, label=words)
+            panel.axvline(mean, color=colour, linewidth=1.2)
+            text = f"{each.cell}, {words}: mean {mean:.4f}"
+            spots.append(Spot(panel, mean, max(shares) / 2, text))
+        title_panel(panel, f"{greek(each.cell)}: overlap {100 * view['overlap']:.1f} %", WIDTH)
+        panel.set_ylabel("pairs (%)")
+        lined(panel, "y")
+    panels[-1].set_xlabel("distance")
+    panels[0].legend(loc="upper left")
+    view = views.found[0][1]
+    caption = (
+        f"Euclidean distances of unit embeddings of {views.options.split} images, "
+        f"{views.protocol}, the first seed of each cell: shares of the pairs of one class and of "
+        "two. Overlap: of the two histograms in common; a line where a mean is. All pairs of "
+        f"{view['images']} images of {view['classes']} classes."
+    )
+    return Picture(drawing, caption, tuple(spots))

@@ -1,0 +1,66 @@
+"""The embedding space on a plane, with pictures where images lie."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from reports.figures.drawn import COLOURS, WIDTH, Spot, legend, single
+from reports.figures.models import ModelOptions, Picture, Views, model_figure, pixels
+
+SIGNS = "osv^D"  # with the colours 40 kinds of points
+LISTED = 24  # classes in a legend
+SMALL = 0.28  # of a picture's own size
+
+
+class MapOptions(ModelOptions):
+    """Of `embedding_map`, t-SNE. classes: drawn. points: images of them at most. pictures: so many
+    of those are shown. perplexity: about how many neighbours a point has. centred: class means
+    are taken away first, so that it shows how images of one class differ (DVML, Fig. 1)."""
+
+    classes: int = Field(12, ge=1, le=24)
+    points: int = Field(600, ge=4, le=5000)
+    pictures: int = Field(40, ge=0, le=200)
+    perplexity: float = Field(30.0, ge=2, le=200)
+    centred: bool = False
+
+
+@model_figure(MapOptions, "the embedding space", apart=True)
+def embedding_map(views: Views, title: str) -> Picture:
+    """Draw a point an image, a colour and sign a class; pictures of some beside."""
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+    drawing, panel = single(title, WIDTH)
+    panel.set_xticks([])
+    panel.set_yticks([])
+    each, view = views.found[0]
+    x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
+    for at, name in enumerate(view["classes"]):
+        mine = label == at
+        panel.scatter(
+            x[mine],
+            y[mine],
+            s=16,
+            color=COLOURS[at % len(COLOURS)],
+            marker=SIGNS[at // len(COLOURS) % len(SIGNS)],
+            linewidths=0,
+            label=name,
+        )
+    for at, picture in view["pictures"]:
+        image = OffsetImage(pixels(picture), zoom=SMALL)
+        edge = COLOURS[int(label[at]) % len(COLOURS)]
+        box = AnnotationBbox(image, (x[at], y[at]), pad=0.1, bboxprops={"edgecolor": edge})
+        panel.add_artist(box)
+    panel.margins(0.06)
+    names = view["classes"]
+    if len(names) <= LISTED:
+        legend(panel, max(len(names), 5))
+    caption = (
+        f"{views.who(each)}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
+        f"images of {len(names)} of {view['of_classes']} classes, perplexity "
+        f"{view['options']['perplexity']:g}. Which images are neighbours can be read from it; "
+        "distances between groups and their sizes cannot."
+    )
+    points = zip(x, y, label, strict=True)
+    spots = tuple(Spot(panel, float(a), float(b), names[c]) for a, b, c in points)
+    return Picture(drawing, caption, spots)

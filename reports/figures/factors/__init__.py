@@ -1,1 +1,0 @@
-"""Figures of studies that list their cells: over their factors, and of their components."""

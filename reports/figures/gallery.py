@@ -1,0 +1,78 @@
+"""Retrieval as one sees it: queries, and the images found first."""
+
+from __future__ import annotations
+
+import textwrap
+
+from pydantic import Field, model_validator
+
+from reports.figures.drawn import COLOURS, Spot, Strip, Tile
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    board,
+    model_figure,
+    nothing,
+    put_picture,
+)
+
+GAP = 0.35  # of a place, between query and what was found
+QUERY, HIT, MISS = ("black", "-"), (COLOURS[0], "-"), (COLOURS[1], "--")
+LETTERS = 11  # of a class's name below a picture
+
+
+class GalleryOptions(ModelOptions):
+    """Of `gallery`. queries: drawn, each of another class. failures: so many of the hardest.
+    nearest: images beside each."""
+
+    queries: int = Field(4, ge=0, le=24)
+    failures: int = Field(4, ge=0, le=24)
+    nearest: int = Field(8, ge=1, le=16)
+
+    @model_validator(mode="after")
+    def some_rows(self) -> GalleryOptions:
+        if not self.queries + self.failures:
+            raise ValueError("queries, failures or both, not neither")
+        return self
+
+
+@model_figure(GalleryOptions, "what is found first", apart=True)
+def gallery(views: Views, title: str) -> Picture:
+    """Draw a row a query: it, then the images nearest to it, hits framed blue and whole, misses
+    orange and dashed; the hardest failures last."""
+    each, view = views.found[0]
+    rows = view["rows"]
+    if not rows:
+        return nothing(title)
+    failed = sum(row["failed"] for row in rows)
+    caption = (
+        f"{views.who(each)}, {views.protocol}, {views.options.split} images. Left the query, then "
+        "the nearest images with their score: blue and whole frames are of its class, orange "
+        "and dashed ones are not. "
+        f"{len(rows) - failed} queries were drawn"
+        + (f"; the last {failed} are the hardest failures" if failed else "")
+        + f". Of {view['looked_at']} queries looked at, {view['failing']} find another class first."
+    )
+    drawing, panel = board(len(rows), 1 + GAP + max(len(row["near"]) for row in rows), title)
+    spots, strips = [], []
+    for at, row in enumerate(rows):
+        first = f"{row['class']}: the first of its class is no. {row['rank']}"
+        x, y = put_picture(panel, (at, 0), row["query"], _shorten(row["class"]), QUERY)
+        spots.append(Spot(panel, x, y, first))
+        tiles = []
+        for number, near in enumerate(row["near"]):
+            place, score = (at, 1 + GAP + number), f"{near['score']:.2f}"
+            x, y = put_picture(panel, place, near["picture"], score, HIT if near["hit"] else MISS)
+            words = f"{number + 1}: {near['class']}, {near['score']:.4f}"
+            spots.append(Spot(panel, x, y, words))
+            edge, below = "hit" if near["hit"] else "miss", f"{near['class']}, {score}"
+            tiles.append(Tile(near["picture"], below, words, edge))
+        query = Tile(row["query"], "the query", row["class"])
+        failure = "; a failure" if row["failed"] else ""
+        strips.append(Strip(first + failure, query, tuple(tiles)))
+    return Picture(drawing, caption, tuple(spots), tuple(strips))
+
+
+def _shorten(name: str) -> str:
+    return textwrap.shorten(name, LETTERS, placeholder="…") if " " in name else name[:LETTERS]

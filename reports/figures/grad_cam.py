@@ -1,0 +1,56 @@
+"""Where in images the terms of a loss are lowered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from reports.figures.drawn import Spot
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    board,
+    model_figure,
+    overlay,
+    put_picture,
+)
+
+FRAME = ("black", "-")
+
+
+class GradCamOptions(ModelOptions):
+    """Of `grad_cam`: where in training images terms of the loss are lowered (DDML, Fig. 3).
+
+    images: so many, of a class each. terms: by name; default: all that the trial has."""
+
+    split: Literal["train"] = "train"
+    images: int = Field(6, ge=1, le=12)
+    terms: tuple[str, ...] = Field((), max_length=6)
+
+
+@model_figure(GradCamOptions, "where terms look", apart=True)
+def grad_cam(views: Views, title: str) -> Picture:
+    """Draw a column an image; below it a row a term, bright where the term is lowered."""
+    each, view = views.found[0]
+    terms, rows = view["terms"], view["rows"]
+    drawing, panel = board(1 + len(terms), max(len(rows), 4), title)
+    spots = []
+    for column, row in enumerate(rows):
+        x, y = put_picture(panel, (0, column), row["picture"], row["class"][:12], FRAME)
+        spots.append(Spot(panel, x, y, row["class"]))
+        for at, term in enumerate(terms, 1):
+            cam = np.asarray(row["maps"][term])
+            x, y = put_picture(panel, (at, column), row["picture"], term, FRAME)
+            overlay(panel, (x, y), row["picture"], cam)
+            flat = "" if cam.any() else ", which nothing in it lowers"
+            spots.append(Spot(panel, x, y, f"{row['class']}: {term}{flat}"))
+    tall, wide = cam.shape
+    caption = (
+        f"{views.who(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "
+        f"last map of {tall} × {wide} places; bright where it lowers the "
+        "term, each on a scale of its own."
+    )
+    return Picture(drawing, caption, tuple(spots))

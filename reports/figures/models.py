@@ -1,0 +1,294 @@
+"""What figures of trained models share: which models they show, what was read of these, pictures.
+
+What such a figure shows is read of a model once, by `trainables.jobs.views`, and logged with its
+run (`Frame.view`): a kind has a file here that draws, and a function there that reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from reports.figures.drawn import (
+    WIDTH,
+    Axes,
+    Canvas,
+    Drawn,
+    FigureKind,
+    FigureOptions,
+    Spot,
+    Strip,
+    canvas,
+    empty,
+    heading,
+    single,
+)
+from reports.frame import OTHER, Frame
+from reports.kinds import figure_options
+from reports.recipe import Figure, Recipe
+from reports.stats.describe import summary
+from reports.tables.cells import by_cell, gaps, protocol, run_ids
+from reports.tables.labels import greek, lower_is_better, metric_label, slug
+
+MOST_LINES = 8  # models in one picture
+NOT_READ = "not read: its weights or its data were not at hand, see what the command said"
+EDGE = 0.04  # of a picture's place, around it
+LETTERS = 0.42  # of a place's height, below it
+
+Pixels = np.ndarray[Any, Any]
+
+
+class ModelOptions(FigureOptions):
+    """Of figures of trained models: what is read of them once, into their trials' folders.
+
+    split: whose images are shown. cells: those of the study, by name; default: the best by the
+    figure's metric, or where `every` is set all, up to `MOST_LINES`. Of a cell its first seed.
+    """
+
+    every: ClassVar[bool] = False
+    split: Literal["train", "val", "test"] = "test"
+    cells: tuple[str, ...] = Field((), max_length=MOST_LINES)
+
+    def read(self) -> dict[str, Any]:
+        """Return what the reader of a model is told."""
+        return self.model_dump(mode="json", exclude={"cells"})
+
+    def name(self, kind: str) -> str:
+        """Name the file that holds what is read: the same for figures that ask for the same."""
+        text = json.dumps(self.read(), sort_keys=True, separators=(",", ":"))
+        return f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A cell's first finished seed. why: how the cell was chosen."""
+
+    cell: str
+    seed: int
+    trial_id: str
+    run_id: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be read of one trial. options: as the reader of models takes them."""
+
+    trial_id: str
+    run_id: str
+    name: str
+    kind: str
+    options: dict[str, Any]
+
+
+def asked(frame: Frame, recipe: Recipe) -> Iterator[Asked]:
+    """Yield all that the figures of a recipe show, whether it was read or not; each once."""
+    known: set[tuple[str, str]] = set()
+    for figure in recipe.figures:
+        kind = figure_options(figure.kind)
+        if kind is None or not issubclass(kind, ModelOptions):
+            continue
+        options = kind.model_validate(figure.options)
+        name = options.name(figure.kind)
+        for each in seen(frame, figure, options):
+            if (each.run_id, name) not in known:
+                known.add((each.run_id, name))
+                yield Asked(each.trial_id, each.run_id, name, figure.kind, options.read())
+
+
+def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
+    """Return the models that a figure shows: the first seed (and fold) of each cell with a result."""
+    cells = frame.study(figure.studies[0])
+    done = cells[cells["status"] == "done"]
+    first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
+    why = ""
+    if options.cells:
+        names = [_with_method(name, first) for name in options.cells if name in first]
+    elif options.every:
+        every = (_with_method(str(name), first) for name in done["cell"])
+        names = list(dict.fromkeys(every))[:MOST_LINES]
+    else:
+        sign = -1 if lower_is_better(figure.metric) else 1
+        means = {
+            name: sign * found.mean
+            for name, values in by_cell(done, figure.metric).items()
+            if (found := summary(list(values.values())))
+        }
+        names = [max(means, key=means.__getitem__)] if means else list(first)[:1]
+        why = f"the best by {metric_label(figure.metric)}" if means else "the first"
+    return [
+        Seen(name, int(row["seed"]), row["trial_id"], row["run_id"], why or _explain(name, first))
+        for name in names
+        for row in [first[name]]
+    ]
+
+
+def _with_method(name: str, first: Mapping[str, Any]) -> str:
+    """Return the cell that stands for a row: where the row's best is the baseline, which is shown
+    under its own name, the best cell that has the method on."""
+    return name + OTHER if name + OTHER in first else name
+
+
+def _explain(name: str, first: Mapping[str, Any]) -> str:
+    """Say where a cell is not what its row's name leads a reader to expect; empty otherwise."""
+    if name.endswith(OTHER):
+        return (
+            f"the best configuration with the method on, because the best of "
+            f"{name.removesuffix(OTHER)} is the baseline itself"
+        )
+    trial = first[name]["trial_id"]
+    twins = [cell for cell, row in first.items() if row["trial_id"] == trial and cell != name]
+    own = [cell for cell in twins if not cell.endswith(OTHER)]
+    return f"the same model as {own[0]}" if own else ""
+
+
+@dataclass(frozen=True)
+class Views:
+    """What a figure is drawn from. found: each model with what was read of it."""
+
+    options: ModelOptions
+    found: list[tuple[Seen, dict[str, Any]]]
+    run_ids: tuple[str, ...]
+    gaps: tuple[str, ...]
+    protocol: str
+    lost: tuple[str, ...]
+
+    def who(self, each: Seen) -> str:
+        """Name a model in a caption: `plain, seed 0, the best by MAP@R`."""
+        return f"{each.cell}, seed {each.seed}" + (f", {each.why}" if each.why else "")
+
+
+def views(frame: Frame, figure: Figure, options: ModelOptions) -> Views:
+    """Return what was read for a figure; what was not is among the gaps."""
+    name = options.name(figure.kind)
+    chosen = seen(frame, figure, options)
+    read = [(each, frame.view(each.run_id, name)) for each in chosen]
+    cells = frame.study(figure.studies[0])
+    mine = cells[cells["cell"].isin([each.cell for each in chosen])]
+    lost = tuple(f"{each.cell}, seed {each.seed}: {NOT_READ}" for each, view in read if not view)
+    return Views(
+        options,
+        [(each, view) for each, view in read if view],
+        run_ids(mine[mine["trial_id"].isin([each.trial_id for each in chosen])]),
+        (gaps(mine) if chosen else gaps(cells)) + lost,
+        protocol(frame),
+        lost,
+    )
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is drawn of models: a figure, its caption, the marks that tell their values, and the
+    strips as `Drawn` has them."""
+
+    figure: Canvas
+    caption: str
+    spots: tuple[Spot, ...] = ()
+    strips: tuple[Strip, ...] = ()
+
+
+def model_figure(
+    options: type[ModelOptions], what: str, *, apart: bool = False
+) -> Callable[[Callable[[Views, str], Picture]], FigureKind]:
+    """Declare the decorated function a kind of figure of trained models.
+
+    It is given what was read, of one model at least, and the figure's title.
+
+    Args:
+        options: the options that the kind takes.
+        what: what it shows, for the title where a recipe gives none.
+        apart: whether it stands on a page of its own, as it holds pictures of images.
+    """
+
+    def declare(draw: Callable[[Views, str], Picture]) -> FigureKind:
+        def drawn(frame: Frame, recipe: Figure, chosen: ModelOptions) -> Drawn:
+            study, read = recipe.studies[0], views(frame, recipe, chosen)
+            title = greek(recipe.title) or f"{study}: {what}"
+            picture = draw(read, title) if read.found else nothing(title)
+            words = [greek(recipe.caption), picture.caption, *(f"{text}." for text in read.lost)]
+            return Drawn(
+                slug(f"{recipe.kind}_{study}_{chosen.split}"),
+                study,
+                title,
+                " ".join(filter(None, words)),
+                picture.figure,
+                read.run_ids,
+                read.gaps,
+                picture.spots,
+                apart,
+                picture.strips,
+            )
+
+        return FigureKind(options, drawn)
+
+    return declare
+
+
+def nothing(title: str) -> Picture:
+    """Return a figure of no model, which says so."""
+    drawing, panel = single(title, 1.2)
+    panel.set_axis_off()
+    empty(panel, "nothing was read")
+    return Picture(drawing, "Nothing was read.")
+
+
+def pixels(picture: str) -> Pixels:
+    """Decode a picture that was read, [H, W, 3]."""
+    from PIL import Image
+
+    with Image.open(BytesIO(base64.b64decode(picture)), formats=("JPEG",)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def board(rows: int, columns: float, title: str) -> tuple[Canvas, Axes]:
+    """Return a figure with room for rows of pictures, each with a line of letters below."""
+    drawing = canvas(WIDTH, rows * WIDTH / columns * (1 + LETTERS) + 0.4)
+    panel = drawing.add_subplot()
+    heading(drawing, title)
+    panel.set_xlim(0, columns)
+    panel.set_ylim(rows * (1 + LETTERS), 0)
+    panel.set_aspect("equal")
+    panel.set_axis_off()
+    return drawing, panel
+
+
+def put_picture(
+    panel: Axes, at: tuple[int, float], picture: str, words: str, frame: tuple[str, str]
+) -> tuple[float, float]:
+    """Draw a picture at a row and column, words below it, in a frame of a colour and a dash; return
+    where its middle is."""
+    from matplotlib.patches import Rectangle
+
+    (row, column), (colour, dash) = at, frame
+    top = row * (1 + LETTERS)
+    shown = pixels(picture)
+    middle = column + 0.5, top + 0.5
+    left, right, bottom, upper = extent = _extent(middle, shown)
+    panel.imshow(shown, extent=extent, interpolation="antialiased", aspect="auto")
+    line = {"fill": False, "edgecolor": colour, "linewidth": 1.8, "linestyle": dash}
+    panel.add_patch(Rectangle((left, upper), right - left, bottom - upper, **line))
+    panel.text(middle[0], top + 1.0, words, ha="center", va="top", fontsize=6.5)
+    return middle
+
+
+def overlay(panel: Axes, middle: tuple[float, float], picture: str, grid: Pixels) -> None:
+    """Draw numbers in 0 … 1, [H, W], over a picture whose middle is here."""
+    extent = _extent(middle, pixels(picture))
+    shown = panel.imshow(grid, extent=extent, interpolation="bilinear", aspect="auto")
+    shown.set(cmap="inferno", clim=(0.0, 1.0), alpha=0.6)
+
+
+def _extent(middle: tuple[float, float], shown: Pixels) -> tuple[float, float, float, float]:
+    """Return left, right, bottom and top of a picture in its place."""
+    (x, y), (tall, wide) = middle, shown.shape[:2]
+    room = 1 - 2 * EDGE
+    w, h = room * wide / max(wide, tall), room * tall / max(wide, tall)
+    return x - w / 2, x + w / 2, y + h / 2, y - h / 2

@@ -1,1 +1,0 @@
-"""Figures of trained models, from what was read of them once (`Frame.view`)."""

@@ -1,0 +1,78 @@
+"""Between two classes: where a model is unsure, and where unseen images lie (DDML, Fig. 1b)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from reports.figures.drawn import COLOURS, WIDTH, Axes, Spot, panel_grid, title_panel
+from reports.figures.models import ModelOptions, Picture, Views, model_figure
+from reports.tables.labels import greek
+
+ACROSS = 2  # panels
+GREY = "#5f5f5f"
+
+
+class PlaneOptions(ModelOptions):
+    """Of `plane`, through the proxies of two training classes (DDML, Fig. 1b). images: of each
+    class. level: a direction in which neither class has as much probability is an unsure one."""
+
+    every: ClassVar[bool] = True
+    split: Literal["val", "test"] = "test"
+    images: int = Field(60, ge=1, le=500)
+    level: float = Field(0.9, gt=0.5, lt=1)
+
+
+@model_figure(PlaneOptions, "between two classes")
+def plane(views: Views, title: str) -> Picture:
+    """Draw a panel a cell: a ring whose colour says which class a direction is taken for, white
+    where neither; within it images of both classes, and grey ones of a class never seen."""
+    level = 100 * views.found[0][1]["options"]["level"]
+    caption = (
+        f"The plane of the proxies (stars) of the two training classes that are most alike, "
+        f"{views.protocol}, the first seed of each cell: of each direction the probability of "
+        f"the one against the other; images of both, grey of the {views.options.split} class "
+        f"nearest to them. Unsure: the share of the directions between the proxies in which "
+        f"neither has {level:g} %."
+    )
+    side = WIDTH / min(ACROSS, len(views.found))
+    drawing, panels = panel_grid(len(views.found), ACROSS, title, (WIDTH, 0.4, side + 0.35))
+    spots: list[Spot] = []
+    edges = (COLOURS[0], COLOURS[1], GREY)
+    for panel, (each, view) in zip(panels, views.found, strict=True):
+        unsure = f"unsure {100 * view['unsure']:.1f} %"
+        title_panel(panel, f"{greek(each.cell)}: {unsure}", side)
+        _draw_ring(panel, view["sure"])
+        marks = zip(view["classes"], view["points"], edges, "osD", strict=True)
+        for name, points, colour, mark in marks:
+            x, y = zip(*points, strict=True)
+            panel.scatter(x, y, s=14, color=colour, marker=mark, alpha=0.75, linewidths=0)
+            spots += [Spot(panel, float(a), float(b), f"{each.cell}: {name}") for a, b in points]
+        for (x, y), colour in zip(view["proxies"], edges[:2], strict=True):
+            panel.plot(x, y, "*", color=colour, markersize=12, markeredgecolor="black")
+        panel.set_axis_off()
+        panel.set_aspect("equal")
+        panel.set_xlim(-1.3, 1.3)
+        panel.set_ylim(-1.3, 1.3)
+        one, two, unseen = view["classes"]
+        more = "" if view["dimensions"] == 2 else f", of {view['dimensions']} dimensions"
+        caption += (
+            f" {each.cell}: {one} against {two}, grey {unseen}; {unsure} of "
+            f"{view['angle']:.1f}°{more}."
+        )
+    return Picture(drawing, caption, tuple(spots))
+
+
+def _draw_ring(panel: Axes, sure: list[float]) -> None:
+    """Draw a wedge a direction, just outside the unit circle."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("sure", [COLOURS[1], "white", COLOURS[0]])
+    turns = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)
+    circle = np.stack([np.cos(turns), np.sin(turns)])
+    x, y = (np.stack([1.06 * circle[at], 1.24 * circle[at]]) for at in (0, 1))
+    shade = {"cmap": colours, "vmin": 0, "vmax": 1, "shading": "flat"}
+    panel.pcolormesh(x, y, np.asarray(sure)[None], rasterized=True, **shade)
+    panel.plot(*circle, color="#c8c8c8", linewidth=0.7)

@@ -1,1 +1,0 @@
-"""Figures of searches and promotions: how they went, what mattered, what it cost."""

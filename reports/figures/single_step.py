@@ -1,0 +1,75 @@
+"""What one gradient step does to a dark image and to its class (IDML, Fig. 7)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from reports.figures.drawn import COLOURS, WIDTH, Spot, panel_grid, title_panel
+from reports.figures.models import ModelOptions, Picture, Views, model_figure, pixels
+from reports.tables.labels import greek
+
+ACROSS = 2  # panels
+SMALL = 0.4  # of a picture's own size
+GREY = "#8a8a8a"
+NAMED = (("dark image", COLOURS[1]), ("its positive", COLOURS[0]))
+
+
+class SingleStepOptions(ModelOptions):
+    """Of `single_step`: embeddings before and after one gradient step (IDML, Fig. 7). images: of
+    the step, two of a class. rate: of the step. dark: what the first one's pixels are times."""
+
+    every: ClassVar[bool] = True
+    split: Literal["train"] = "train"
+    images: int = Field(40, ge=6, le=200)
+    rate: float = Field(0.1, gt=0)
+    dark: float = Field(0.25, gt=0, le=1)
+
+
+@model_figure(SingleStepOptions, "one gradient step", apart=True)
+def single_step(views: Views, title: str) -> Picture:
+    """Draw a panel a cell: a line an image from its embedding before the step to that after it."""
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+    view = views.found[0][1]
+    options = view["options"]
+    moves = ";".join(
+        f" {each.cell} {read['distances'][0]:.4f} to {read['distances'][1]:.4f}"
+        for each, read in views.found
+    )
+    caption = (
+        f"t-SNE of the embeddings of {len(view['label'])} training images before and after one "
+        f"gradient step at rate {options['rate']:g} of the trained model, the first seed of "
+        f"each cell; the first image is shown with {100 * options['dark']:g} % of its "
+        "brightness. Euclidean distance of unit embeddings from it to its positive, before and "
+        f"after:{moves}."
+    )
+    side = WIDTH / min(ACROSS, len(views.found))
+    drawing, panels = panel_grid(len(views.found), ACROSS, title, (WIDTH, 0.4, side + 0.35))
+    spots: list[Spot] = []
+    for panel, (each, view) in zip(panels, views.found, strict=True):
+        before, after = view["distances"]
+        title_panel(panel, f"{greek(each.cell)}: {before:.3f} to {after:.3f}", side)
+        panel.set_xticks([])
+        panel.set_yticks([])
+        for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
+            name, colour = NAMED[at] if at < 2 else (view["classes"][view["label"][at]], GREY)
+            panel.plot(*start, "o", color=colour, markersize=4, markerfacecolor="white")
+            panel.plot(*end, "o", color=colour, markersize=4)
+            panel.plot([start[0], end[0]], [start[1], end[1]], color=colour, linewidth=1.0)
+            words = f"{each.cell}, {name}: moved by {view['moved'][at]:.4f}"
+            spots.append(Spot(panel, end[0], end[1], words))
+        pictures = zip(NAMED, view["before"][:2], view["pictures"], strict=True)
+        for (_, colour), place, picture in pictures:
+            box = AnnotationBbox(
+                OffsetImage(pixels(picture), zoom=SMALL),
+                place,
+                xybox=(0, 18),
+                boxcoords="offset points",
+                pad=0.1,
+                bboxprops={"edgecolor": colour},
+            )
+            panel.add_artist(box)
+        panel.margins(0.12)
+    return Picture(drawing, caption, tuple(spots))

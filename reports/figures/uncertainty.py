@@ -1,0 +1,64 @@
+"""How uncertain a model is of images, and the most and least certain ones (IDML, Fig. 6 and 8)."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from reports.figures.drawn import COLOURS, Spot
+from reports.figures.models import (
+    LETTERS,
+    ModelOptions,
+    Picture,
+    Views,
+    board,
+    model_figure,
+    put_picture,
+)
+
+BINS = 40
+HISTOGRAM = 1.6  # inches
+GAPS = "_gap"  # how measures that are differences end: on another scale
+
+
+class UncertaintyOptions(ModelOptions):
+    """Of `uncertainty` (IDML, Fig. 6 and 8). images: that are measured. ends: so many of the most
+    and of the least certain are shown."""
+
+    images: int = Field(1024, ge=2, le=20000)
+    ends: int = Field(8, ge=1, le=16)
+
+
+@model_figure(UncertaintyOptions, "uncertainty", apart=True)
+def uncertainty(views: Views, title: str) -> Picture:
+    """Draw above a histogram of each thing measured, below the images at both ends of the first."""
+    each, view = views.found[0]
+    columns = max(len(view["low"]), len(view["high"]))
+    drawing, panel = board(2, columns, title)
+    spots = []
+    for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):
+        for at, shown in enumerate(view[end]):
+            words, frame = f"{shown['value']:.3g}", (COLOURS[row], dash)
+            x, y = put_picture(panel, (row, at), shown["picture"], words, frame)
+            spots.append(Spot(panel, x, y, f"{shown['class']}: {shown['value']:.4g}"))
+    width, height = drawing.get_size_inches()
+    drawing.set_size_inches(width, height + HISTOGRAM)
+    heights = [HISTOGRAM, 2 * (1 + LETTERS) * width / columns]
+    grid = drawing.add_gridspec(2, 1, height_ratios=heights)
+    panel.set_subplotspec(grid[1])
+    top = drawing.add_subplot(grid[0])
+    names = {name: name.replace("_", " ") for name in view["values"]}
+    alike = {k: np.asarray(v) for k, v in view["values"].items() if not k.endswith(GAPS)}
+    edges = np.histogram_bin_edges(np.concatenate(list(alike.values())), BINS)
+    for at, (name, values) in enumerate(alike.items()):
+        counts, _ = np.histogram(values, edges)
+        top.stairs(counts, edges, fill=True, color=COLOURS[at], alpha=0.45, label=names[name])
+    top.set_ylabel("images")
+    top.legend(loc="best")
+    first = next(iter(names))
+    caption = (
+        f"{views.who(each)}, {views.protocol}: {len(view['values'][first])} "
+        f"{views.options.split} images. Above: {', '.join(names.values())}. Below: the images of "
+        f"least {names[first]}, then those of most."
+    )
+    return Picture(drawing, caption, tuple(spots))

@@ -1,0 +1,74 @@
+"""Which kinds of tables and figures there are: here, and in packages that are installed.
+
+Each is an entry point, `name = module:function`. Those of this package stand below, those of others
+in the groups `ablate.tables` and `ablate.figures` of their metadata. A table's function takes
+(Frame, recipe.Table, the study's cells) and returns a `tables.model.Sheet`; a figure's takes
+(Frame, recipe.Figure) and returns a `figures.drawn.Drawn`. A figure that is decorated with
+`figures.drawn.figure` says which options it takes. Names are read without importing what they name,
+so that a plan stays quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+Group = Literal["tables", "figures"]
+
+TABLES = {
+    "components": "compared:compared",
+    "compare": "compared:compared",
+    "search": "searched:searched",
+    "effects": "effects:effects",
+    "importance": "importance:importance",
+    "promoted": "promoted:promoted",
+}
+FIGURES = {
+    kind: f"{kind}:{kind}"
+    for kind in (
+        "affinity",
+        "class_sizes",
+        "cost",
+        "critical_difference",
+        "distances",
+        "embedding_map",
+        "gallery",
+        "grad_cam",
+        "importance",
+        "interactions",
+        "parallel",
+        "plane",
+        "promotions",
+        "shapley",
+        "single_step",
+        "slices",
+        "spectrum",
+        "uncertainty",
+    )
+}
+OWN: dict[Group, dict[str, str]] = {"tables": TABLES, "figures": FIGURES}
+
+
+@cache
+def kinds(group: Group) -> dict[str, EntryPoint]:
+    """Return all kinds by name, this package's first."""
+    installed = sorted(entry_points(group=f"ablate.{group}"), key=lambda each: each.name)
+    own = {
+        name: EntryPoint(name, f"reports.{group}.{place}", f"ablate.{group}")
+        for name, place in OWN[group].items()
+    }
+    return own | {each.name: each for each in installed if each.name not in own}
+
+
+@cache
+def load(group: Group, kind: str) -> Callable[..., Any]:
+    """Return the function that makes tables or figures of a kind."""
+    function: Callable[..., Any] = kinds(group)[kind].load()
+    return function
+
+
+def figure_options(kind: str) -> Any:
+    """Return the model of the options that a kind of figure takes; None where it names none."""
+    return getattr(load("figures", kind), "options", None)

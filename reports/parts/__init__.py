@@ -1,1 +1,0 @@
-"""What the `report:` section is made of: its parts, and what each kind of figure takes."""

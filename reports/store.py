@@ -1,0 +1,201 @@
+"""The MLflow store that a report is made of: a client, and the trials' runs below a parent run.
+
+MLflow makes an object of each parameter, tag and metric, half a million for 5,000 trials. Of a
+SQLite store the four tables they stand in are read as they are, where they have the columns known
+here; every other store, and one of another make, is asked through MLflow's client.
+
+As a program it prints where MLflow's pages show the newest sweeps of a store (`make ui`):
+
+    python -m reports.store sqlite:///runs/mlflow.db http://127.0.0.1:5000/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from reports.errors import ReportError
+from reports.uri import SHARED_VIEW, redacted, sweep_page
+
+PREFIX = "sqlite:///"
+PARENT = "mlflow.parentRunId"
+PAGE = 1000  # runs that MLflow is asked for at once
+NEWEST = 5  # sweeps whose pages are printed
+COLUMNS = {
+    "runs": {"run_uuid", "experiment_id", "lifecycle_stage", "start_time"},
+    "tags": {"run_uuid", "key", "value"},
+    "params": {"run_uuid", "key", "value"},
+    "latest_metrics": {"run_uuid", "key", "value", "is_nan"},
+}
+BELOW = """
+    FROM runs JOIN tags AS parent USING (run_uuid)
+    WHERE parent.key = ? AND parent.value = ?
+      AND runs.experiment_id = ? AND runs.lifecycle_stage = 'active'
+"""
+
+
+@dataclass(frozen=True)
+class Child:
+    """A trial's run: its tags and parameters, and the last value of each metric."""
+
+    run_id: str
+    tags: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def open_client(tracking_uri: str) -> Any:
+    """Open a quiet client of an existing store.
+
+    Raises:
+        ReportError: a SQLite store whose file is not there, or another program's: opening would
+            make an empty one, or MLflow's tables among others.
+    """
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    path = tracking_uri.partition("?")[0]
+    if path.startswith(PREFIX):
+        _check_file(Path(path.removeprefix(PREFIX)), redacted(tracking_uri))
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=tracking_uri)
+
+
+def _check_file(path: Path, shown: str) -> None:
+    if not path.is_file():
+        raise ReportError(f"{shown}: there is no such file; name an MLflow store")
+    try:
+        with contextlib.closing(_connect(path, "immutable=1")) as connection:  # without a lock
+            tables = connection.execute(
+                "SELECT count(*) FROM sqlite_master WHERE name='experiments'"
+            ).fetchone()
+    except sqlite3.DatabaseError:
+        return  # damaged, or written just now: MLflow tells which
+    if not tables[0]:
+        raise ReportError(f"{shown} has no table of MLflow's; name an MLflow store")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None)
+
+
+def load_artifact(client: Any, run_id: str, path: str) -> bytes:
+    """Read a file that was logged with a run.
+
+    Raises:
+        mlflow.exceptions.MlflowException, OSError: there is none, or the store is away.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        return Path(client.download_artifacts(run_id, path, folder)).read_bytes()
+
+
+def has_artifact(client: Any, run_id: str, path: str) -> bool:
+    """Tell whether a file was logged with a run."""
+    folder = path.rpartition("/")[0] or None
+    return path in {each.path for each in client.list_artifacts(run_id, folder)}
+
+
+def search(client: Any, experiments: list[str], condition: str) -> list[Any]:
+    """Return MLflow's runs of these experiments that meet a condition, the oldest first."""
+    runs: list[Any] = []
+    token: str | None = None
+    while True:
+        page = client.search_runs(
+            experiments,
+            condition,
+            max_results=PAGE,
+            page_token=token,
+            order_by=["attributes.start_time ASC"],
+        )
+        runs += page
+        token = page.token
+        if not token:
+            return runs
+
+
+def runs_below(client: Any, tracking_uri: str, experiment_id: str, parent: str) -> list[Child]:
+    """Return the runs below `parent` that nobody has deleted, the oldest first."""
+    if tracking_uri.startswith(PREFIX) and "?" not in tracking_uri:
+        path = Path(tracking_uri.removeprefix(PREFIX))
+        children = read_tables(path, experiment_id, parent)
+        if children is not None:
+            return children
+    runs = search(client, [experiment_id], f"tags.`{PARENT}` = '{parent}'")
+    return [
+        Child(run.info.run_id, dict(run.data.tags), dict(run.data.params), dict(run.data.metrics))
+        for run in runs
+    ]
+
+
+def read_tables(path: Path, experiment_id: str, parent: str) -> list[Child] | None:
+    """Return the same from the file; None where it cannot be read so, and MLflow is to tell why."""
+    try:
+        with contextlib.closing(_connect(path, "mode=ro")) as connection:
+            return _read(connection, (PARENT, parent, experiment_id))
+    except sqlite3.Error:
+        return None
+
+
+def _read(connection: sqlite3.Connection, which: tuple[str, str, str]) -> list[Child] | None:
+    connection.execute("BEGIN")  # one state of the store, whoever writes to it
+    for table, columns in COLUMNS.items():
+        known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+        if not columns <= known:
+            return None
+    order = connection.execute(
+        f"SELECT runs.run_uuid {BELOW} ORDER BY runs.start_time, runs.run_uuid", which
+    )
+    children = {run_id: Child(run_id) for (run_id,) in order}
+
+    def rows(table: str, columns: str) -> Iterator[Any]:
+        return connection.execute(
+            f"SELECT run_uuid, key, {columns} FROM {table} "
+            f"WHERE run_uuid IN (SELECT runs.run_uuid {BELOW})",
+            which,
+        )
+
+    for run_id, key, value in rows("tags", "value"):
+        children[run_id].tags[key] = value
+    for run_id, key, value in rows("params", "value"):
+        children[run_id].params[key] = value
+    for run_id, key, value, nan in rows("latest_metrics", "value, is_nan"):
+        children[run_id].metrics[key] = math.nan if nan else value
+    return list(children.values())
+
+
+def sweep_addresses(tracking_uri: str, server: str) -> list[tuple[str, str]]:
+    """Return (name, address) of the newest sweeps of a store, the newest first.
+
+    A sweep that an earlier version wrote has no view of its own and is left out.
+    """
+    client = open_client(tracking_uri)
+    experiments = {each.experiment_id: each.tags for each in client.search_experiments()}
+    runs = search(client, list(experiments), "tags.`ablate.kind` = 'sweep'")
+    sweeps: dict[tuple[str, str], str] = {}
+    for run in reversed(runs):
+        key = run.info.experiment_id, run.data.tags["ablate.sweep_id"]
+        if f"{SHARED_VIEW}{key[1]}" in experiments[key[0]]:
+            sweeps.setdefault(key, f"{run.info.run_name} ({key[1]})")
+    return [(name, server + sweep_page(*key)) for key, name in list(sweeps.items())[:NEWEST]]
+
+
+if __name__ == "__main__":
+    try:
+        for name, address in sweep_addresses(*sys.argv[1:]):
+            print(f"{name}: {address}", flush=True)
+    except ReportError as error:
+        sys.exit(str(error))

@@ -1,1 +1,0 @@
-"""The MLflow store that a report is made of."""

@@ -1,1 +1,0 @@
-"""What factors and parameters are worth: effects, Shapley attribution, importances."""

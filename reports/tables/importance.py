@@ -1,0 +1,106 @@
+"""Importances of a search's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from reports.errors import ReportError
+from reports.frame import Frame
+from reports.recipe import Table
+from reports.stats.importance import LEAST, Importances, importances
+from reports.tables.cells import protocol_note, trials_of
+from reports.tables.labels import coordinate_names, level, metric_label, slug
+from reports.tables.model import Field, Sheet
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = ("parameter", "searched", "importance", "evaluator", "n", "conditional", "metric")
+
+
+def importance(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
+    """Return the share of each parameter, by the recipe's evaluator, over the finished trials.
+
+    Raises:
+        ReportError: the study is no search.
+    """
+    metric = recipe.metrics[0]
+    space = space_of(frame, recipe.study)
+    shares, finished = judge_parameters(cells, metric, space, recipe.evaluator)
+    notes = [protocol_note(frame, recipe.metrics)]
+    rows: list[tuple[Field, ...]] = []
+    numbers: list[tuple[object, ...]] = []
+    if shares is None:
+        notes.append(
+            f"Importances: none, {finished} trials are finished and at least {LEAST} are needed."
+        )
+    else:
+        names = coordinate_names(list(shares.shares))
+        for name, (path, share) in zip(names, shares.shares.items(), strict=True):
+            where = _searched(space[path])
+            rows.append((Field(name), Field(where), Field(f"{100 * share:.1f}")))
+            conditional = path in shares.conditional
+            numbers.append((path, where, share, shares.evaluator, shares.n, conditional, metric))
+        notes += _notes(shares, metric)
+    return Sheet(
+        recipe,
+        slug(f"importance_{recipe.study}"),
+        recipe.title or f"{recipe.study}: importances",
+        ("parameter", "searched", "importance (%)"),
+        2,
+        tuple(rows),
+        COLUMNS,
+        tuple(numbers),
+        tuple(notes),
+    )
+
+
+def space_of(frame: Frame, study: str) -> Mapping[str, Mapping[str, Any]]:
+    """Return the space of a search.
+
+    Raises:
+        ReportError: the study is no search.
+    """
+    space: Mapping[str, Mapping[str, Any]] | None = frame.declared(study).get("space")
+    if frame.design(study) != "search" or space is None:
+        raise ReportError(
+            f"report: found {study}, a {frame.design(study)} study, where parameters of a search "
+            "are shown; expected a search"
+        )
+    return space
+
+
+def judge_parameters(
+    cells: pd.DataFrame,
+    metric: str,
+    space: Mapping[str, Mapping[str, Any]],
+    evaluator: Literal["ped_anova", "fanova"],
+) -> tuple[Importances | None, int]:
+    """Return the importances over the finished trials, and how many these are."""
+    drawn = trials_of(cells, metric).trials
+    points, values = [each.coords for each in drawn], [each.result.mean for each in drawn]
+    return importances(points, values, space, evaluator=evaluator), len(drawn)
+
+
+def _notes(importances: Importances, metric: str) -> list[str]:
+    what = (
+        "how differently a parameter is spread among the best trials and among all"
+        if importances.target is not None
+        else "the variance of a forest's prediction that a parameter explains alone"
+    )
+    notes = [
+        f"Importance for {metric_label(metric)}: {importances.evaluator}; {what}, as a share of the sum."
+    ]
+    if importances.conditional and not importances.dropped:
+        notes.append(f"Conditional, judged where active: {', '.join(importances.conditional)}.")
+    if importances.dropped:
+        notes.append(f"Conditional, left out: {', '.join(importances.dropped)}.")
+    return notes + [f"Caution: {text}." for text in importances.warnings]
+
+
+def _searched(axis: Mapping[str, Any]) -> str:
+    if axis.get("choice") is not None:
+        return ", ".join(level(choice) for choice in axis["choice"])
+    log = ", log" if axis.get("log") else ""
+    return f"{level(axis['low'])} … {level(axis['high'])}{log}"

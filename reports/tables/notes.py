@@ -1,0 +1,144 @@
+"""What stands below a table of comparisons: which tests, what they could tell, what is at a limit,
+and what went into the tuning of its rows.
+
+What is the same for all tables is worded alike in all, so that a report tells it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from reports.frame import Frame
+from reports.stats.paired import LEVEL, can_reach_verdict, least_p, pairs_needed
+from reports.tables.labels import is_share, metric_label
+from reports.tables.model import TableRow
+
+EFFECT_SIZES = "d_z"  # how the note on the columns of effect sizes starts
+DELTA = (
+    "Δ: mean difference to the baseline row, paired by seed, with its 95 % paired-t interval. p: "
+    "two-sided sign-flip permutation test, Holm-corrected over the comparisons of the table; "
+    f"better or worse is said where it is at most {LEVEL}."
+)
+SIZES = (
+    f"{EFFECT_SIZES}: mean difference in standard deviations of the differences. P(better): "
+    "share of pairs of a run and one of the baseline that it wins, ties half, with a 95 % "
+    "percentile bootstrap interval, which is too narrow at few seeds and none where all runs "
+    "of one side win."
+)
+BOLD = (
+    "Bold: better than the baseline row (sign-flip permutation test, Holm-corrected p at most "
+    f"{LEVEL})."
+)
+ONE_SEED = (
+    "Δ: difference to the baseline row; one seed gives no interval, no effect size and no test."
+)
+
+
+def count_tests(rows: Sequence[TableRow], metric: str) -> int:
+    """Count the comparisons of a metric that have a test: those that Holm corrects over."""
+    comparisons = [row.measured[metric].compared for row in rows]
+    return sum(each is not None and each.permutation is not None for each in comparisons)
+
+
+def difference_notes(rows: Sequence[TableRow]) -> list[str]:
+    """Explain Δ, its tests and what their number of seeds allows; none without a difference."""
+    pairs = [m.difference.n for row in rows for m in row.measured.values() if m.difference]
+    if not pairs:
+        return []
+    if max(pairs) < 2:
+        return [ONE_SEED]
+    most = max(pairs)
+    comparisons = max(count_tests(rows, metric) for metric in rows[0].measured)
+    least, needed = least_p(most) or 1.0, pairs_needed(comparisons, LEVEL)
+    text = f"p: corrected over {comparisons} comparison(s)."
+    if not can_reach_verdict(most, comparisons, LEVEL):
+        text = (
+            f"Too few seeds for a verdict: with {most} pairs over {comparisons} comparison(s) no "
+            f"corrected p can be below {min(1.0, least * comparisons):.2g}; {needed} seeds could "
+            f"reach {LEVEL}."
+        )
+    return [DELTA, SIZES, text]
+
+
+def limit_notes(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
+    """Name metrics that tell no row from another: all at their limit, or the same at every seed."""
+    notes = []
+    for metric in metrics:
+        found = [m.summary for row in rows if (m := row.measured[metric]).summary]
+        means = {each.mean for each in found if each}
+        comparisons = [m.compared for row in rows if (m := row.measured[metric]).compared]
+        if len(found) < 2:
+            continue
+        if is_share(metric) and means == {1.0}:
+            notes.append(
+                f"Saturated: {metric_label(metric)} is 100 in every row, so that it tells none "
+                "from another; a harder task or a finer metric would."
+            )
+        elif comparisons and all(each.zero for each in comparisons if each):
+            notes.append(
+                f"No difference: {metric_label(metric)} is the same in every row at every seed. "
+                "Where rows should differ, look whether what was varied had any effect."
+            )
+    return notes
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What a sweep says of the tuning of one comparison.
+
+    trials: cell → trials of all studies whose best it takes, directly or through others; empty
+        where the sweep does not say. by_study: the same, study by study. as_published: the settings
+        are printed ones, so that no rule of equal budgets holds.
+    """
+
+    trials: Mapping[str, int] = field(default_factory=dict)
+    by_study: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    as_published: bool = False
+
+    def text(self, cell: str) -> str | None:
+        """Return what stands in the column of trials; None where the sweep does not say."""
+        trials = self.trials.get(cell)
+        if not self.as_published:
+            return None if trials is None else str(trials)
+        return f"{trials}, else as published" if trials else "as published"
+
+
+def tuning(frame: Frame, study: str) -> Tuning:
+    """Return what the sweep says of the tuning of one study."""
+    return Tuning(
+        frame.planned("tuning", study) or {},
+        frame.planned("lineages", study) or {},
+        frame.declared(study).get("tuning") == "as_published",
+    )
+
+
+def tuning_notes(tuned: Tuning, rows: Sequence[TableRow]) -> list[str]:
+    """Say whether the rows had equal budgets, or who had more, and through which studies."""
+    budgets = {row.tuning for row in rows if row.tuning is not None}
+    notes = []
+    if tuned.as_published:
+        notes.append(
+            "Tuning: as published. The settings are printed ones; budgets need not be equal."
+        )
+    elif len(budgets) == 1:
+        (trials,) = budgets
+        notes.append(
+            f"Tuning: {trials} trials planned for each row, an equal budget."
+            if trials
+            else "Tuning: none in this sweep: no row takes the best of a study, and all have their "
+            "settings as its file writes them."
+        )
+    elif budgets:
+        by_row = ", ".join(f"{row.cell} {row.tuning}" for row in rows)
+        notes.append(
+            f"Tuning budgets differ, in trials planned: {by_row}. Differences may be due to that."
+        )
+    through = [
+        f"{row.cell}: {' + '.join(f'{n} of {study}' for study, n in by.items())}"
+        for row in rows
+        if len(by := tuned.by_study.get(row.cell, {})) > 1
+    ]
+    if through:
+        notes.append(f"Tuning trials, study by study: {'; '.join(through)}.")
+    return notes

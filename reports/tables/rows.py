@@ -1,0 +1,168 @@
+"""Which rows a comparison has beside those of its cells, and what each is compared with.
+
+Where a neutral cell, a method switched off, was the best of a method's tuning, its row is the plain
+loss under another name. The best of its other cells stands beside it, as a row of its own, whose
+name ends in `OTHER`. A combination that no trial could be has a row without numbers, and one that a
+paper prints and nobody trains has its printed ones alone.
+
+A difference between results on two data sets tells of the data, not of methods. Where the cells of
+a study are on several, each has its own baseline row: the cell that agrees with the baseline in
+every factor but those that name the data set. A recipe may ask the same of factors (`within`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reports.frame import OTHER, Frame
+from reports.published import papers
+from reports.recipe import Table
+from reports.tables.labels import level
+from reports.tables.model import Measured, TableRow
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def order_rows(cells: Iterable[str]) -> list[str]:
+    """Return the cells of a comparison, the best others right after the rows that they belong to."""
+    every = list(cells)
+    rows = [cell for cell in every if not cell.endswith(OTHER)]
+    return [each for row in rows for each in (row, row + OTHER) if each in every]
+
+
+def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[str, ...]:
+    """Return the labels of a row, which say where its best is neutral, or that it leaves those out."""
+    if cell + OTHER in cells:
+        return (f"{labels[0]} (best is neutral)", *labels[1:])
+    if cell.endswith(OTHER):
+        return (f"{labels[0].removesuffix(OTHER)}{OTHER}", *labels[1:])
+    return labels
+
+
+def neutral_notes(cells: Collection[str]) -> list[str]:
+    """Return one line for each row whose best is neutral."""
+    return [
+        f"{cell}: best is neutral. No configuration tried was better in validation than "
+        f"the plain loss at the best rates of the baseline; {cell}{OTHER}: the best other one."
+        for cell in cells
+        if cell + OTHER in cells
+    ]
+
+
+def refused_rows(
+    frame: Frame, recipe: Table, labels: Callable[[str, Mapping[str, Any]], tuple[str, ...]]
+) -> list[TableRow]:
+    """Return a row for each combination of the study that is refused; nothing was planned of it."""
+    nothing = dict.fromkeys(recipe.metrics, Measured(None))
+    return [
+        TableRow(each["cell"], labels(each["cell"], each["coords"]), nothing, (), 0)
+        for each in _refused(frame, recipe.study)
+    ]
+
+
+def refused_notes(frame: Frame, study: str) -> list[str]:
+    """Return the planner's reasons, one note each."""
+    by_reason: dict[str, list[str]] = {}
+    for each in _refused(frame, study):
+        by_reason.setdefault(each["reason"], []).append(each["cell"])
+    return [f"Refused: {'; '.join(cells)}: expected {why}." for why, cells in by_reason.items()]
+
+
+def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]) -> list[TableRow]:
+    """Return what the paper prints and no cell stands for, where the recipe asks for it (`others`)."""
+    published = recipe.published
+    if published is None or not published.others:
+        return []
+    table = papers.table(published.table)
+    wanted = table.rows if published.others is True else table.like(published.others)
+    columns = {metric: recipe.published_column(metric) for metric in recipe.metrics}
+    trained = {
+        result.printed.row
+        for row in rows
+        for result in row.measured.values()
+        if result.printed is not None
+    }
+    more = []
+    for row in wanted:
+        measured = {
+            metric: Measured(None, printed=table.value(row, column) if column else None)
+            for metric, column in columns.items()
+        }
+        if row.name not in trained and any(each.printed for each in measured.values()):
+            labels = (f"{row.name} (published only)", *[""] * (len(headers) - 1))
+            more.append(TableRow(row.name, labels, measured, (), 0, printed_only=True))
+    return more
+
+
+def _refused(frame: Frame, study: str) -> list[dict[str, Any]]:
+    refused: list[dict[str, Any]] = frame.planned("refused", study) or []
+    return refused
+
+
+def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
+    """Return cell → what tells its data set; a cell that no run tells of is left out.
+
+    Args:
+        trials: as in a `Frame`.
+        cells: of one study.
+    """
+    by_run = {
+        run: tags.get("ablate.data_fingerprint") or params.get("data.name")
+        for run, tags, params in zip(
+            trials["run_id"], trials["tags"], trials["params"], strict=True
+        )
+    }
+    found: dict[str, str] = {}
+    for cell, run in zip(cells["cell"], cells["run_id"], strict=True):
+        if data := by_run.get(run):  # any of its seeds tells
+            found.setdefault(cell, str(data))
+    return found
+
+
+def baselines(
+    data: Mapping[str, str],
+    coords: Mapping[str, Mapping[str, Any]],
+    baseline: str,
+    within: Sequence[str] = (),
+) -> dict[str, str]:
+    """Return cell → the baseline cell of its data set; a cell of a data set without one is left out.
+
+    Args:
+        data: cell → its data set, as of `data_of`.
+        coords: cell → its coordinates.
+        baseline: the cell that the recipe names.
+        within: factors in which a cell agrees with its baseline, as with the data set.
+    """
+    several = len(set(data.values())) > 1
+    if not several and not within:
+        return dict.fromkeys(coords, baseline)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    by_data: dict[str, list[str]] = {}
+    for cell, own in coords.items():
+        if several and cell not in data:
+            continue  # no run of it tells where it belongs, and it has no number
+        alike = (level(own.get(name)) for name in within)
+        own_data = data[cell] if several else ""
+        groups.setdefault((own_data, *alike), []).append(cell)
+        by_data.setdefault(own_data, []).append(cell)
+    names = {name for own in coords.values() for name in own if name not in within}
+    kept = {name for name in names if _tells(name, coords, [*by_data.values()])}
+    found: dict[str, str] = {}
+    wanted = {name: level(coords[baseline].get(name)) for name in kept}
+    if not kept and not any(baseline in group for group in groups.values()):
+        return {}
+    for group in groups.values():
+        first = [baseline] if baseline in group else group
+        same = [c for c in first if {n: level(coords[c].get(n)) for n in kept} == wanted]
+        found |= dict.fromkeys(group, same[0]) if same else {}
+    return found
+
+
+def _tells(
+    name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
+) -> bool:
+    """Tell whether a factor is more than a name of the data sets: it varies on one, or two share it."""
+    levels = [{level(coords[cell].get(name)) for cell in cells} for cells in by_data]
+    return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)
