@@ -76,7 +76,7 @@ size: install
 	@$(BIN)/python .ci/size.py
 
 ui: install
-	@$(BIN)/python -m reports.stores.addresses sqlite:///$(OUT)/mlflow.db http://127.0.0.1:$(PORT)/
+	@$(BIN)/python -m reports.store sqlite:///$(OUT)/mlflow.db http://127.0.0.1:$(PORT)/
 	$(BIN)/mlflow ui --host 127.0.0.1 --port $(PORT) --backend-store-uri sqlite:///$(OUT)/mlflow.db
 
 clean:

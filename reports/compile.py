@@ -204,13 +204,13 @@ Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
 
 
 def _distinct(parts: list[Keyed], taken: tuple[str, ...] = ()) -> list[Keyed]:
-    """Return the parts with keys made distinct: one study may stand in several tables or figures."""
+    """Return the parts with keys made distinct: a study may stand in several tables or figures."""
     keys = distinct([*taken, *(part.key for part in parts)])[len(taken) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
 
 
 def distinct(keys: Sequence[str]) -> list[str]:
-    """Return the keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
+    """Return keys as file names: those that are met again numbered (`a`, `a_2`), long ones cut."""
     names: list[str] = []
     for key in keys:
         digest = hashlib.sha256(key.encode()).hexdigest()[:8]
@@ -221,7 +221,7 @@ def distinct(keys: Sequence[str]) -> list[str]:
 
 
 def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
-    """Return trial → what of it lies in the output folder of this report, with its relative address."""
+    """Return trial → what of it lies in the output folder of this report, with its address."""
     trials = folder.parent.parent / "trials"
     if not trials.is_dir():
         return {}
@@ -238,7 +238,7 @@ def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
 
 
 def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[str, str]) -> None:
-    """Log the files as artifacts; some with another text, as a page there has no trials beside it."""
+    """Log files as artifacts; some with another text, as a page there has no trials beside it."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
     for name, path in sorted(paths.items()):

@@ -89,8 +89,8 @@ class Frame:
         return [name for name in self.study_order if name not in known]
 
     def study(self, name: str) -> pd.DataFrame:
-        """Return the cells of one study in plan order, with a column per coordinate (but for those called
-        like a column of every cell: `coords` has them).
+        """Return the cells of one study in plan order, with a column per coordinate (but for those
+        called like a column of every cell: `coords` has them).
 
         A row around the best cell that is not neutral is left out where that is the best of all: it
         is its row over again.
@@ -133,7 +133,7 @@ class Frame:
         return str(own[0]["metric"]), own[0].get("direction") != "minimize"
 
     def curves(self, metric: str, run_ids: Iterable[str]) -> pd.DataFrame:
-        """Return per-epoch values of `metric`: run_id, epoch, value; read from the store when asked.
+        """Return `metric` after each epoch: run_id, epoch, value; read from the store when asked.
 
         An epoch that was logged twice (a resumed trial) counts once.
         """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -260,7 +260,6 @@ class Figure(RecipePart):
 
 
 Part = Table | Heatmap | Curves | FactorCurves | Figure
-PartT = TypeVar("PartT", bound=Part)
 SECTIONS = ("tables", "heatmaps", "curves", "factor_curves", "figures")
 
 
@@ -301,7 +300,7 @@ class Recipe(RecipePart):
         """Return what can be made of these studies alone: a table, figure or configuration of none
         of them is left out, and a figure of several keeps those that are there."""
 
-        def kept(parts: Sequence[PartT]) -> tuple[PartT, ...]:
+        def kept(parts: Sequence[Part]) -> tuple[Part, ...]:
             known = [
                 (part, [name for name in studies_of(part) if name in studies]) for part in parts
             ]

@@ -41,9 +41,9 @@ reports.pages
 reports.figures
 reports.tables
 reports.frame           reports.stats        reports.published
-reports.stores
+reports.store
 reports.recipe
-reports.parts
+reports.kinds
 reports                 reports.errors       reports.uri
 
 trainables
@@ -249,7 +249,7 @@ def test_the_reader_sees_imports() -> None:
 
 
 # Whether a file is MLflow's is asked before MLflow is imported, and reports know no ablate.
-SQL = ("ablate.ledger", "reports.stores")
+SQL = ("ablate.ledger", "reports.store")
 
 
 def test_sql_stands_in_the_ledger_alone() -> None:

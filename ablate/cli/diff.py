@@ -30,16 +30,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from reports.sweeps.compare import compare
-    from reports.sweeps.pages import plain
+    from reports.sweeps.compare import compare, plain
 
     say(plain(compare(*_places(args, args.first, args.second))))
     return 0
 
 
 def side_by_side(args: argparse.Namespace) -> int:
-    from reports.sweeps.compare import compare, write
-    from reports.sweeps.pages import plain
+    from reports.sweeps.compare import compare, plain, write
 
     if args.sweep is not None:
         raise ConfigError(

@@ -16,7 +16,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import find_sweep
 from ablate.values.paths import leaves
 from ablate.values.terminal import say
-from reports.pages.csv_cells import guarded
+from reports.pages.csv_table import guarded
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 

@@ -15,7 +15,7 @@ from ablate.plan.plan import Plan
 from ablate.values import errors
 from ablate.values.canonical import canonical
 from ablate.values.paths import expand, leaves
-from reports.stats.attainable import can_reach_verdict, pairs_needed
+from reports.stats.paired import can_reach_verdict, pairs_needed
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 

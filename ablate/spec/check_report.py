@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
 from ablate.designs.study import Study
 from ablate.values.errors import listed, nearest, nearest_metric, some_metrics
-from reports.parts.figures import FIGURES, ModelOptions
-from reports.recipe import TABLES, Figure, Recipe
+from reports.figures.drawn import FigureOptions
+from reports.figures.models import ModelOptions
+from reports.kinds import TABLES, figure_options
+from reports.recipe import Figure, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -59,15 +61,15 @@ def check_recipe(
     for i, figure in enumerate(recipe.figures):
         for j, name in enumerate(figure.studies):
             _known(f"report.figures.{i}.metric", figure.metric, metrics, name, studies[name])
-            if figure.kind in FIGURES:  # others judge themselves
+            if (kind := figure_options(figure.kind)) is not None:  # others judge themselves
                 _read(f"report.figures.{i}.metric", figure.metric, name, studies[name], objective)
-                _figure(f"report.figures.{i}", f"studies.{j}", figure, studies[name])
+                options = kind.model_validate(figure.options)
+                _figure(f"report.figures.{i}", f"studies.{j}", figure, options, studies[name])
     _over_factors(recipe, studies, metrics, objective)
 
 
-def _figure(place: str, at: str, figure: Figure, study: Study) -> None:
-    """A figure of a kind of ours: of a study that it can be made of, over what this varies."""
-    options = FIGURES[figure.kind].model_validate(figure.options)
+def _figure(place: str, at: str, figure: Figure, options: FigureOptions, study: Study) -> None:
+    """Refuse a study that a figure cannot be made of, and names that the study does not vary."""
     name = figure.studies[int(at.rpartition(".")[2])]
     if options.shown_as and options.shown_as not in study.tables:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """A sweep's report, and what its figures of trained models are drawn from: read once, kept with the
 trial, logged to MLflow.
 
-A report names what it shows (`reports/figures/models/seen.py`). What its runs lack is read by a
+A report names what it shows (`reports/figures/models.py`). What its runs lack is read by a
 process of its own (`trainables.jobs.views`), so that neither the driver nor a report holds a model,
 into `trials/<id>/views/`, and logged with the trial's run; a report is then made of MLflow alone.
 """
@@ -23,9 +23,9 @@ from typing import Self
 from ablate.storage.trials import weights_here
 from ablate.tracking.check_store import Store, public_environment
 from ablate.tracking.store import client_uri
-from reports.figures.models.seen import Asked, asked
+from reports.figures.models import Asked, asked
 from reports.frame import Frame
-from reports.stores.client import open_client
+from reports.store import open_client
 from reports.uri import sweep_page
 from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.jobs.views.request import FOLDER, Request, View, Wanted

@@ -52,8 +52,8 @@ class Axis:
         return float(self.choices.index(level(value)) if self.choices else value)
 
     def share(self, value: Any) -> float:
-        """Return how far along the axis a value stands, 0 at the low end and 1 at the high one; a lone
-        value halfway."""
+        """Return how far along the axis a value stands, 0 at the low end and 1 at the high one; a
+        lone value halfway."""
         at, low, high = self.place(value), self.low, self.high
         if self.log:
             at, low, high = math.log(at), math.log(low), math.log(high)

@@ -94,7 +94,7 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> Drawn:
         caption += " Seconds are of the machines that ran them, beside what else ran there."
     cells = pd.concat([frame.study(study) for study in recipe.studies])
     key = f"cost_{'_'.join(recipe.studies)}_{metric}_{paid}"
-    return finish(recipe, cells, drawing, title, caption, spots, key=key)
+    return finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
 def points_of(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:

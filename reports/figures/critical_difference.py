@@ -66,7 +66,9 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     lacking = [", ".join(value for _, value in block) for block in blocks if block not in whole]
     caption = _caption(f"{metric_label(metric)}, {protocol(frame)}", options, ranking, lacking)
     drawing = _draw(levels, ranking, title)
-    return finish(recipe, cells, drawing, title, caption, key=f"ranks_{study}_{factor}_{metric}")
+    return finish(
+        recipe, cells, drawing, title=title, caption=caption, key=f"ranks_{study}_{factor}_{metric}"
+    )
 
 
 def _level(value: Any) -> str:

@@ -66,7 +66,7 @@ def curves(frame: Frame, recipe: Curves) -> Drawn:
     none = frame.cells.iloc[:0]
     shown = pd.concat([cells for _, cells in parts]) if parts else none
     key = f"curves_{'_'.join(recipe.studies)}_{metric}"
-    return finish(recipe, shown, drawing, title, caption, spots, key=key)
+    return finish(recipe, shown, drawing, spots, title=title, caption=caption, key=key)
 
 
 def _lines(frame: Frame, recipe: Curves, study: str) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a figure is, how a kind of figure is declared, and the style of all, drawn without a display.
+"""What a figure is, how a kind of it is declared, and the style of all, drawn without a display.
 
 A kind is one file here, or a function of another package (`reports/kinds.py`):
 
@@ -27,9 +27,12 @@ from reports.tables.cells import gaps, run_ids
 from reports.tables.labels import greek, slug
 
 if TYPE_CHECKING:
+    import matplotlib.axes
+    import matplotlib.figure
     import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Canvas
+
+    Axes = matplotlib.axes.Axes
+    Canvas = matplotlib.figure.Figure
 else:
     Axes = Canvas = Any
 
@@ -210,10 +213,10 @@ def finish(
     recipe: Figure | Curves | FactorCurves | Heatmap,
     cells: pd.DataFrame,
     drawing: Canvas,
-    title: str,
-    caption: str,
     spots: Iterable[Spot] = (),
     *,
+    title: str,
+    caption: str,
     key: str,
 ) -> Drawn:
     """Return a drawing as a figure of these cells, its caption after what the recipe says."""

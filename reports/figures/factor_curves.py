@@ -97,7 +97,9 @@ def factor_curves(frame: Frame, recipe: FactorCurves) -> Drawn:
             words = f"{name}: {number(mean, 2)}{ends}, n = {n}"
             spots.append(Spot(drawing.axes[0], place[x], mean, words))
     key = f"factor_{'_'.join(recipe.studies)}_{recipe.x}_{metric}"
-    return finish(recipe, pd.concat(chosen.values()), drawing, title, caption, spots, key=key)
+    return finish(
+        recipe, pd.concat(chosen.values()), drawing, spots, title=title, caption=caption, key=key
+    )
 
 
 def _places(lines: list[Line], kind: str) -> dict[Any, float]:

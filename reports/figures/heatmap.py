@@ -30,7 +30,7 @@ from reports.figures.drawn import (
 from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd, summary
-from reports.tables.cells import by_cell, by_seed, protocol
+from reports.tables.cells import by_cell, by_seed, is_missing, protocol
 from reports.tables.labels import (
     coordinate_name,
     greek,
@@ -97,7 +97,7 @@ def size_of(frame: Frame, parts: Sequence[Heatmap]) -> tuple[float, float]:
 def _levels(cells: pd.DataFrame, recipe: Heatmap) -> tuple[list[Any], list[Any]]:
     """Return the levels of x and of y."""
     xs, ys = (
-        ordered([value for value in cells[axis] if value == value]) if axis in cells else []
+        ordered([value for value in cells[axis] if not is_missing(value)]) if axis in cells else []
         for axis in (recipe.x, recipe.y)
     )
     return xs, ys
@@ -159,7 +159,7 @@ def heatmap(frame: Frame, recipe: Heatmap, size: tuple[float, float] | None = No
         for (i, j), text in texts.items()
     ]
     key = f"heatmap_{recipe.study}_{metric}"
-    return finish(recipe, cells, drawing, title, caption, spots, key=key)
+    return finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
 def _draw(
@@ -185,7 +185,12 @@ def _draw(
         origin="lower",
         interpolation="nearest",
     )
-    hatched = {"facecolor": PANEL, "edgecolor": "#9a9a9a", "hatch": "////", "linewidth": 0}
+    hatched: dict[str, Any] = {
+        "facecolor": PANEL,
+        "edgecolor": "#9a9a9a",
+        "hatch": "////",
+        "linewidth": 0,
+    }
     for i, j in np.ndindex(means.shape):
         if np.isfinite(means[i, j]):
             red, green, blue, _ = image.cmap(image.norm(means[i, j]))

@@ -51,7 +51,15 @@ def importance(frame: Frame, recipe: Figure, options: ImportanceOptions) -> Draw
     else:
         caption += f"{shares.evaluator}, no intervals."
         caption += "".join(f" Caution: {text}." for text in shares.warnings)
-    return finish(recipe, cells, drawing, title, caption, spots, key=f"importance_{study}_{metric}")
+    return finish(
+        recipe,
+        cells,
+        drawing,
+        spots,
+        title=title,
+        caption=caption,
+        key=f"importance_{study}_{metric}",
+    )
 
 
 def _draw(importances: Importances | None, title: str) -> tuple[Canvas, list[Spot]]:

@@ -158,7 +158,7 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> D
     if len(pairs) > len(shown):
         caption += f" The {len(shown)} of {len(pairs)} pairs that interact most."
     key = f"interactions_{study}_{metric}"
-    return finish(recipe, cells, drawing, title, caption, spots, key=key)
+    return finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
 def _draw(pairs: list[Pair], levels: Levels, metric: str, title: str) -> tuple[Canvas, list[Spot]]:

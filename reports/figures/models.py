@@ -105,7 +105,7 @@ def asked(frame: Frame, recipe: Recipe) -> Iterator[Asked]:
 
 
 def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
-    """Return the models that a figure shows: the first seed (and fold) of each cell with a result."""
+    """Return the models that a figure shows: the first seed and fold of each cell with a result."""
     cells = frame.study(figure.studies[0])
     done = cells[cells["status"] == "done"]
     first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
@@ -273,7 +273,7 @@ def put_picture(
     middle = column + 0.5, top + 0.5
     left, right, bottom, upper = extent = _extent(middle, shown)
     panel.imshow(shown, extent=extent, interpolation="antialiased", aspect="auto")
-    line = {"fill": False, "edgecolor": colour, "linewidth": 1.8, "linestyle": dash}
+    line: dict[str, Any] = {"fill": False, "edgecolor": colour, "linewidth": 1.8, "linestyle": dash}
     panel.add_patch(Rectangle((left, upper), right - left, bottom - upper, **line))
     panel.text(middle[0], top + 1.0, words, ha="center", va="top", fontsize=6.5)
     return middle

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.axes import Axis, AxesOptions, axes_of
+from reports.figures.axes import AxesOptions, Axis, axes_of
 from reports.figures.drawn import (
     COLOURS,
     MANY,
@@ -59,7 +59,15 @@ def parallel(frame: Frame, recipe: Figure, options: AxesOptions) -> Drawn:
     )
     if any(axis.path not in trial.coords for trial in trials.trials for axis in axes):
         caption += " Below an axis: a trial without that parameter."
-    return finish(recipe, cells, drawing, title, caption, spots, key=f"parallel_{study}_{metric}")
+    return finish(
+        recipe,
+        cells,
+        drawing,
+        spots,
+        title=title,
+        caption=caption,
+        key=f"parallel_{study}_{metric}",
+    )
 
 
 def heights(trial: Trial, axes: list[Axis], ends: tuple[float, float]) -> list[float]:

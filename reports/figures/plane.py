@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -73,6 +73,6 @@ def _draw_ring(panel: Axes, sure: list[float]) -> None:
     turns = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)
     circle = np.stack([np.cos(turns), np.sin(turns)])
     x, y = (np.stack([1.06 * circle[at], 1.24 * circle[at]]) for at in (0, 1))
-    shade = {"cmap": colours, "vmin": 0, "vmax": 1, "shading": "flat"}
+    shade: dict[str, Any] = {"cmap": colours, "vmin": 0, "vmax": 1, "shading": "flat"}
     panel.pcolormesh(x, y, np.asarray(sure)[None], rasterized=True, **shade)
     panel.plot(*circle, color="#c8c8c8", linewidth=0.7)

@@ -91,7 +91,7 @@ def moves_of(frame: Frame, study: str, metric: str) -> Moves:
 
 
 @figure(PromotionOptions)
-def promotions(frame: Frame, recipe: Figure, options: PromotionOptions) -> Drawn:
+def promotions(frame: Frame, recipe: Figure, _: PromotionOptions) -> Drawn:
     """Draw a panel a study, a line a cell, from its rank in the source to that after promotion.
 
     Raises:
@@ -113,7 +113,7 @@ def promotions(frame: Frame, recipe: Figure, options: PromotionOptions) -> Drawn
     )
     cells = pd.concat([frame.study(study) for study in recipe.studies])
     key = f"promotions_{'_'.join(recipe.studies)}_{recipe.metric}"
-    return finish(recipe, cells, drawing, title, caption, spots, key=key)
+    return finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
 def _draw(every: list[Moves], metric: str, title: str) -> tuple[Canvas, list[Spot]]:

@@ -36,8 +36,8 @@ class ShapleyOptions(FigureOptions):
 
 
 @figure(ShapleyOptions)
-def shapley(frame: Frame, recipe: Figure, options: ShapleyOptions) -> Drawn:
-    """Draw a bar a component with its 95 % interval over seeds; the numbers of the table of effects.
+def shapley(frame: Frame, recipe: Figure, _: ShapleyOptions) -> Drawn:
+    """Draw a bar a component with its 95 % interval over seeds: numbers of the table of effects.
 
     Raises:
         ReportError: the study is no full factorial of two or more factors with two levels.
@@ -55,7 +55,9 @@ def shapley(frame: Frame, recipe: Figure, options: ShapleyOptions) -> Drawn:
     drawing, spots = _draw(attribution, metric, title)
     caption = f"{protocol(frame)}. {attribution_note(attribution, levels, metric, 2)}"
     caption = caption[0].upper() + caption[1:]
-    return finish(recipe, cells, drawing, title, caption, spots, key=f"shapley_{study}_{metric}")
+    return finish(
+        recipe, cells, drawing, spots, title=title, caption=caption, key=f"shapley_{study}_{metric}"
+    )
 
 
 def _draw(attribution: Attribution | None, metric: str, title: str) -> tuple[Canvas, list[Spot]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reports.figures.axes import Axis, AxesOptions, axes_of
+from reports.figures.axes import AxesOptions, Axis, axes_of
 from reports.figures.drawn import (
     COLOURS,
     MANY,
@@ -32,7 +32,7 @@ ACROSS = 3  # panels
 
 @figure(AxesOptions)
 def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> Drawn:
-    """Draw a panel a parameter: the mean over seeds of each trial, darker the later it was proposed.
+    """Draw a panel a parameter: each trial's mean over seeds, darker the later it was proposed.
 
     A trial that has no value of a conditional parameter is not in its panel.
 
@@ -51,7 +51,9 @@ def slices(frame: Frame, recipe: Figure, options: AxesOptions) -> Drawn:
     )
     if trials.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
-    return finish(recipe, cells, drawing, title, caption, spots, key=f"slices_{study}_{metric}")
+    return finish(
+        recipe, cells, drawing, spots, title=title, caption=caption, key=f"slices_{study}_{metric}"
+    )
 
 
 def _draw(trials: Trials, axes: list[Axis], metric: str, title: str) -> tuple[Canvas, list[Spot]]:

@@ -40,7 +40,7 @@ def best_cell(
 
 
 def best_yaml(frame: Frame, study: str) -> str | None:
-    """Return a spec of one cell with the study's best configuration; None if nothing has finished."""
+    """Return a spec of a study's best configuration, one cell; None if nothing has finished."""
     objective, most = frame.objective(study)
     best = best_cell(frame, study, objective, most=most)
     if best is None:

@@ -34,7 +34,7 @@ def settle(folder: Path, paths: Iterable[Path]) -> None:
 
 
 def _former(folder: Path) -> dict[str, str]:
-    """Return the digests of what an earlier report wrote, of files in this folder alone, whatever a name there says."""
+    """Return the digests of what an earlier report wrote, of files in this folder alone."""
     path = folder / MANIFEST
     if not path.is_file():
         return {}

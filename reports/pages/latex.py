@@ -108,8 +108,9 @@ def _file(table: AnyTable, blocks: list[Grid], notes: Sequence[str], part: str =
 
 
 def _blocks(layout: Grid) -> list[Grid]:
-    """Split the columns into as many tables of the same rows as it takes to fit a page, or of `FEWEST`
-    columns beside long names, which are made smaller: one column a table would fill pages."""
+    """Split the columns into as many tables of the same rows as it takes to fit a page, or of
+    `FEWEST` columns beside long names, which are made smaller: one column a table would fill
+    pages."""
     blocks: list[list[int]] = []
     labels = list(range(layout.labels))
     for column in range(layout.labels, len(layout.headers)):
@@ -149,8 +150,8 @@ def _cell(field: Field) -> str:
 
 
 def _header(text: str, side: str) -> str:
-    """Write a header on several lines where it has a unit, an interval or a path: columns are as wide as their
-    numbers."""
+    """Write a header on several lines where it has a unit, an interval or a path: columns are as
+    wide as their numbers."""
     lines = [latex_text(line) for line in _broken(text)]
     stacked = r"\\{}".join(lines)
     return stacked if len(lines) == 1 else rf"\shortstack[{side}]{{{stacked}}}"

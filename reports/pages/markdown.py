@@ -24,7 +24,7 @@ def report(
     *,
     runs: Sequence[str] = (),
 ) -> str:
-    """Write verdict, facts, tables, the notes of several of them once, figures, best configurations.
+    """Write verdict, facts, tables, notes of several of them once, figures, best configurations.
 
     runs: addresses of the parent runs, on a server that is known.
     """

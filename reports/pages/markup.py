@@ -64,11 +64,11 @@ def mark_of(note: str) -> str:
 
 def _refer(numbers: Sequence[int]) -> str:
     spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1].append(number)
+    for note in numbers:
+        if spans and note == spans[-1][-1] + 1:
+            spans[-1].append(note)
         else:
-            spans.append([number])
+            spans.append([note])
     texts = [f"{s[0]}–{s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans]
     if len(numbers) == 1:
         return f"Note {numbers[0]}."
@@ -245,7 +245,7 @@ def chosen(whole: Grid, keep: list[int]) -> Grid:
 
 
 def plain(table: AnyTable, shared: Footnotes | None = None) -> str:
-    """Write a table for a terminal: the columns that are read first, aligned under one rule; notes below."""
+    """Write a table for a terminal: the columns that are read first, aligned; notes below."""
     shared = shared or Footnotes()
     layout = parts(grid(table))[0]
     lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]

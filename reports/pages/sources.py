@@ -15,7 +15,7 @@ HEADERS = ("studies", "rows", "setting", "value", "source")
 
 
 def source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
-    """Return a row a setting, of the studies that have begun; None where the recipe has no sources."""
+    """Return a row a setting, of the studies that have begun; None for a recipe without sources."""
     begun = [name for name in frame.study_order if name not in frame.idle]
     blocks = [block for block in recipe.sources if block.of(begun)]
     if not blocks:

@@ -35,7 +35,7 @@ def heading(group: Sequence[Verdict]) -> str:
 
 
 def difference(verdict: Verdict) -> str:
-    """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair of runs."""
+    """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair."""
     told = verdict.difference
     if told is None:
         return ""
@@ -98,8 +98,8 @@ def plain(headline: str, found: Sequence[Verdict], warnings: Sequence[str] = ())
 
 
 def description(judged: Judged, report: str) -> str:
-    """Write, for the page of the sweep's run in MLflow, the verdict, as far as it has room, and the way to
-    the report.
+    """Write, for the page of the sweep's run in MLflow, the verdict, as far as it has room, and the
+    way to the report.
 
     report: its address from there.
     """

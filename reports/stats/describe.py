@@ -48,8 +48,8 @@ def pooled_sd(groups: Iterable[Sequence[float]]) -> tuple[float, int] | None:
     return math.sqrt(squares / freedom), len(found)
 
 
-def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return Student's 95 % interval of the mean, x̄ ± t_{0.975, n−1} · sd / √n; None for n < 2.
+def t_interval(values: Sequence[float], *, level: float = 0.95) -> tuple[float, float] | None:
+    """Return Student's interval of the mean, x̄ ± t_{(1+level)/2, n−1} · sd / √n; None for n < 2.
 
     In the values' unit; values that are not finite are left out. Exact for normal values.
     Source: Student, "The Probable Error of a Mean", Biometrika 6 (1908).
@@ -61,7 +61,7 @@ def t_interval(values: Sequence[float]) -> tuple[float, float] | None:
     if n < 2:
         return None
     mean = float(x.mean())
-    half = float(t.ppf(0.975, n - 1)) * float(x.std(ddof=1)) / math.sqrt(n)
+    half = float(t.ppf((1 + level) / 2, n - 1)) * float(x.std(ddof=1)) / math.sqrt(n)
     return mean - half, mean + half
 
 

@@ -53,9 +53,11 @@ def pairs(a: Mapping[int, float], b: Mapping[int, float]) -> Floats:
     return finite([a[seed] - b[seed] for seed in seeds])
 
 
-def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Difference | None:
-    """Return mean(a − b) over common seeds with the 95 % paired-t interval d̄ ± t·s_d/√n; None
-    without pairs.
+def paired_difference(
+    a: Mapping[int, float], b: Mapping[int, float], *, level: float = 0.95
+) -> Difference | None:
+    """Return mean(a − b) over common seeds with the paired-t interval d̄ ± t·s_d/√n; None without
+    pairs.
 
     Args:
         a, b: {seed: value}; a seed that one of them lacks, or has no finite value at, is left out.
@@ -64,7 +66,7 @@ def paired_difference(a: Mapping[int, float], b: Mapping[int, float]) -> Differe
     n = len(d)
     if not n:
         return None
-    mean, ends = float(d.mean()), t_interval(list(d))
+    mean, ends = float(d.mean()), t_interval(list(d), level=level)
     if ends is None:
         return Difference(mean, None, None, n, "n < 2: no interval")
     return Difference(mean, *ends, n, "paired t")
@@ -185,7 +187,7 @@ def power(size: float, n: int, level: float = LEVEL) -> float:
 
 
 def pairs_for_power(size: float, level: float = LEVEL, wanted: float = 0.8) -> int | None:
-    """Return the least n at which `power` reaches `wanted`; None for no difference, or above 10,000.
+    """Return the least n at which `power` reaches `wanted`; None without difference, above 10,000.
 
     The size that is put in is an estimate itself: from few pairs the answer is a guide.
     """

@@ -215,8 +215,8 @@ def _side(cells: pd.DataFrame, cell: str, values: Mapping[int, float]) -> Side:
 
 
 def _settings(first: Frame, second: Frame, studies: list[str]) -> tuple[Setting, ...]:
-    """Return what differs in the parameters of trials of one study, cell and fold; of a search what all of
-    its trials have in common."""
+    """Return what differs in the parameters of trials of one study, cell and fold; of a search what
+    all of its trials have in common."""
     params = [_params(frame, studies) for frame in (first, second)]
     found: dict[tuple[str, str, str], dict[str, None]] = {}
     for key in (key for key in params[0] if key in params[1]):
@@ -392,7 +392,7 @@ def _difference(pair: Pair, metric: str) -> str:
     told = pair.difference
     if told is None:
         return "no seed in both" if pair.first.values and pair.second.values else ""
-    return with_interval(matched.mean, matched.low, matched.high, metric, DIGITS)
+    return with_interval(told.mean, told.low, told.high, metric, DIGITS)
 
 
 def alone(matched: Matched) -> list[str]:
@@ -438,7 +438,7 @@ def markdown(matched: Matched) -> str:
 
 
 def page(matched: Matched, links: Mapping[str, str]) -> str:
-    """Write one page, all inline. links: `first` and `second` → the address of the report of its own."""
+    """Write one page, all inline. links: `first` and `second` → the address of its own report."""
     sides = [
         {
             "name": name,

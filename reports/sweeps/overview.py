@@ -11,8 +11,8 @@ The YAML file says which tables of which sweeps' pages (`search_spaces/NAME.md`)
 Written are the picture, a forest plot, and the file's block between `<!-- overview -->` and
 `<!-- end overview -->`. Paths are relative to the Markdown file. No number is typed by hand: a page
 is filled from its sweep's report; its numbers have the digits that are printed there, as it stands
-in the repository when the runs that it was made of are long gone. Where a row's best is neutral, its best other cell stands there
-for both.
+in the repository when the runs that it was made of are long gone. Where a row's best is neutral,
+its best other cell stands there for both.
 """
 
 from __future__ import annotations
@@ -113,7 +113,8 @@ class Page:
                 baseline = name
                 continue
             n, p = (row[headers.index(each)] if each in headers else "" for each in ("n", P))
-            found.append(_verdict(title, metric, name, baseline, row[value + 1], n, p))
+            texts = [row[value + 1], n, p]
+            found.append(_verdict(title, metric, name=name, baseline=baseline, texts=texts))
         if not baseline:
             raise ReportError(
                 f"found no baseline in {title!r} of {self.name}; expected a row of it"
@@ -133,11 +134,11 @@ def read_page(path: Path) -> Page:
     source = match and SOURCE.match(match[2])
     if match is None or source is None:
         raise ReportError(f"found no filled `<!-- report NAME -->` block in {path}")
-    tables = {title: _table(text) for title, text in TABLE.findall(match[2])}
+    tables = {title: _read_table(text) for title, text in TABLE.findall(match[2])}
     return Page(source[1], source[2], tables)
 
 
-def _table(text: str) -> tuple[Row, list[Row]]:
+def _read_table(text: str) -> tuple[Row, list[Row]]:
     """Read a table: its first columns and the further ones, whose labels come again, as one."""
     parts: list[list[Row]] = [[]]
     for line in text.splitlines():
@@ -167,10 +168,9 @@ def _plain(header: str) -> str:
     return header.partition(",")[0].removesuffix(" ↓")
 
 
-def _verdict(
-    title: str, metric: str, name: str, baseline: str, difference: str, n: str, p: str
-) -> Verdict:
-    """Make a verdict of the texts of a row."""
+def _verdict(title: str, metric: str, *, name: str, baseline: str, texts: Row) -> Verdict:
+    """Make a verdict of a row's name and its texts of difference, n and p."""
+    difference, n, p = texts
     label = name.replace(NEUTRAL, "")
     gap, digits = _difference(difference, metric, int(n or 0))
     corrected = float(p) if p else None
@@ -262,8 +262,8 @@ def _shown(comparison: Comparison, own: Sequence[Verdict]) -> list[Verdict]:
 
 
 def markdown(found: Sequence[Line], picture: str) -> str:
-    """Write the block: the picture, a table for each metric that rows are compared by, and what they were
-    made of."""
+    """Write the block: the picture, a table for each metric that rows are compared by, and what
+    they were made of."""
     sweeps = {line.page.name: line.page.sweep_id for line in found}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
     how = note([line.verdict for line in found]).partition(" Seeds that")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -62,7 +63,7 @@ def by_cell(cells: pd.DataFrame, metric: str) -> dict[str, dict[int, float]]:
 
 def is_missing(value: Any) -> bool:
     """Tell whether a field of a data frame holds nothing: None or NaN."""
-    return value is None or value != value
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def fold_notes(cells: pd.DataFrame, metrics: Sequence[str]) -> list[str]:
@@ -134,7 +135,9 @@ def cells_of(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:
     """Return values by seed at each combination of levels; what is one trial in two cells counts
     once."""
     values: dict[tuple[tuple[str, str], ...], dict[int, float]] = {}
-    first = dict(zip(reversed(cells["cell"].tolist()), reversed(coordinates(frame, cells))))
+    first: dict[str, dict[str, Any]] = {}
+    for cell, coords in zip(cells["cell"], coordinates(frame, cells), strict=True):
+        first.setdefault(str(cell), coords)
     for cell, own in by_cell(cells, metric).items():
         levels = ((name, level(level_name(value))) for name, value in first[cell].items())
         values.setdefault(tuple(sorted(levels)), {}).update(own)

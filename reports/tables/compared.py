@@ -55,7 +55,7 @@ ON, OFF = "✓", "–"
 
 
 def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
-    """Return the recipe's order of components, or that in which the study's own cell names list the components."""
+    """Return the components in the recipe's order, or as the study's own cell names list them."""
     if recipe.components:
         return list(recipe.components)
     names = list(cells["coords"].iloc[0]) if len(cells) else []

@@ -55,7 +55,7 @@ class _Block:
 
 
 def effects(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
-    """Return a row per term and metric; terms that the design cannot tell apart are named in a note."""
+    """Return a row per term and metric; a note names terms that the design cannot tell apart."""
     levels = levels_of(frame, cells)
     worth = {metric: cells_of(frame, cells, metric) for metric in recipe.metrics}
     with_shapley = is_full(worth[recipe.metrics[0]], levels)

@@ -89,9 +89,8 @@ def _notes(importances: Importances, metric: str) -> list[str]:
         if importances.target is not None
         else "the variance of a forest's prediction that a parameter explains alone"
     )
-    notes = [
-        f"Importance for {metric_label(metric)}: {importances.evaluator}; {what}, as a share of the sum."
-    ]
+    name = metric_label(metric)
+    notes = [f"Importance for {name}: {importances.evaluator}; {what}, as a share of the sum."]
     if importances.conditional and not importances.dropped:
         notes.append(f"Conditional, judged where active: {', '.join(importances.conditional)}.")
     if importances.dropped:

@@ -75,7 +75,7 @@ def metric_of(name: str) -> Metric:
     return METRICS.get(last) or Metric(last.replace("_", " "), "")
 
 
-def declare_metrics(declared: Mapping[str, Mapping[str, str]]) -> None:
+def declare_metrics(declared: Mapping[str, Mapping[str, Any]]) -> None:
     """Take over how metrics of other packages are shown, as a sweep's document says of them.
 
     Args:
@@ -137,7 +137,7 @@ def greek(text: str) -> str:
 
 
 def coordinate_names(paths: Sequence[str]) -> list[str]:
-    """Return each `coordinate_name`; where two would be alike, with what stands before: `method.α`."""
+    """Return each `coordinate_name`; where two are alike, with what stands before: `method.α`."""
     short = [coordinate_name(path) for path in paths]
     return [
         name if short.count(name) == 1 else greek(path)
@@ -166,7 +166,7 @@ def p_equals(p: float) -> str:
 
 
 def level(value: Any) -> str:
-    """Write a coordinate's value shortly: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
+    """Write a coordinate's value: 1e-05 → `1e-5`, a whole component → `arcface(margin=0.5)`."""
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         options = ", ".join(f"{key}={level(v)}" for key, v in value.items() if key != "name")
         return f"{value['name']}({options})" if options else str(value["name"])

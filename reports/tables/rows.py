@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def order_rows(cells: Iterable[str]) -> list[str]:
-    """Return the cells of a comparison, the best others right after the rows that they belong to."""
+    """Return the cells of a comparison, the best others right after the rows they belong to."""
     every = list(cells)
     rows = [cell for cell in every if not cell.endswith(OTHER)]
     return [each for row in rows for each in (row, row + OTHER) if each in every]
 
 
 def mark_neutral(labels: tuple[str, ...], cell: str, cells: Collection[str]) -> tuple[str, ...]:
-    """Return the labels of a row, which say where its best is neutral, or that it leaves those out."""
+    """Say in the labels of a row where its best is neutral, or that it leaves those out."""
     if cell + OTHER in cells:
         return (f"{labels[0]} (best is neutral)", *labels[1:])
     if cell.endswith(OTHER):
@@ -71,7 +71,7 @@ def refused_notes(frame: Frame, study: str) -> list[str]:
 
 
 def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]) -> list[TableRow]:
-    """Return what the paper prints and no cell stands for, where the recipe asks for it (`others`)."""
+    """Return what a paper prints and no cell stands for, where a recipe asks so (`others`)."""
     published = recipe.published
     if published is None or not published.others:
         return []
@@ -127,7 +127,7 @@ def baselines(
     baseline: str,
     within: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return cell → the baseline cell of its data set; a cell of a data set without one is left out.
+    """Return cell → the baseline cell of its data set; without one a cell is left out.
 
     Args:
         data: cell → its data set, as of `data_of`.
@@ -163,6 +163,6 @@ def baselines(
 def _tells(
     name: str, coords: Mapping[str, Mapping[str, Any]], by_data: Sequence[Sequence[str]]
 ) -> bool:
-    """Tell whether a factor is more than a name of the data sets: it varies on one, or two share it."""
+    """Tell whether a factor is more than a name of data sets: it varies on one, or two share it."""
     levels = [{level(coords[cell].get(name)) for cell in cells} for cells in by_data]
     return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)

@@ -59,7 +59,7 @@ class Verdict:
 
 
 def verdicts(tables: Sequence[AnyTable]) -> list[Verdict]:
-    """Return one for each compared row; variants at their own best first, then components, in order."""
+    """Return one for each compared row; variants at their best first, then components, in order."""
     compared = [table for table in tables if isinstance(table, TableData)]
     compared.sort(key=lambda table: table.recipe.kind != "compare")
     return [
@@ -134,8 +134,8 @@ def judge(metric: str, mine: Measured, theirs: Measured) -> Call:
 
 
 def _needed(mine: Measured, tests: int) -> int | None:
-    """Return the seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number of tests,
-    and never fewer than the permutation test can tell anything from."""
+    """Return the seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number
+    of tests, and never fewer than the permutation test can tell anything from."""
     told, difference = mine.compared, mine.difference
     if told is None or difference is None or difference.n < 2:
         return None
@@ -158,7 +158,7 @@ def label(table: TableData, row: TableRow) -> str:
 
 
 def _tuned(table: TableData, row: TableRow, base: TableRow) -> str:
-    """Describe the tuning in words; empty of components, whose cells share what they stand around."""
+    """Describe the tuning in words; empty of components, whose cells share what they are around."""
     if row.tuned is None:
         return "" if table.recipe.kind == "components" else "tuning not recorded"
     if "published" in row.tuned:

@@ -29,7 +29,7 @@ from ablate.spec.fair.twins import ENDING as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load
 from ablate.values.paths import leaves
-from reports.parts.sources import SourceBlock
+from reports.recipe import SourceBlock
 from tests.ablate.synthetic import fingerprint
 from trainables.methods.roles import trained_roles
 from trainables.trial import TrialConfig

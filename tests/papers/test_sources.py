@@ -11,8 +11,8 @@ from ablate.designs.compare import OTHER
 from ablate.designs.promote import Promote
 from ablate.plan import advice
 from ablate.spec.fair.twins import ENDING as FAIR
-from reports.parts.sources import SourceBlock
 from reports.published.papers import table
+from reports.recipe import SourceBlock
 from tests.papers import sources
 from tests.papers.sources import ENDING, FOLDER, Row, Sources
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from reports.figures.drawn import FigureKind
 from reports.frame import TRIAL_KEYS, Frame, Parent
+from reports.kinds import load
 
 METRIC = "val/map_at_r"
 
@@ -71,3 +73,10 @@ def frame(
     }
     parent = Parent("p", "1", "FINISHED", {}, document)
     return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, metric]))
+
+
+def drawer(kind: str) -> FigureKind:
+    """Return what draws a kind of figure."""
+    found = load("figures", kind)
+    assert isinstance(found, FigureKind)
+    return found

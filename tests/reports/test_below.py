@@ -10,30 +10,30 @@ from typing import Any
 
 import pytest
 
+from reports import store
 from reports.frame import load
 from reports.pages import csv_table
 from reports.pages.best import best_yaml
 from reports.pages.facts import facts
-from reports.stores import below
-from reports.stores.client import open_client
+from reports.store import open_client
 from reports.tables.build import build_all
 
 
-def both(uri: str, monkeypatch: Any) -> tuple[list[below.Child], list[below.Child]]:
+def both(uri: str, monkeypatch: Any) -> tuple[list[store.Child], list[store.Child]]:
     """By the file, and by MLflow."""
     client = open_client(uri)
     (experiment,) = [e for e in client.search_experiments() if e.name != "Default"]
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`ablate.kind` = 'sweep'")
     where = (client, uri, experiment.experiment_id, parent.info.run_id)
-    read = below.runs_below(*where)
-    monkeypatch.setattr(below, "of_file", lambda *_: None)
-    return read, below.runs_below(*where)
+    read = store.runs_below(*where)
+    monkeypatch.setattr(store, "read_tables", lambda *_: None)
+    return read, store.runs_below(*where)
 
 
 def test_the_file_and_mlflow_tell_the_same(finished: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    store = tmp_path / "mlflow.db"
-    shutil.copy(finished.folder / "mlflow.db", store)
-    uri = f"sqlite:///{store}"
+    file = tmp_path / "mlflow.db"
+    shutil.copy(finished.folder / "mlflow.db", file)
+    uri = f"sqlite:///{file}"
     client, trials = open_client(uri), load(uri, finished.sweep_id).trials
     deleted, odd = trials["run_id"][0], trials["run_id"][1]
     client.delete_run(deleted)
@@ -50,15 +50,15 @@ def test_the_file_and_mlflow_tell_the_same(finished: Any, tmp_path: Path, monkey
 
 
 def test_a_store_of_another_make_is_mlflow_s_to_read(finished: Any, tmp_path: Path) -> None:
-    store = tmp_path / "mlflow.db"
-    shutil.copy(finished.folder / "mlflow.db", store)
-    assert below.of_file(store, "1", "nobody") == []
-    with sqlite3.connect(store) as connection:
+    file = tmp_path / "mlflow.db"
+    shutil.copy(finished.folder / "mlflow.db", file)
+    assert store.read_tables(file, "1", "nobody") == []
+    with sqlite3.connect(file) as connection:
         connection.execute("ALTER TABLE latest_metrics RENAME COLUMN is_nan TO missing")
-    assert below.of_file(store, "1", "nobody") is None
-    store.write_bytes(b"no database" * 100)
-    assert below.of_file(store, "1", "nobody") is None
-    assert below.of_file(tmp_path / "absent.db", "1", "nobody") is None
+    assert store.read_tables(file, "1", "nobody") is None
+    file.write_bytes(b"no database" * 100)
+    assert store.read_tables(file, "1", "nobody") is None
+    assert store.read_tables(tmp_path / "absent.db", "1", "nobody") is None
     assert not (tmp_path / "absent.db").exists()
 
 
@@ -69,13 +69,13 @@ def test_a_store_of_before_gives_the_same_report(finished: Any, tmp_path: Path) 
         ("before", "DELETE FROM tags WHERE key LIKE 'ablate.config%'"),
         ("now", "DELETE FROM params"),
     ):
-        store = tmp_path / layout / "mlflow.db"
-        store.parent.mkdir()
-        shutil.copy(finished.folder / "mlflow.db", store)
-        with sqlite3.connect(store) as connection:
+        file = tmp_path / layout / "mlflow.db"
+        file.parent.mkdir()
+        shutil.copy(finished.folder / "mlflow.db", file)
+        with sqlite3.connect(file) as connection:
             assert connection.execute(statement).rowcount > 20
         connection.close()
-        uri = f"sqlite:///{store}"
+        uri = f"sqlite:///{file}"
         frame = load(uri, finished.sweep_id)
         assert all("optimizer.betas" in params for params in frame.trials["params"])
         tables = build_all(frame, frame.recipe)

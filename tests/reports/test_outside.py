@@ -41,7 +41,7 @@ import json, sys
 from pathlib import Path
 import torch
 from ablate.spec.json_schema import json_schema
-from reports.parts.plugins import builder
+from reports.kinds import load
 from reports.recipe import Figure, Table
 from reports.tables.build import build
 from reports.pages import csv_table, latex, markup
@@ -60,7 +60,7 @@ for name, report in faults.items():
         refused[name] = str(error)
 frame = made.frame("grid", [{"x": 1}, {"x": 2}], lambda at, seed: at["x"] + seed / 10)
 table = build(frame, Table(kind="seed_range", study="s"))
-figure = builder("figures", "dots")(frame, Figure(kind="dots", studies=("s",), title="Dots"))
+figure = load("figures", "dots")(frame, Figure(kind="dots", studies=("s",), title="Dots"))
 rows = torch.tensor([[1.0, 0], [0.6, 0.8], [-1, 0], [-1, 0]])
 metrics = ["farthest", "recall_at_1"]
 print(json.dumps({

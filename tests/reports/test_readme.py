@@ -11,12 +11,11 @@ import yaml
 
 from reports.errors import ReportError
 from reports.pages import markup
-from reports.pages.footnotes import footnotes
+from reports.pages.markup import footnotes
 from reports.readme import filled, section
 from reports.recipe import Table
-from reports.sweeps.overview import Overview, lines, markdown
+from reports.sweeps.overview import Overview, lines, markdown, read_page
 from reports.sweeps.overview import filled as overview_block
-from reports.sweeps.printed import page
 from reports.tables.build import build
 from tests.reports.made import frame
 
@@ -141,7 +140,7 @@ def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     recipe = (ROOT / "reports" / "sweeps" / "first_page.yaml").read_text(encoding="utf-8")
     overview = Overview.model_validate(yaml.safe_load(recipe))
-    found = lines(overview, cache(lambda name: page(SPACES / f"{name}.md")))
+    found = lines(overview, cache(lambda name: read_page(SPACES / f"{name}.md")))
     assert len(found) > 15
     assert overview_block(text, markdown(found, overview.picture)) == text
 

@@ -21,8 +21,7 @@ from pydantic import ValidationError
 from ablate.ledger.ledger import Ledger
 from reports.compile import Report, compile_report
 from reports.errors import ReportError
-from reports.figures import curves
-from reports.figures.factors import heatmap
+from reports.figures import curves, heatmap
 from reports.frame import load
 from reports.pages import html, latex, markdown
 from reports.pages.best import nested

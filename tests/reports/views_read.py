@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from reports.figures.models.seen import asked
+from reports.figures.models import asked
 from reports.frame import load
-from reports.stores.client import open_client
+from reports.store import open_client
 from trainables.jobs.views.request import FOLDER, View
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ablate.spec.json_schema import json_schema
 from ablate.spec.model import Spec
-from reports.parts.figures import FIGURES
+from reports.kinds import FIGURES, figure_options
 from tests.ablate.reference.docstrings import meaning, models, prose, summary
 from tests.ablate.reference.markdown import cell, code, link, table
 from trainables.config.registry import Registry
@@ -79,7 +79,8 @@ class _Page:
 
     def figures(self) -> Iterator[str]:
         """The options of each kind of figure, which the schema leaves to the kind."""
-        for kind, options in FIGURES.items():
+        for kind in FIGURES:
+            options = figure_options(kind)
             yield f"### figure {kind}"
             yield prose(options)
             node = options.model_json_schema()

@@ -10,13 +10,13 @@ import pytest
 from pydantic import ValidationError
 
 from reports.errors import ReportError
-from reports.figures.factors.interactions import interactions, pairs_of
-from reports.figures.factors.shapley import shapley
+from reports.figures.interactions import interactions, pairs_of
+from reports.figures.shapley import shapley
 from reports.frame import Frame
 from reports.recipe import Figure, Table
 from reports.stats.describe import t_interval
 from reports.tables.build import build
-from reports.tables.factors.cells import cells_of, levels_of
+from reports.tables.cells import cells_of, levels_of
 from tests.reports.made import METRIC, frame
 
 NAMES = ("agnostic", "specific", "split")

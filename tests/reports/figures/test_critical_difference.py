@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from reports.errors import ReportError
-from reports.figures.factors.critical_difference import blocks_of, critical_difference
+from reports.figures.critical_difference import blocks_of, critical_difference
 from reports.recipe import Figure
 from tests.reports.made import METRIC, frame
 

@@ -10,11 +10,10 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from reports.figures.drawn import HEIGHT, MANY, TEXT, Drawn, Spot, legend, log_ticks, style
-from reports.figures.factors.heatmap import heatmap
-from reports.figures.kinds import drawer
-from reports.figures.searches.history import history
+from reports.figures.heatmap import heatmap
+from reports.figures.history import history
 from reports.recipe import Figure, Heatmap, Table
-from tests.reports.made import METRIC, frame
+from tests.reports.made import METRIC, drawer, frame
 
 SPACE = {"method.alpha": {"low": 1, "high": 4}, "method.beta": {"low": 1, "high": 2}}
 POINTS = [{"method.alpha": a, "method.beta": b} for a in (1, 2, 3, 4) for b in (1, 2)]

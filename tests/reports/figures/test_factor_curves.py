@@ -14,7 +14,7 @@ from scipy import stats as scipy_stats
 
 from reports.compile import compile_report
 from reports.errors import ReportError
-from reports.figures.factors.factor_curves import axis_kind, factor_curves, lines_of
+from reports.figures.factor_curves import axis_kind, factor_curves, lines_of
 from reports.frame import Frame, load
 from reports.recipe import FactorCurves, Recipe
 
@@ -34,6 +34,7 @@ def study(coords: list[dict[str, Any]], values: list[list[float]]) -> pd.DataFra
             "cell": str(c),
             "idx": i,
             "seed": seed,
+            "fold": None,
             "coords": c,
             "status": "done",
             "reason": "",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.figures.factors.heatmap import SPAN, heatmap, shades, size_of
+from reports.figures.heatmap import SPAN, heatmap, shades, size_of
 from reports.frame import Frame
 from reports.recipe import Heatmap
 from reports.stats.describe import pooled_sd

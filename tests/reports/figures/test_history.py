@@ -7,8 +7,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.figures.searches.history import history, history_of
+from reports.figures.history import history
 from reports.recipe import Table
+from reports.tables.cells import trials_of
 from tests.reports.made import METRIC, frame
 
 VALUES = [0.4, 0.6, None, 0.5, 0.7]
@@ -24,22 +25,22 @@ def made(metric: str = METRIC, seeds: int = 2) -> Any:
 
 
 def test_the_best_so_far_never_falls_and_lost_trials_keep_their_number() -> None:
-    told = history_of(made().study("s"), METRIC)
-    assert list(told.results) == [1, 2, 4, 5] and told.lost == (3,)
-    assert told.best == pytest.approx((0.405, 0.605, 0.605, 0.705))
-    assert [result.n for result in told.results.values()] == [2, 2, 2, 2]
+    told = trials_of(made().study("s"), METRIC)
+    assert [each.number for each in told.trials] == [1, 2, 4, 5] and told.lost == (3,)
+    assert told.best_so_far(METRIC) == pytest.approx((0.405, 0.605, 0.605, 0.705))
+    assert [each.result.n for each in told.trials] == [2, 2, 2, 2]
 
 
 def test_where_less_is_better_it_never_rises() -> None:
     metric = "test/spectrum"
-    told = history_of(made(metric).study("s"), metric)
-    assert told.best == pytest.approx((0.405, 0.405, 0.405, 0.405))
+    told = trials_of(made(metric).study("s"), metric)
+    assert told.best_so_far(metric) == pytest.approx((0.405, 0.405, 0.405, 0.405))
 
 
 def test_it_follows_the_order_of_the_plan_not_of_the_store() -> None:
     cells = made().study("s")
     turned = pd.concat([cells.iloc[::-1]])
-    assert history_of(turned, METRIC) == history_of(cells, METRIC)
+    assert trials_of(turned, METRIC) == trials_of(cells, METRIC)
 
 
 def test_the_figure_has_dots_with_their_spread_and_the_line() -> None:
@@ -57,7 +58,7 @@ def test_the_figure_has_dots_with_their_spread_and_the_line() -> None:
 def test_the_method_switched_off_is_a_level_and_no_proposal() -> None:
     points: list[dict[str, Any]] = [{"x": 0}, {"neutral": "yes"}, {"x": 1}]
     found = frame("search", points, lambda at, seed: 0.5 + at.get("x", 0.2) / 10, seeds=1)
-    told = history_of(found.study("s"), METRIC)
-    assert list(told.results) == [1, 2] and told.neutral is not None
+    told = trials_of(found.study("s"), METRIC)
+    assert [each.number for each in told.trials] == [1, 2] and told.neutral is not None
     assert told.neutral.mean == pytest.approx(0.52)
     assert "neutral" in history(found, Table(kind="search", study="s")).caption

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from reports.figures.kinds import drawer
-from reports.figures.models.seen import NOT_READ, asked, options_of, seen
+from reports.figures.models import NOT_READ, ModelOptions, asked, seen
 from reports.frame import OTHER, Frame
-from reports.parts.figures import FIGURES, ModelOptions
+from reports.kinds import FIGURES, figure_options
 from reports.recipe import Figure, Recipe
-from tests.reports.made import METRIC, frame
+from tests.reports.made import METRIC, drawer, frame
 from tests.reports.views_read import READ
 
 CELLS = ["plain", "one", "two"]
 MEANS = {"plain": 0.4, "one": 0.6, "two": 0.5}
-KINDS = [kind for kind, options in FIGURES.items() if issubclass(options, ModelOptions)]
+KINDS = [kind for kind in FIGURES if issubclass(figure_options(kind), ModelOptions)]
 
 
 def value(coords: dict[str, Any], seed: int) -> float | None:
@@ -41,8 +40,7 @@ def recipe(kind: str, **options: Any) -> Figure:
 
 
 def models(found: Frame, figure: Figure) -> list[tuple[str, int]]:
-    options = options_of(figure)
-    assert options is not None
+    options = figure_options(figure.kind).model_validate(figure.options)
     return [(each.cell, each.seed) for each in seen(found, figure, options)]
 
 

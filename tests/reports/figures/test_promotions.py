@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
-from reports.figures.searches.promotions import moves_of, promotions
+from reports.figures.promotions import moves_of, promotions
 from reports.recipe import Figure
 from reports.stats.ranks import Correlation, kendall
 from tests.reports.made import METRIC
@@ -28,7 +28,7 @@ def test_kendall_is_by_the_pairs_that_are_ordered_alike() -> None:
 
 def test_ranks_are_those_of_the_promoted_cells() -> None:
     told = moves_of(made(), "network", METRIC)
-    assert (told.of, told.by) == ("heads", METRIC)
+    assert (told.source, told.by) == ("heads", METRIC)
     before = {f"{i:04d}": LOW[i] - 0.005 for i in RANKS}  # means of the seeds 0 and 1
     after = {f"{i:04d}": HIGH[i] for i in RANKS}
     assert {m.cell: m.before for m in told.moves} == pytest.approx(before)
@@ -77,5 +77,5 @@ def test_two_cells_have_no_correlation_and_none_no_lines() -> None:
 
 def test_a_study_that_promotes_nothing_is_refused() -> None:
     wrong: Any = RECIPE.model_copy(update={"studies": ("heads",)})
-    with pytest.raises(ReportError, match="heads, a search study"):
+    with pytest.raises(ReportError, match="heads is a search study"):
         promotions(made(), wrong)

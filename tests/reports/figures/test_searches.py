@@ -11,15 +11,13 @@ from matplotlib.collections import LineCollection
 from pydantic import ValidationError
 
 from reports.errors import ReportError
-from reports.figures.kinds import drawer
-from reports.figures.searches.axes import axes_of
-from reports.figures.searches.parallel import LEFT_OUT, heights
+from reports.figures.axes import AxesOptions, axes_of
+from reports.figures.parallel import LEFT_OUT, heights
 from reports.frame import Frame
-from reports.parts.figures import FIGURES
 from reports.recipe import Figure
 from reports.stats.importance import importances
-from reports.tables.factors.trials import trials_of
-from tests.reports.made import METRIC, frame
+from reports.tables.cells import trials_of
+from tests.reports.made import METRIC, drawer, frame
 
 SPACE = {
     "optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True},
@@ -119,7 +117,7 @@ def test_a_search_of_one_value_has_lines_in_the_middle() -> None:
     space = {"loss.margin": {"low": 0.0, "high": 0.0}}
     found = frame("search", POINTS[:1], value, seeds=1, study={"space": space})
     (trial,) = trials_of(found.study("s"), METRIC).trials
-    axes = axes_of(found, recipe("parallel"))
+    axes = axes_of(found, recipe("parallel"), AxesOptions())
     assert heights(trial, axes, (0.5, 0.5)) == [0.5, 0.5]
 
 
@@ -159,7 +157,3 @@ def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
     ):
         with pytest.raises(ValidationError, match=words):
             Figure.model_validate({"studies": ["s"], **options})
-
-
-def test_every_kind_with_options_of_ours_has_a_drawer() -> None:
-    assert all(drawer(kind).__module__.startswith("reports.figures") for kind in FIGURES)

@@ -10,7 +10,7 @@ import pytest
 
 from reports.compile import distinct
 from reports.pages import csv_table
-from reports.pages.csv_cells import guarded
+from reports.pages.csv_table import guarded
 from reports.recipe import Table
 from reports.tables.build import build
 from tests.reports.made import METRIC, frame

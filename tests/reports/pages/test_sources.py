@@ -8,7 +8,7 @@ import io
 import pytest
 
 from reports.pages import csv_table, html, latex, markup
-from reports.pages.footnotes import Footnotes
+from reports.pages.markup import Footnotes
 from reports.pages.sources import HEADERS, source_sheet
 from reports.recipe import Recipe
 from tests.reports.made import frame

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from reports.figures.drawn import Drawn
-from reports.figures.factors.heatmap import heatmap
 from reports.figures.forest import forest
-from reports.figures.searches.history import history
+from reports.figures.heatmap import heatmap
+from reports.figures.history import history
 from reports.frame import Frame
 from reports.pages import figures, html
 from reports.pages.verdict import Judged

@@ -13,9 +13,18 @@ from scipy import stats as scipy_stats
 from ablate.cli.main import main
 from reports.errors import ReportError
 from reports.frame import Frame
-from reports.sweeps import pages
-from reports.sweeps.compare import Place, compare, write
-from reports.sweeps.matched import BEST, Pair, Side, match
+from reports.sweeps.compare import (
+    BEST,
+    Pair,
+    Place,
+    Side,
+    compare,
+    headline,
+    match,
+    plain,
+    sheets,
+    write,
+)
 from tests.reports.made import METRIC, frame
 
 ROWS = [{"variant": name} for name in ("plain", "ddml", "nir")]
@@ -59,7 +68,7 @@ def test_a_cell_s_difference_is_paired_by_seed() -> None:
     assert pair.difference.mean == pytest.approx(sum(gaps) / SEEDS)
     assert (pair.difference.low, pair.difference.high) == pytest.approx((low, high))
     assert pair.p == pytest.approx(3 * 2 / 2**SEEDS)  # Holm over three, all signs alike
-    assert "The second beside the first: 1 better, 2 equal." in pages.headline(told)
+    assert "The second beside the first: 1 better, 2 equal." in headline(told)
 
 
 def test_what_is_worse_is_told_from_the_second_s_side() -> None:
@@ -72,7 +81,7 @@ def test_settings_that_differ_are_named_with_their_cells() -> None:
     (setting,) = told.settings
     assert (setting.path, setting.first, setting.second) == ("optimizer.lr", "0.001", "0.01")
     assert setting.cells == tuple(f"s: variant={row['variant']}" for row in ROWS)
-    text = pages.plain(told)
+    text = plain(told)
     assert "optimizer.lr" in text and "s: variant=plain; s: variant=ddml and 1 more" in text
 
 
@@ -99,15 +108,15 @@ def test_settings_of_searches_and_of_other_seeds_are_named_too() -> None:
 def test_the_same_trials_are_said_to_be_so_and_not_listed() -> None:
     told = match(made(), made())
     assert told.settings == () and told.made == ()
-    assert pages.headline(told) == "3 cells in both. The second beside the first: 3 same trials."
-    assert pages.sheets(told) == []
-    assert "The same trials with the same values: s." in pages.plain(told)
+    assert headline(told) == "3 cells in both. The second beside the first: 3 same trials."
+    assert sheets(told) == []
+    assert "The same trials with the same values: s." in plain(told)
 
 
 def test_trials_of_one_id_with_other_values_are_shown() -> None:
     """Two stores of one sweep that disagree are what a reader must see."""
     told = match(made(), made(0.02))
-    shown = pages.sheets(told)[0]
+    shown = sheets(told)[0]
     assert [row[0].text for row in shown.rows] == ["variant=ddml"]
     assert "Not shown: 2 cells that are the same trials in both." in shown.notes
 
@@ -118,7 +127,7 @@ def test_cells_and_seeds_of_one_alone_are_named() -> None:
     assert study.only == (("variant=plain",), ()) and len(study.pairs) == 2
     assert study.pairs[0].difference is not None and study.pairs[0].difference.n == 1
     assert study.pairs[0].call(METRIC) == "cannot tell"
-    assert "Only in the first: variant=plain." in pages.plain(told)
+    assert "Only in the first: variant=plain." in plain(told)
 
 
 def test_a_search_is_shown_by_its_best() -> None:
@@ -162,7 +171,7 @@ def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
         "no result",
     }
     for wrong in (name, Place("it's", finished.uri)):
-        with pytest.raises(ReportError, match="expected"):
+        with pytest.raises(ReportError, match="sweep"):
             compare(wrong, name)
     title = found.first.document["name"]
     assert compare(Place(title, finished.uri), Place(title, finished.uri)).studies
@@ -180,7 +189,7 @@ def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     for wrong, words in (
         (["report", "--other", out], "--other: found it without --compare"),
         (["report", sweep, "--compare", sweep, sweep, "--out", out], "none beside them"),
-        (["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")], "found"),
+        (["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")], "no such file"),
     ):
         assert main(wrong) != 0
         said = capsys.readouterr().err

@@ -8,10 +8,19 @@ import pytest
 
 from reports.errors import ReportError
 from reports.pages import markup
-from reports.pages.footnotes import footnotes
+from reports.pages.markup import footnotes
 from reports.readme import filled as copied
-from reports.sweeps import printed
-from reports.sweeps.overview import Comparison, Overview, filled, lines, markdown, plot
+from reports.sweeps.overview import (
+    Comparison,
+    Overview,
+    Page,
+    filled,
+    leave_out_neutral,
+    lines,
+    markdown,
+    plot,
+    read_page,
+)
 from reports.tables.build import build_all
 from reports.tables.verdict import verdicts
 from tests.reports.made import METRIC, frame
@@ -26,9 +35,7 @@ HEAD = """- Sweep: {name} (0123456789ab)
 """
 
 
-def page(
-    at: dict[str, float], folder: Path, name: str = "one", metric: str = METRIC
-) -> printed.Page:
+def page(at: dict[str, float], folder: Path, name: str = "one", metric: str = METRIC) -> Page:
     """Of a sweep that gives each row its level, through report and page as a user makes them."""
     made = frame(
         "compare",
@@ -46,11 +53,11 @@ def page(
     block = f"<!-- report {name} -->\n<!-- table: {TITLE} -->\n<!-- end report -->\n"
     path = folder / f"{name}.md"
     path.write_text(copied(block, f"{text}\n{markup.markdown_notes(notes)}"), encoding="utf-8")
-    read = printed.page(path)
+    read = read_page(path)
     told = verdicts(tables)
     back = read.verdicts(TITLE, metric)
-    assert [each.call for each in printed.beside(back)] == [
-        each.call for each in printed.beside(told)
+    assert [each.call for each in leave_out_neutral(back)] == [
+        each.call for each in leave_out_neutral(told)
     ]
     for mine, its in zip(back, told, strict=True):
         assert mine.difference is not None and its.difference is not None
@@ -61,7 +68,7 @@ def page(
 
 
 @pytest.fixture
-def pages(tmp_path: Path) -> dict[str, printed.Page]:
+def pages(tmp_path: Path) -> dict[str, Page]:
     return {
         name: page({"plain": 0.0, "_ddml_": shift}, tmp_path, name)
         for name, shift in (("one", 0.02), ("two", -0.03))
@@ -78,7 +85,7 @@ OVERVIEW = Overview(
 
 
 def test_each_row_stands_with_its_difference_and_its_verdict(
-    pages: dict[str, printed.Page],
+    pages: dict[str, Page],
 ) -> None:
     text = markdown(lines(OVERVIEW, pages.__getitem__), "all.svg")
     rows = [line for line in text.splitlines() if line.startswith(("| ONE", "| TWO"))]
@@ -90,7 +97,7 @@ def test_each_row_stands_with_its_difference_and_its_verdict(
     assert "Sweeps: one (0123456789ab), two (0123456789ab)." in text
 
 
-def test_the_picture_has_all_of_them(pages: dict[str, printed.Page], tmp_path: Path) -> None:
+def test_the_picture_has_all_of_them(pages: dict[str, Page], tmp_path: Path) -> None:
     for name in ("first", "second"):
         plot(lines(OVERVIEW, pages.__getitem__), tmp_path / f"{name}.svg")
     made = (tmp_path / "first.svg").read_bytes()
@@ -106,7 +113,7 @@ def test_the_picture_has_all_of_them(pages: dict[str, printed.Page], tmp_path: P
     ],
 )
 def test_what_there_is_not_is_told(
-    pages: dict[str, printed.Page], field: str, value: object, told: str
+    pages: dict[str, Page], field: str, value: object, told: str
 ) -> None:
     wrong = OVERVIEW.comparisons[0].model_copy(update={field: value})
     with pytest.raises(ReportError, match=told):
@@ -115,10 +122,10 @@ def test_what_there_is_not_is_told(
 
 def test_a_page_without_a_report_is_told(tmp_path: Path) -> None:
     with pytest.raises(ReportError, match=r"found no page .*gone\.md; expected one that"):
-        printed.page(tmp_path / "gone.md")
+        read_page(tmp_path / "gone.md")
     (tmp_path / "empty.md").write_text("# Not yet\n", encoding="utf-8")
     with pytest.raises(ReportError, match="found no filled"):
-        printed.page(tmp_path / "empty.md")
+        read_page(tmp_path / "empty.md")
 
 
 def test_only_its_block_is_written() -> None:
@@ -129,7 +136,7 @@ def test_only_its_block_is_written() -> None:
 
 
 def test_metrics_that_differ_have_tables_of_their_own(
-    pages: dict[str, printed.Page], tmp_path: Path
+    pages: dict[str, Page], tmp_path: Path
 ) -> None:
     one, two = OVERVIEW.comparisons
     pages["two"] = page({"plain": 0.0, "m": 0.02}, tmp_path, "two", "test/recall_at_1")

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 
 from reports.errors import ReportError
-from reports.figures.factors.factor_curves import factor_curves
+from reports.figures.factor_curves import factor_curves
 from reports.pages import csv_table, latex, markup
 from reports.recipe import FactorCurves, Recipe, Table
-from reports.stats.describe import reality_check_interval
-from reports.stats.effect_size import cohens_dz, probability_of_improvement
+from reports.stats.describe import half_width
 from reports.stats.importance import EVALUATORS
-from reports.stats.paired import holm, pairs, wilcoxon_p
+from reports.stats.paired import cohens_dz, holm, pairs, probability_of_improvement, wilcoxon_p
 from reports.tables.build import build, build_all
 from reports.tables.model import Sheet, TableData
 from tests.reports.made import METRIC, frame
@@ -214,7 +213,7 @@ def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
         assert told.compared.improvement == probability_of_improvement(
             list(mine.values()), list(base.values())
         )
-        assert told.half == pytest.approx(reality_check_interval(list(mine.values()))[1])  # type: ignore[index]
+        assert told.half == pytest.approx(half_width(list(mine.values())))
     p = [table.rows[i].measured[METRIC].compared.permutation for i in (1, 2)]  # type: ignore[union-attr]
     assert [table.rows[i].measured[METRIC].p_corrected for i in (1, 2)] == holm(p)
     assert not any("Too few seeds" in note for note in table.notes)

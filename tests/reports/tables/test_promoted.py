@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
 from reports.pages import csv_table, html, latex, markup
-from reports.pages.footnotes import Footnotes
+from reports.pages.markup import Footnotes
 from reports.recipe import Recipe, Table
 from reports.stats.ranks import Correlation, spearman
 from reports.tables.build import build, build_all
@@ -94,7 +94,7 @@ def test_no_table_of_effects_follows_and_other_designs_are_refused() -> None:
     compare = Table(kind="compare", study="network")
     assert len(build_all(made(), Recipe(tables=(RECIPE, compare)))) == 2
     assert build(made(), compare).rows[0].cell == "rank=1"  # type: ignore[union-attr]
-    with pytest.raises(ReportError, match="expected a promote study"):
+    with pytest.raises(ReportError, match="a promote study"):
         build(made(), Table(kind="promoted", study="heads"))
 
 
@@ -111,5 +111,5 @@ def test_spearman_is_the_correlation_of_ranks() -> None:
     assert spearman([1, 2], [1, 2]) is None
     assert spearman([1, 2, 3], [1, 1, 1]) is None
     assert spearman([1, 2, 3, float("nan")], [1, 2, 4, 9]) == Correlation(1.0, 3)
-    with pytest.raises(ValueError, match="expected pairs"):
+    with pytest.raises(ValueError, match="pairs"):
         spearman([1], [1, 2])

@@ -12,8 +12,7 @@ from reports.frame import Frame
 from reports.pages import latex, markup
 from reports.pages import verdict as words
 from reports.recipe import Table
-from reports.stats.attainable import pairs_needed
-from reports.stats.power import pairs_for_power
+from reports.stats.paired import pairs_for_power, pairs_needed
 from reports.tables.build import build, build_all
 from reports.tables.model import TableData
 from reports.tables.verdict import Verdict, groups, headline, verdicts

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from reports.figures.models.seen import pixels
+from reports.figures.models import pixels
 from tests.trainables import core_trials
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError

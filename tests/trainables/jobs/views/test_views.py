@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from reports.figures.models.seen import pixels
+from reports.figures.models import pixels
 from tests.trainables import core_trials
 from trainables.backbones.backbone import Backbone
 from trainables.core.runtime import Runtime
@@ -295,12 +295,13 @@ def test_a_method_without_measures_has_no_uncertainty(
 
 
 def test_every_kind_is_read_by_a_figure() -> None:
-    from reports.parts.figures import FIGURES, ModelOptions
+    from reports.figures.models import ModelOptions
+    from reports.kinds import FIGURES, figure_options
 
     taken: dict[str, Callable[..., Any]] = dict(KINDS)
-    of_models = {kind for kind, of in FIGURES.items() if issubclass(of, ModelOptions)}
+    of_models = {kind for kind in FIGURES if issubclass(figure_options(kind), ModelOptions)}
     assert of_models == {*taken}
     for kind in of_models:
-        options = FIGURES[kind]().model_dump()  # type: ignore[call-arg]
+        options = figure_options(kind)().model_dump()
         wanted = {*taken[kind].__annotations__} - {"return", "split"}
         assert {*options} - {"cells", "split"} == wanted, kind

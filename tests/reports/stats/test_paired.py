@@ -1,0 +1,260 @@
+"""Intervals, paired tests, effect sizes, power and ranks: against SciPy, statsmodels and loops."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+
+from reports.stats.describe import Summary, bootstrap_interval, half_width, summary, t_interval
+from reports.stats.paired import (
+    MOST_PAIRS,
+    Difference,
+    Improvement,
+    can_reach_verdict,
+    cliffs_delta,
+    cohens_dz,
+    holm,
+    least_p,
+    paired_difference,
+    pairs_for_power,
+    pairs_needed,
+    permutation_p,
+    power,
+    probability_of_improvement,
+    wilcoxon_p,
+)
+from reports.stats.ranks import rank_methods
+
+NUMBERS = st.lists(st.integers(-40, 40), min_size=1, max_size=7)
+A = {0: 0.61, 1: 0.64, 2: 0.66, 3: 0.60, 4: 0.70}
+B = {0: 0.60, 1: 0.60, 2: 0.61, 3: 0.61, 4: 0.64}
+# Ranks of four ways to run C4.5 on 14 data sets (Demšar 2006, Table 6).
+RANKS = [
+    *((4, 3, 2, 1), (1, 2, 3, 4), (4, 1, 2, 3), (4, 1, 3, 2), (4, 2, 3, 1), (1, 2.5, 4, 2.5)),
+    *((3, 2, 4, 1), (2.5, 2.5, 4, 1), (4, 3, 2, 1), (2.5, 2.5, 2.5, 2.5), (4, 2.5, 1, 2.5)),
+    *((3, 2, 4, 1), (4, 1, 2, 3), (3, 1, 4, 2)),
+]
+
+
+def test_summary_by_hand() -> None:
+    assert summary([1.0, 2.0, 3.0, 6.0]) == Summary(3.0, pytest.approx(math.sqrt(14 / 3)), 4)
+    assert summary([2.0]) == Summary(2.0, None, 1)
+    assert summary([]) is None
+    assert summary([float("nan"), 5.0]) == Summary(5.0, None, 1)
+
+
+def test_the_interval_of_a_mean_is_student_s() -> None:
+    x = [0.610, 0.622, 0.615, 0.631, 0.609, 0.618, 0.622, 0.617, 0.611, 0.626]
+    low, high = scipy_stats.t.interval(0.95, 9, np.mean(x), scipy_stats.sem(x))
+    assert t_interval(x) == pytest.approx((low, high), rel=1e-12)
+    half = 2.262157162740992 * np.std(x, ddof=1) / math.sqrt(10)
+    assert half_width([*x, math.nan]) == pytest.approx(half)
+    assert half_width([0.5]) is None
+
+
+@pytest.mark.parametrize("n", [3, 5, 12])
+def test_bootstrap_is_scipy_s_draw_for_draw(n: int) -> None:
+    x = np.random.default_rng(n).gamma(2.0, 1.0, n)
+    oracle = scipy_stats.bootstrap(
+        (x,), np.mean, method="percentile", n_resamples=2000, rng=np.random.default_rng(5)
+    ).confidence_interval
+    found = bootstrap_interval(list(x), seed=5, resamples=2000)
+    assert found == pytest.approx((oracle.low, oracle.high), rel=1e-12)
+
+
+def test_bootstrap_at_its_edges() -> None:
+    assert bootstrap_interval([1.0]) is None and bootstrap_interval([2.0, math.nan]) is None
+    assert bootstrap_interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
+    assert bootstrap_interval([1.0, math.nan, 3.0]) == bootstrap_interval([1.0, 3.0])
+    # so that the docstring's 83 % stays true
+    rng = np.random.default_rng(0)
+    ends = [bootstrap_interval(list(rng.normal(size=5)), resamples=500) for _ in range(1500)]
+    covered = [low < 0 < high for low, high in filter(None, ends)]
+    assert np.mean(covered) == pytest.approx(0.83, abs=0.03)
+
+
+def test_paired_interval_is_scipy_s() -> None:
+    found = paired_difference(A, B)
+    assert found is not None and found.method == "paired t"
+    result = scipy_stats.ttest_rel(list(A.values()), list(B.values()))
+    interval = result.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-12)
+    assert found.mean == pytest.approx(sum(A[s] - B[s] for s in A) / 5)
+
+
+def test_pairs_are_matched_by_seed_not_by_place() -> None:
+    found = paired_difference({5: 1.0, 0: 4.0, 9: 7.0}, {0: 1.0, 5: 0.5, 7: 9.0})
+    assert found is not None and found.n == 2
+    assert found.mean == pytest.approx((3.0 + 0.5) / 2)
+
+
+def test_one_pair_gives_no_interval_and_no_test() -> None:
+    alone = paired_difference({0: 3.0}, {0: 1.0})
+    assert alone == Difference(2.0, None, None, 1, "n < 2: no interval")
+    assert paired_difference({0: 3.0}, {1: 1.0}) is None
+    assert permutation_p([0.1]) is None and wilcoxon_p([0.1]) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-30, 30), min_size=2, max_size=8))
+def test_permutation_is_the_enumeration(differences: list[int]) -> None:
+    observed = abs(sum(differences))
+    patterns = list(itertools.product([1, -1], repeat=len(differences)))
+    hits = sum(
+        abs(sum(s * d for s, d in zip(signs, differences, strict=True))) >= observed
+        for signs in patterns
+    )
+    assert permutation_p([d / 64 for d in differences]) == pytest.approx(hits / len(patterns))
+
+
+def test_permutation_of_many_pairs_agrees_with_scipy() -> None:
+    d = np.random.default_rng(3).normal(0.3, 1.0, 30)
+    oracle = scipy_stats.permutation_test(
+        (d,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=20_000,
+        rng=np.random.default_rng(0),
+    ).pvalue
+    assert permutation_p(list(d)) == pytest.approx(oracle, abs=0.02)
+    assert permutation_p(list(d), seed=1) == permutation_p(list(d), seed=1)
+
+
+def test_wilcoxon_is_scipy_s() -> None:
+    d = [0.01, 0.04, 0.05, -0.02, 0.06, 0.03]
+    assert wilcoxon_p(d) == scipy_stats.wilcoxon(d).pvalue
+    assert wilcoxon_p([0.0, 0.0]) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
+def test_holm_is_statsmodels(p: list[float]) -> None:
+    assert holm(list(p)) == pytest.approx(list(multipletests(p, method="holm")[1]))
+
+
+def test_holm_by_hand() -> None:
+    # Sorted 0.01, 0.02, 0.04, 0.30 × 4, 3, 2, 1 = 0.04, 0.06, 0.08, 0.30.
+    assert holm([0.30, 0.01, None, 0.04, 0.02]) == pytest.approx([0.30, 0.04, None, 0.08, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]  # monotone and never above one
+    assert holm([]) == []
+
+
+def test_least_p_is_reached_by_differences_of_one_sign() -> None:
+    for n in range(2, 9):
+        d = [0.01 * (i + 1) for i in range(n)]
+        assert permutation_p(d) == least_p(n)
+        assert wilcoxon_p(d) == pytest.approx(least_p(n))
+    assert least_p(1) is None
+    # 2/32 = 0.0625, 2/64 = 0.03125; 7 · 2/256 = 0.0547, 7 · 2/512 = 0.0273
+    for comparisons, least in ((1, 6), (7, 9)):
+        assert pairs_needed(comparisons) == least
+        assert can_reach_verdict(least, comparisons)
+        assert not can_reach_verdict(least - 1, comparisons)
+
+
+def test_cohen_s_dz() -> None:
+    d = [0.01, 0.03, 0.02, -0.01, 0.04]
+    t = scipy_stats.ttest_1samp(d, 0).statistic
+    assert cohens_dz(d) == pytest.approx(t / math.sqrt(5), rel=1e-12)
+    assert cohens_dz([0.1]) is None and cohens_dz([0.1, math.nan]) is None
+    assert cohens_dz([0.61 - 0.60, 0.62 - 0.61, 0.63 - 0.62]) is None  # alike but rounding
+
+
+@settings(max_examples=60, deadline=None)
+@given(NUMBERS, NUMBERS)
+def test_cliff_s_delta_and_the_chance_to_win_are_the_loops(a: list[int], b: list[int]) -> None:
+    wins = sum(x > y for x in a for y in b)
+    ties = sum(x == y for x in a for y in b)
+    losses = sum(x < y for x in a for y in b)
+    size = len(a) * len(b)
+    assert cliffs_delta(a, b) == pytest.approx((wins - losses) / size)
+    found = probability_of_improvement(a, b, resamples=10)
+    assert found is not None and found.probability == pytest.approx((wins + ties / 2) / size)
+    theirs = scipy_stats.mannwhitneyu(a, b).statistic
+    assert found.probability == pytest.approx(theirs / size)
+
+
+@settings(max_examples=60, deadline=None)
+@given(NUMBERS, NUMBERS, st.integers(-5, 5), st.sampled_from([0.5, 1.0, 4.0]))
+def test_effect_sizes_do_not_depend_on_units(
+    a: list[int], b: list[int], shift: int, factor: float
+) -> None:
+    def moved(values: list[int]) -> list[float]:
+        return [factor * v + shift for v in values]
+
+    assert cliffs_delta(moved(a), moved(b)) == cliffs_delta(a, b)
+    assert cliffs_delta(b, a) == pytest.approx(-(cliffs_delta(a, b) or 0.0))
+    d, scaled = cohens_dz(a), cohens_dz([factor * v for v in a])
+    assert scaled == (None if d is None else pytest.approx(d))
+
+
+def test_the_interval_of_a_chance_to_win_is_the_bootstrap_s() -> None:
+    a, b = list(A.values()), list(B.values())
+    found = probability_of_improvement(a, b)
+    assert found is not None and found.low is not None and found.high is not None
+    assert 0 <= found.low < found.probability < found.high <= 1
+    rng, drawn = np.random.default_rng(1), []
+    for _ in range(4000):  # the definition: draw runs again on either side, count again
+        x, y = rng.choice(a, 5), rng.choice(b, 5)
+        drawn.append(np.mean([(p > q) + (p == q) / 2 for p in x for q in y]))
+    assert (found.low, found.high) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.03)
+    assert probability_of_improvement(a, b, seed=3) == probability_of_improvement(a, b, seed=3)
+    assert probability_of_improvement([0.6], [0.5, 0.7]) == Improvement(0.5, None, None)
+    assert probability_of_improvement([math.nan], [0.5]) is None
+
+
+@pytest.mark.parametrize("size", [0.1, 0.5, -0.8, 1.5, 3.0])
+@pytest.mark.parametrize("level", [0.05, 0.05 / 7])
+def test_power_and_the_least_number_are_the_oracle_s(size: float, level: float) -> None:
+    for n in (2, 5, 30, 200):
+        theirs = TTestPower().power(abs(size), n, level, alternative="two-sided")
+        if math.isfinite(theirs):
+            assert power(size, n, level) == pytest.approx(theirs, abs=1e-9)
+    least = pairs_for_power(size, level)
+    assert least is not None
+    assert power(size, least, level) >= 0.8
+    assert least == 2 or power(size, least - 1, level) < 0.8
+
+
+def test_no_number_is_told_where_none_follows() -> None:
+    assert pairs_for_power(0.0) is None
+    assert pairs_for_power(1e-4) is None
+    assert pairs_for_power(1e3) == 2
+    smallest = pairs_for_power(0.03)
+    assert smallest is not None and 8_000 < smallest <= MOST_PAIRS
+
+
+def test_ranks_of_the_paper_s_example() -> None:
+    found = rank_methods(RANKS, lower_is_better=True)
+    assert found is not None and found.blocks == 14
+    assert found.ranks == pytest.approx((3.143, 2.000, 2.893, 1.964), abs=5e-4)
+    assert found.critical == pytest.approx(1.25, abs=5e-3)  # printed as 2.569 √(4·5 / (6·14))
+    assert found.p == pytest.approx(scipy_stats.f.sf(3.69, 3, 39), rel=1e-2)  # F_F = 3.69
+    assert [found.order[i] for i in range(4)] == [3, 1, 2, 0]
+
+
+def test_bars_join_what_is_closer_than_the_critical_difference() -> None:
+    apart = [[0.9, 0.5, 0.4, 0.1]] * 30  # all blocks rank alike
+    found, few = rank_methods(apart), rank_methods(apart[:3])
+    assert found is not None and few is not None
+    assert found.p == 0 and found.critical < 1 and found.groups == ()
+    assert 2 < few.critical < 3 and few.groups == ((0, 2), (1, 3))
+    assert rank_methods([[0.1, 0.2]]) is None and rank_methods([]) is None
+
+
+def test_ranks_and_p_without_ties_are_scipy_s() -> None:
+    values = np.random.default_rng(1).normal(size=(9, 5))
+    found = rank_methods(values.tolist())
+    assert found is not None
+    chi = scipy_stats.friedmanchisquare(*values.T).statistic
+    expected = scipy_stats.f.sf(8 * chi / (9 * 4 - chi), 4, 32)
+    assert found.p == pytest.approx(expected, rel=1e-9)
+    assert found.ranks == pytest.approx(scipy_stats.rankdata(-values, axis=1).mean(axis=0))
