@@ -189,7 +189,10 @@ def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
     for wrong, words in (
         (["report", "--other", out], "--other: found it without --compare"),
         (["report", sweep, "--compare", sweep, sweep, "--out", out], "none beside them"),
-        (["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")], "no such file"),
+        (
+            ["diff", sweep, sweep, "--out", out, "--other", str(tmp_path / "nowhere")],
+            "no such file",
+        ),
     ):
         assert main(wrong) != 0
         said = capsys.readouterr().err
