@@ -83,9 +83,13 @@ def sources() -> dict[str, Path]:
 
 
 @cache
+def syntax_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def imports(module: str) -> tuple[Import, ...]:
     """What a module imports: of the packages here down to the module, of others their name."""
-    tree = ast.parse(sources()[module].read_text(encoding="utf-8"))
     found: list[Import] = []
 
     def look(node: ast.AST, late: bool, typed: bool) -> None:
@@ -103,7 +107,7 @@ def imports(module: str) -> tuple[Import, ...]:
         for child in ast.iter_child_nodes(node):
             look(child, late, typed)
 
-    look(tree, late=False, typed=False)
+    look(syntax_tree(sources()[module]), late=False, typed=False)
     return tuple(found)
 
 
@@ -118,11 +122,13 @@ def floors() -> dict[str, int]:
     return {room: floor for floor, line in enumerate(LAYERS.splitlines()) for room in line.split()}
 
 
+@cache
 def room_of(module: str) -> str | None:
     """The nearest room that claims a module; a package itself claims its `__init__` alone."""
-    for room in sorted(floors(), key=len, reverse=True):
-        whole = room not in PACKAGES
-        if module == room or (whole and module.startswith(f"{room}.")):
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        room = ".".join(parts[:length])
+        if room in floors() and (room == module or room not in PACKAGES):
             return room
     return None
 
@@ -194,7 +200,7 @@ def test_helpers_of_tests_stand_in_files_of_their_own() -> None:
     taken = [
         f"{path.relative_to(ROOT)}: {node.module}"
         for path in (ROOT / "tests").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.ImportFrom)
         and (node.module or "").startswith("tests")
         and any(
@@ -207,13 +213,17 @@ def test_helpers_of_tests_stand_in_files_of_their_own() -> None:
 
 def test_folders_are_packages_that_import_nothing() -> None:
     """A docstring each; the two ways in, `ablate.run` and `trainables.load`, import late."""
+    violations = []
     for path in {path.parent / "__init__.py" for path in sources().values()}:
-        assert path.exists(), f"{path.relative_to(ROOT)} is missing: its folder is not installed"
-        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+        if not path.exists() or not ast.get_docstring(syntax_tree(path)):
+            violations.append(f"{path}: missing, or without a docstring")
+            continue
         for each in imports(module_name(path)):
-            here = each.module.partition(".")[0] in PACKAGES
-            assert each.late or each.typed or not here, f"{path}:{each.line}"
-            assert not here or path.parent.name in ("ablate", "trainables"), f"{path}:{each.line}"
+            ours = each.module.partition(".")[0] in PACKAGES
+            way_in = each.late or each.typed
+            if ours and not (way_in and path.parent.name in ("ablate", "trainables")):
+                violations.append(f"{path}:{each.line} imports {each.module}")
+    assert not violations, "\n".join(violations)
 
 
 # ------------------------------------------------------------------------- other people's packages
@@ -253,13 +263,14 @@ SQL = ("ablate.ledger", "reports.store")
 
 
 def test_sql_stands_in_the_ledger_alone() -> None:
-    for module, path in sources().items():
-        if module.startswith(SQL):
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert not is_sql(node.value), f"{module}:{node.lineno}: SQL outside ablate/ledger/"
+    found = [
+        f"{module}:{node.lineno}"
+        for module, path in sources().items()
+        if not module.startswith(SQL)
+        for node in ast.walk(syntax_tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_sql(node.value)
+    ]
+    assert not found, f"SQL outside ablate/ledger: {found}"
 
 
 def is_sql(text: str) -> bool:
@@ -284,7 +295,7 @@ def test_paths_of_trials_are_made_in_one_place() -> None:
         f"{module}, line {node.lineno}: {ast.unparse(node)}"
         for module, path in sources().items()
         if module not in ("trainables.core.trial_folder", "reports.compile")  # which checks itself
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(syntax_tree(path))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) and _is_trial(node.right)
     ]
     assert not made, "\n".join(["Take trial_folder for these:", *made])
