@@ -22,6 +22,7 @@ import os
 import random
 import signal
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -110,20 +111,24 @@ def run_job(job: Job) -> Iterator[dict[str, Any]]:
     }
 
 
+def fault_of(trial_id: str, faults: list[str]) -> str:
+    """Return which of several faults a trial meets: by its id, so that each run gives the same."""
+    return sorted(faults)[zlib.crc32(trial_id.encode()) % len(faults)]
+
+
 def _misbehave(folder: Path) -> None:
-    """Once per trial."""
+    """Once per trial, by one of the variables that are set."""
     mark = folder / "misbehaved"
-    if mark.exists():
+    faults = [name for name in ("SYN_HANG", "SYN_KILL", "SYN_OSERROR") if os.environ.get(name)]
+    if mark.exists() or not faults:
         return
-    if os.environ.get("SYN_OSERROR"):
-        mark.touch()
+    mark.touch()
+    fault = fault_of(folder.name, faults)
+    if fault == "SYN_OSERROR":
         raise OSError(5, "the disk had a bad moment")
-    if os.environ.get("SYN_HANG"):
-        mark.touch()
+    if fault == "SYN_HANG":
         time.sleep(1000)
-    if os.environ.get("SYN_KILL"):
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 FINAL: dict[str, Any] = {

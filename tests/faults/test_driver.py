@@ -14,8 +14,10 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.ablate.synthetic import fault_of
 from tests.faults.driver import SPEC, descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
+from tests.steps import steps
 from trainables.machine.processes import cores
 
 # Trials of half a core each.
@@ -23,14 +25,17 @@ AT_ONCE = 2 * cores()
 
 
 @pytest.mark.slow
-def test_second_run_trains_nothing_and_is_quick(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+def test_a_run_without_budget_and_one_without_work_train_nothing(
+    sweep: Sweep, whole: list[dict[str, Any]]
+) -> None:
+    code, text = sweep.finish({"budget": 0.0})
+    assert code == 1 and "budget is used up" in text and "missing" in text
+    assert sweep.started() == []
     assert sweep.finish()[0] == 0
     assert_whole(sweep, whole)
     before = sweep.started()
-    began = time.monotonic()
     code, text = sweep.finish()
     assert code == 0 and "0 trials trained" in text
-    assert time.monotonic() - began < 10
     assert sweep.started() == before
 
 
@@ -91,12 +96,6 @@ def title(process: psutil.Process) -> str:
         return ""
 
 
-@pytest.mark.slow
-def test_result_does_not_depend_on_timing(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
-    assert sweep.finish(SYN_JITTER="0.4")[0] == 0
-    assert sweep.rows() == whole
-
-
 def kill_driver_somewhere(
     sweep: Sweep, chance: random.Random, more: dict[str, Any] | None = None
 ) -> None:
@@ -109,8 +108,8 @@ def kill_driver_somewhere(
     workers = trial_workers(process)
     process.kill()
     process.wait()
-    # No orphan may go on writing: every worker is gone within seconds, without help.
-    _, alive = psutil.wait_procs(workers, timeout=5)
+    # No orphan may go on writing: every worker ends without help.
+    _, alive = psutil.wait_procs(workers, timeout=60)
     assert not alive, alive
 
 
@@ -131,7 +130,7 @@ def trial_workers(driver: subprocess.Popen[str]) -> list[psutil.Process]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sigkill_of_the_driver(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
-    kills = 20
+    kills = steps(6, soak=20)
     chance = random.Random(kills)
     finished: collections.Counter[str] = collections.Counter()
     for _ in range(kills):
@@ -168,7 +167,8 @@ def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
     study = {**SPEC["studies"]["tune"], **tune, "trials": 12}
     more = {"spec": {"studies": {"tune": study}}}
     chance = random.Random(len(tune))
-    for _ in range(6):
+    kills = steps(3, soak=10)
+    for _ in range(kills):
         kill_driver_somewhere(sweep, chance, more)
     code, text = sweep.finish(more)
     assert code == 0, text
@@ -178,7 +178,7 @@ def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
     known = sweep.epochs()
     assert all(found == list(range(1, len(found) + 1)) for found in known.values())
     needed = sum(map(len, known.values()))
-    assert needed <= sweep.trained_epochs() <= needed + 6 * AT_ONCE
+    assert needed <= sweep.trained_epochs() <= needed + kills * AT_ONCE
     before = sweep.trained_epochs()
     assert sweep.finish(more)[0] == 0 and sweep.rows() == rows
     assert sweep.trained_epochs() == before
@@ -197,10 +197,8 @@ def test_a_signal_stops_and_the_same_command_goes_on(
     process = sweep.start(SYN_SLEEP="0.5")
     sweep.wait_for_starts(3, process)
     sweep.wait_for_epochs(2)  # of those under way, so that there is something to go on from
-    began = time.monotonic()
     process.send_signal(number)
-    text, _ = process.communicate(timeout=60)
-    assert time.monotonic() - began < 30
+    text, _ = process.communicate(timeout=120)
     assert process.returncode == code, text
     assert words in text and "***" not in text and "Go on with" in text and "Traceback" not in text
     states = {row["status"] for row in sweep.trials().values()}
@@ -214,29 +212,18 @@ def test_a_signal_stops_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-def test_killed_workers_are_retried(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
-    code, text = sweep.finish(SYN_KILL="1")
+def test_faults_of_the_machine_are_retried(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
+    """Of each trial one, by its id: its worker is killed, it hangs, or a disk fails; all take
+    another time in each run."""
+    faults = {"SYN_KILL": "1", "SYN_HANG": "1", "SYN_OSERROR": "1"}
+    code, text = sweep.finish({"stuck_after": 5.0}, **faults, SYN_JITTER="0.4")
     assert code == 0, text
     assert_whole(sweep, whole)
-
-
-@pytest.mark.slow
-def test_a_trial_that_hangs_is_ended_with_its_stack_and_retried(
-    sweep: Sweep, whole: list[dict[str, Any]]
-) -> None:
-    code, text = sweep.finish({"stuck_after": 2.0}, SYN_HANG="1")
-    assert code == 0, text
-    assert_whole(sweep, whole)
-    for trial in sweep.trials():
+    met = {trial: fault_of(trial, list(faults)) for trial in sweep.trials()}
+    assert set(met.values()) == {*faults}
+    for trial, fault in met.items():
         log = (sweep.out / "trials" / trial / "trial.log").read_text()
-        assert "Timeout (0:00:02)!" in log and " in _misbehave" in log
-
-
-@pytest.mark.slow
-def test_an_oserror_is_the_machines_fault(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
-    code, text = sweep.finish(SYN_OSERROR="1")
-    assert code == 0, text
-    assert_whole(sweep, whole)
+        assert (fault == "SYN_HANG") == ("Timeout (0:00:05)!" in log and " in _misbehave" in log)
 
 
 @pytest.mark.slow
@@ -256,17 +243,6 @@ def test_a_deterministic_failure_is_a_fact(sweep: Sweep) -> None:
 
 
 @pytest.mark.slow
-def test_budget_starts_nothing_new_and_says_what_is_missing(
-    sweep: Sweep, whole: list[dict[str, Any]]
-) -> None:
-    code, text = sweep.finish({"budget": 0.0})
-    assert code == 1 and "budget is used up" in text and "missing" in text
-    assert sweep.started() == []
-    assert sweep.finish()[0] == 0
-    assert_whole(sweep, whole)
-
-
-@pytest.mark.slow
 def test_two_drivers_share_the_work(sweep: Sweep, whole: list[dict[str, Any]]) -> None:
     first, second = sweep.start(SYN_SLEEP="0.1"), sweep.start(SYN_SLEEP="0.1")
     texts = [process.communicate(timeout=200)[0] for process in (first, second)]
@@ -283,9 +259,9 @@ def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
     process = sweep.start({"track": True}, terminal=terminal, SYN_SLEEP="0.5")
     os.close(terminal)
     sweep.wait_for_starts(3, process)
-    time.sleep(0.8)
+    sweep.wait_for_epochs(2)
     os.close(ours)
-    assert process.wait(60) == 129
+    assert process.wait(120) == 129
     assert {row["status"] for row in sweep.trials().values()} & {"interrupted"}
     assert all(row["owner"] is None for row in sweep.trials().values())
     assert "KILLED" in runs(sweep) and "RUNNING" not in runs(sweep)
