@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.killed import MORE, SPEC, Run, assert_same
 
-KILLS = 5
+KILLS = 3
 
 
 @pytest.mark.slow
