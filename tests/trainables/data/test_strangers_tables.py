@@ -6,6 +6,7 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -50,6 +51,21 @@ def test_a_small_file_does_not_unpack_to_gigabytes(
     assert "1,000,000 bytes in the column path" in refused(path)
     monkeypatch.setattr(manifest, "MOST_ROWS", 100)
     assert "20,000 rows" in refused(path)
+
+
+def test_a_repeated_path_ends_the_reading(tmp_path: Path) -> None:
+    """However many rows repeat it: 20 million are 100 kilobytes of a file."""
+    path = tmp_path / "manifest.parquet"
+    block = pa.DictionaryArray.from_arrays(pa.array(np.zeros(5_000_000, np.int8)), ["a.png"])
+    table = pa.table({"path": block, "label": block})
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for _ in range(4):
+            writer.write_table(table)
+    assert path.stat().st_size < 2 * 10**5
+    tracemalloc.start()
+    assert "a.png twice" in refused(path)
+    assert tracemalloc.get_traced_memory()[1] < 10**7
+    tracemalloc.stop()
 
 
 def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:

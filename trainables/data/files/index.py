@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -58,11 +58,10 @@ class Index:
         Raises:
             ConfigError: no row; a path twice, or one that leads out of the folder.
         """
-        listed = list(rows)
+        listed = list(_checked_rows(rows, where))
         if not listed:
             raise ConfigError(where, "no images", "a line for each", "Unpack the data set again")
         paths = tuple(row.path for row in listed)
-        _check_paths(paths, where)
         classes = tuple(sorted({row.label for row in listed}))
         number = {name: place for place, name in enumerate(classes)}
         boxed = any(row.box is not None for row in listed)
@@ -187,9 +186,12 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _check_paths(paths: tuple[str, ...], where: str) -> None:
+def _checked_rows(rows: Iterable[Row], where: str) -> Iterator[Row]:
+    """Yield the rows, each checked before the next one is read: a few kilobytes of a Parquet file
+    can stand for a hundred million rows of one path."""
     seen: set[str] = set()
-    for path in paths:
+    for row in rows:
+        path = row.path
         if path in seen:
             raise ConfigError(where, f"{path} twice", "each image once")
         seen.add(path)
@@ -198,3 +200,4 @@ def _check_paths(paths: tuple[str, ...], where: str) -> None:
             raise ConfigError(
                 where, f"the path {path!r}", "paths relative to the images' folder, inside it"
             )
+        yield row
