@@ -64,7 +64,7 @@ class _About(BaseModel):
     config: dict[str, Any]
     features: int = Field(ge=1, le=2**20)
     classes: list[Annotated[str, Field(max_length=10_000)]] = Field(min_length=1)
-    frame: float = Field(gt=0, le=64, allow_inf_nan=False)
+    frame: float = Field(gt=0, le=1, allow_inf_nan=False)
 
 
 def write_export(path: Path, network: Network, config: TrialConfig, train: Subset) -> None:

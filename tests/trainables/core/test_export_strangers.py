@@ -58,7 +58,7 @@ def changed(about: About, place: str, value: Any) -> About:
         ("config.backbone.name", ["none such", "hf-hub:a/b", "vit_gigantic_patch14_224"]),
         ("features", [GONE, None, "x", -1, 0, True, 1.5, 10**9, 2**70, 100]),
         ("classes", [GONE, None, 3, "abc", [], [3], ["\ud800"] * 3, ["one"], ["a"] * 10**5]),
-        ("frame", [GONE, None, "x", 0, -1.0, float("nan"), float("inf"), 1e9, 2**70]),
+        ("frame", [GONE, None, "x", 0, -1.0, 1.5, float("nan"), float("inf"), 1e9, 2**70]),
     ],
 )
 def test_what_a_file_says_of_itself_is_typed(
