@@ -15,15 +15,14 @@ from ablate.engine.ray.caller import joined
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request, elsewhere, request
 from ablate.engine.settings import RUNNER, Outcome, Settings
-from ablate.ledger.best import Best, find_best, metrics_of
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.records import Records
+from ablate.ledger.results import Best, find_best, result_rows
 from ablate.plan.checks import checked_plan
 from ablate.plan.overrides import Overrides
 from ablate.plan.plan import Fingerprint, Plan
 from ablate.spec.loaded import LoadedSpec
 from ablate.spec.read import read_spec
-from ablate.tracking.check_store import Store
-from ablate.values.paths import has, lookup, varied_paths
+from ablate.tracking.store import Store
 from ablate.values.terminal import progress_shown
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option, check_values
@@ -119,8 +118,8 @@ class Results:
     def frame(self) -> pd.DataFrame:
         import pandas as pd
 
-        with Ledger(self.ledger) as ledger:
-            return pd.DataFrame(result_rows(ledger, self.sweep_id))
+        with Records(self.ledger) as records:
+            return pd.DataFrame(result_rows(records, self.sweep_id))
 
     def best(self, study: str | None = None) -> Best:
         """The best cell of a study, or of all by the sweep's objective: `config`, `metrics`,
@@ -129,29 +128,8 @@ class Results:
         Raises:
             ConfigError: no such study, or no result in it.
         """
-        with Ledger(self.ledger) as ledger:
-            return find_best(ledger, self.sweep_id, study, self.ledger.parent)
-
-
-def result_rows(ledger: Ledger, sweep_id: str) -> list[dict[str, Any]]:
-    """The ledger's cells of a sweep with their metrics, in the order of studies and cells."""
-    results = []
-    cells = ledger.cells(sweep_id)
-    trials = {cell["trial_id"]: ledger.trial(cell["trial_id"]) for cell in cells}
-    varied = varied_paths(trial["config"] for trial in trials.values() if trial)
-    for cell in cells:
-        trial = trials[cell["trial_id"]]
-        row = {key: cell[key] for key in ("study", "cell", "idx", "seed", "trial_id")}
-        if cell["fold"] is not None:
-            row["fold"] = cell["fold"]
-        row["status"] = trial["status"] if trial else "missing"
-        row["reason"] = trial["reason"] if trial else None
-        row |= {f"coords/{name}": value for name, value in cell["coords"].items()}
-        config = trial["config"] if trial else {}
-        row |= {f"params/{path}": lookup(config, path) for path in varied if has(config, path)}
-        row |= metrics_of(ledger, cell["trial_id"])
-        results.append(row)
-    return results
+        with Records(self.ledger) as records:
+            return find_best(records, self.sweep_id, study, self.ledger.parent)
 
 
 def prepare(

@@ -22,9 +22,9 @@ from ablate.engine.before import as_it_is
 from ablate.engine.check_data import check_classes
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
-from ablate.ledger.full_disk import is_full, room
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.schema import is_full, room
 from ablate.ledger.sources import Differing, Sources, source_key, summary
 from ablate.plan.cell import Cell
 from ablate.plan.plan import Plan

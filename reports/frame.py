@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from reports.cell_rows import build_cell_rows
 from reports.errors import ReportError
 from reports.recipe import Recipe
 from reports.store import Child, has_artifact, load_artifact, open_client, runs_below, search
@@ -313,15 +314,12 @@ def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) 
             key = (cell["study"], cell["cell"], row["seed"], cell.get("fold"))
             planned.setdefault(key, {**cell, "seed": row["seed"], "trial_id": row["trial_id"]})
     order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
-    rows = []
-    for cell in planned.values():
-        state: dict[str, Any] = {"status": "missing", "reason": NO_RUN, "run_id": ""}
-        if cell["trial_id"] in by_trial:
-            trial = by_trial[cell["trial_id"]]
-            state = {key: trial[key] for key in ("status", "reason", "run_id")}
-            if trial["status"] == "done":
-                state |= {name: trial[name] for name in metrics}
-        rows.append({"fold": None, **{key: cell[key] for key in KEYS if key in cell}, **state})
+    columns: dict[str, dict[str, Any]] = {}
+    for trial_id, trial in by_trial.items():
+        names = ["status", "reason", "run_id", *(metrics if trial["status"] == "done" else ())]
+        columns[trial_id] = {name: trial[name] for name in names}
+    missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
+    rows = build_cell_rows(planned.values(), columns, missing)
     rows.sort(
         key=lambda r: (
             order.get(r["study"], len(order)),

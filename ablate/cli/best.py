@@ -7,9 +7,9 @@ import argparse
 from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
 from ablate.ledger import queries
-from ablate.ledger.best import find_best
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
+from ablate.ledger.results import find_best
 from ablate.values.terminal import say
 
 

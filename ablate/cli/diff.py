@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.locate import store_of
 from ablate.cli.options import add_other, add_out, add_tracking
-from ablate.tracking.check_store import ENV
-from ablate.tracking.store import client_uri
+from ablate.tracking.store import ENV, client_uri
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from ablate.cli.options import add_out
 from ablate.engine.output import output_folder
 from ablate.ledger import queries, sqlite_files
-from ablate.ledger.integrity import damage
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.queries import find_damage
 from ablate.ledger.schema import LedgerError
-from ablate.tracking.check_store import Store
+from ablate.tracking.store import Store
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
@@ -151,7 +151,7 @@ def ledger(path: Path) -> Finding:
         return Finding(True, f"no ledger at {path} yet")
     try:
         with Ledger(path, timeout=5) as facts:
-            faults = damage(facts)
+            faults = find_damage(facts)
             trials = sum(row["n"] for row in queries.statuses(facts))
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))

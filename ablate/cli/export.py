@@ -24,7 +24,7 @@ from ablate.ledger import queries
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.samplers.space import Axis, Space
-from ablate.tracking.check_store import ENV
+from ablate.tracking.store import ENV
 from ablate.values.terminal import say
 from reports.uri import clean
 from trainables.errors import ConfigError

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
         return cells.take(args, path.parent)
     if args.action == "export":
-        from ablate.ledger.export import export
+        from ablate.ledger.results import export
 
         export(path, args.name, None if args.to is None else Path(args.to))
         return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from ablate.engine.output import output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.tracking.check_store import OPTION, Store
+from ablate.tracking.store import OPTION, Store
 from trainables.errors import ConfigError
 from trainables.machine.texts import check_option
 

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ablate.cli.options import EXIT_CODES
-from ablate.tracking.typed import conceal
+from ablate.tracking.store import conceal
 from ablate.values.terminal import one_line, say, tolerant
 from reports.uri import clean
 from trainables.errors import ConfigError

@@ -20,11 +20,11 @@ from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
 from ablate.engine.live.presence import drivers
 from ablate.ledger import queries
-from ablate.ledger.best import best_cell, cells_by_study, objectives
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
+from ablate.ledger.results import best_cell, cells_by_study, objectives
 from ablate.values.terminal import say
 from trainables.core.runtime import EXPORT
 from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder

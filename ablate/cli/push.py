@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from ablate.ledger.full_disk import is_full
+from ablate.ledger.schema import is_full
 from ablate.storage.store import OPTION, Storage, StorageError
 from ablate.values.terminal import progress_shown, say
 from trainables.config.images import DataConfig

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ablate.cli.options import EXIT_CODES, add_sweep, options_of
 from ablate.cli.preflight import check_machine
 from ablate.cli.report import print_report
-from ablate.tracking.typed import typed
+from ablate.tracking.store import typed
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.collector import uncollected

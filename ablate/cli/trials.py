@@ -10,9 +10,9 @@ from typing import Any
 from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
 from ablate.ledger import queries
-from ablate.ledger.best import metrics_of
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
+from ablate.ledger.results import metrics_of
 from ablate.values.errors import nearest_metric, some_metrics
 from ablate.values.paths import has, lookup, varied_paths
 from ablate.values.terminal import one_line, say

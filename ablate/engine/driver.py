@@ -25,10 +25,9 @@ from ablate.engine.ray.apart import Apart
 from ablate.engine.ray.caller import joined
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
-from ablate.ledger.full_disk import room
-from ablate.ledger.heartbeat import heartbeats
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, heartbeats
 from ablate.ledger.owner import Owner
+from ablate.ledger.schema import room
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import default_settings
 from ablate.storage.copies import Copies
@@ -37,9 +36,9 @@ from ablate.storage.trials import fetch, forget
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
-from ablate.tracking.check_store import public_environment
+from ablate.tracking.store import public_environment
 from ablate.tracking.sync import EndStatus
-from ablate.tracking.tracker import Tracker
+from ablate.tracking.tracker import MlflowTracker, Tracker
 from ablate.values.terminal import say
 
 
@@ -155,7 +154,7 @@ def _tracker(plan: Plan, settings: Settings) -> Tracker | None:
     if settings.tracking_uri is None:
         return None
 
-    tracker = Tracker(
+    tracker = MlflowTracker(
         settings.ledger,
         settings.tracking_uri,
         plan.sweep_id,

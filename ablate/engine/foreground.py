@@ -6,8 +6,7 @@ import re
 from dataclasses import replace
 
 from ablate.engine.settings import Settings
-from ablate.ledger.heartbeat import heartbeats
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Ledger, heartbeats
 from ablate.ledger.owner import Owner
 from ablate.plan.cell import Cell
 from ablate.plan.plan import Plan

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ablate.tracking.typed import typed
+from ablate.tracking.store import typed
 
 PACKAGES = (
     "ablate",

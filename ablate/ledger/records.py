@@ -1,19 +1,23 @@
 """What the ledger says: its file opened, and the questions that drivers ask all the time.
 
-Each thread and each process opens it by itself. Rows are plain dicts, each value of its column's
-type (`ablate/ledger/checked_row.py`), with the `*_json` columns
-decoded under the name without the suffix. Who asks once, a command, say, finds
-its question in `ablate/ledger/queries.py`; who writes has a `Ledger` (`ablate/ledger/ledger.py`).
+Each thread and each process opens it by itself. Rows are plain dicts, with the `*_json` columns
+decoded under the name without the suffix. A ledger can come from somebody else, or have been
+edited, and SQLite keeps any value in any column: so each value is checked where it leaves SQLite,
+and who reads rows further up relies on its type. Who asks once, a command, say, finds its question
+in `ablate/ledger/queries.py`; who writes has a `Ledger` (`ablate/ledger/ledger.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from ablate.ledger.checked_row import check_row
+from ablate.ledger.owner import Owner
 from ablate.ledger.schema import connect, explained
+from trainables.errors import ConfigError
+from trainables.machine.texts import LARGEST, unfit
 
 Row = dict[str, Any]
 NO_FOLD = -1  # a part of the key, where SQL's NULL would differ from itself
@@ -143,3 +147,180 @@ class Records:
             "SELECT * FROM mlflow_runs WHERE store=? AND (? IS NULL OR sweep_id=?)",
             [store, sweep_id, sweep_id],
         )
+
+
+# -------------------------------------------------------------------------- values of the columns
+
+LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, which dates can show
+LONGEST_NAME = 4096  # characters; of a URI or a cell's coordinates
+STATUSES = ("running", "done", "failed", "partial", "interrupted", "missing")
+
+
+def check_row(row: Mapping[str, Any], path: object) -> dict[str, Any]:
+    """Return a row with its `*_json` columns decoded under the name without the suffix.
+
+    Columns that no table has (counts, say) are taken as they are.
+
+    Raises:
+        ConfigError: a value is not of its column's type or range; names file and column.
+    """
+    checked: dict[str, Any] = {}
+    for column, raw in row.items():
+        value = raw
+        if column.endswith("_json") and raw is not None:
+            value = _decode(raw, column, path)
+        check = _CHECKS.get(column)
+        if check is not None and not (value is None and column in _NULLABLE) and not check(value):
+            raise _unfit(path, column, raw)
+        checked[column.removesuffix("_json")] = value
+    owner = checked.get("owner")
+    if owner is not None:
+        Owner.parse(owner)
+        if checked.get("heartbeat", 0.0) is None:
+            raise _unfit(path, "heartbeat", None)
+    return checked
+
+
+def _decode(raw: Any, column: str, path: object) -> Any:
+    if not isinstance(raw, str):
+        raise _unfit(path, column, raw)
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise _unfit(path, column, raw) from error
+
+
+def _unfit(path: object, column: str, value: Any) -> ConfigError:
+    text = repr(value)
+    shown = text if len(text) <= 100 else f"{text[:100]}…"
+    return ConfigError(
+        str(path),
+        f"{shown} in the column {column}",
+        "what ablate writes there",
+        "The ledger was edited or damaged: restore it from a copy, or give another --out",
+    )
+
+
+def _is_name(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) <= LONGEST_NAME
+        and unfit(value) is None
+        and not any(each in value for each in "\n\r\t")
+    )
+
+
+def _is_cell_name(value: Any) -> bool:
+    """A cell is named by values of a spec, which may be longer and have line breaks."""
+    return isinstance(value, str) and unfit(value) is None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and -1 <= value <= LARGEST
+
+
+def _is_seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= LATEST
+
+
+def _is_number(value: Any) -> bool:
+    whole = isinstance(value, int) and abs(value) <= LARGEST
+    return isinstance(value, float) or whole
+
+
+def _is_config(value: Any) -> bool:
+    """A trial's configuration, as far as commands look into it; `TrialConfig` checks the rest."""
+    if not isinstance(value, dict):
+        return False
+    parts = ("backbone", "data", "loss", "method", "optimizer", "training")
+    sections = [value.get(part) or {} for part in parts]
+    if not all(isinstance(section, dict) for section in sections):
+        return False
+    _, data, _, _, optimizer, training = sections
+    return (
+        all(isinstance(section.get("name", ""), str) for section in sections)
+        and _is_number(training.get("epochs") or 0)
+        and _is_number(optimizer.get("lr") or 0)
+        and _is_number(data.get("image_size") or 0)
+    )
+
+
+def _is_metrics(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+def _is_components(value: Any) -> bool:
+    return isinstance(value, dict) and all(
+        text is None or isinstance(text, str) for text in value.values()
+    )
+
+
+def _are_indices(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_whole, value))
+
+
+def _is_spec(value: Any) -> bool:
+    """A resolved spec, as far as commands look into it."""
+    if not isinstance(value, dict) or not _is_name(value.get("objective")):
+        return False
+    studies = value.get("studies")
+    return isinstance(studies, dict) and all(map(_is_study, studies.values()))
+
+
+def _is_study(value: Any) -> bool:
+    if not isinstance(value, dict) or not _is_name(value.get("design")):
+        return False
+    objectives, space = value.get("objectives"), value.get("space")
+    if objectives is not None and not isinstance(objectives, list):
+        return False
+    return all(map(_is_goal, objectives or ())) and (space is None or isinstance(space, dict))
+
+
+def _is_goal(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _is_name(value.get("metric"))
+        and value.get("direction") in ("maximize", "minimize")
+    )
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    column: check
+    for check, columns in (
+        (
+            _is_name,
+            "trial_id config_hash study split evaluator sweep_id name source study_key component "
+            "revision one other store run_id export owner",
+        ),
+        (_is_cell_name, "cell"),
+        (lambda value: isinstance(value, str), "reason"),
+        (_is_whole, "seed fold idx epoch epochs steps best_epoch logged_epoch logged_final"),
+        (_is_seconds, "created started ended heartbeat recorded seconds"),
+        (lambda value: value in STATUSES, "status"),
+        (_is_config, "config_json"),
+        (lambda value: isinstance(value, dict), "provenance_json params_json coords_json"),
+        (_is_metrics, "metrics_json"),
+        (_is_components, "components_json"),
+        (_are_indices, "beside_json"),
+        (_is_spec, "spec_json"),
+    )
+    for column in columns.split()
+}
+_NULLABLE = {
+    "reason",
+    "owner",
+    "heartbeat",
+    "started",
+    "ended",
+    "epochs",
+    "steps",
+    "seconds",
+    "best_epoch",
+    "export",
+    "provenance_json",
+    "source",
+    "recorded",
+    "beside_json",
+    "status",
+    "fold",
+}

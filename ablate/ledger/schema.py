@@ -9,6 +9,7 @@ guards the first use.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -90,6 +91,7 @@ def as_json(value: object) -> str:
 
 
 MOST_BYTES = 2**26  # of one value
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
 # What SQLite says of a file that is damaged, or that somebody else has filled.
 _DAMAGED = (
     "not a database",
@@ -138,6 +140,39 @@ def explained(path: Path) -> Iterator[None]:
         else:
             raise
         raise LedgerError(f"{path}: found {text}; expected a writable ledger. {remedy}") from error
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Return whether a full disk, or a used-up quota, is behind an error."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def tells_of_it(text: str) -> bool:
+    """Return whether the text of another process's error tells of a full disk."""
+    return any(f"[errno {code}]" in text.lower() for code in FULL)
+
+
+def full(path: Path | str) -> LedgerError:
+    """Return the error that a full disk is, said in one line wherever it is met."""
+    return LedgerError(
+        f"{path}: found no space left on its disk; expected room to write. "
+        "Free some space and start again: everything recorded is kept"
+    )
+
+
+@contextmanager
+def room(path: Path) -> Iterator[None]:
+    """Turn what a full disk makes of writing below `path` into a LedgerError."""
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise full(error.filename or path) from error
+        raise
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:

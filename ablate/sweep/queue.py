@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablate.designs.base import ENSEMBLE, SPLITS
-from ablate.ledger.claims import Claim
-from ablate.ledger.ledger import Ledger
+from ablate.ledger.ledger import Claim, Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources
 from ablate.plan.cell import Cell

@@ -6,13 +6,18 @@ time changes nothing: MLflow drops a metric that equals one it has in key, value
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
+import math
+import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
+from ablate.ledger.records import Records
 from ablate.values.paths import leaves
 from trainables.evaluation.metric_name import MetricName
 
@@ -22,6 +27,9 @@ DIGEST_LIMIT = 36  # characters of a data set's digest that MLflow keeps
 METRIC_COLUMNS, PARAM_COLUMNS = 6, 16
 STATUS = {"done": "FINISHED", "failed": "FAILED", "partial": "FINISHED", "interrupted": "KILLED"}
 
+ENDED = {*STATUS} - {"interrupted"}  # that one goes on, and has ended later
+
+Point = tuple[str, float, int, int]  # key, value, time in ms, step: `MlflowClient.log_batch`'s
 Row = Mapping[str, Any]
 Defaults = Mapping[str, Mapping[str, Any]]
 
@@ -36,7 +44,7 @@ def as_yaml(config: Row) -> str:
 
 
 def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Nested config → `("optimizer.lr", "0.1")`, …; lists as JSON, cut at MLflow's limit."""
+    """Yield a nested config as `("optimizer.lr", "0.1")`, …; lists are JSON, cut at the limit."""
     for name, value in leaves(config).items():
         text = value if isinstance(value, str) else json.dumps(value)
         yield name, text[:PARAM_LIMIT]
@@ -101,13 +109,13 @@ class Settings:
 
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
-    """A long value over several tags: `name`, `name.1`, …; joined again by the reader."""
+    """Return a long value over several tags, `name`, `name.1`, …, which the reader joins."""
     pieces = [text[at : at + TAG_LIMIT] for at in range(0, len(text), TAG_LIMIT)] or [""]
     return {name if i == 0 else f"{name}.{i}": piece for i, piece in enumerate(pieces)}
 
 
 def provenance_tags(provenance: Mapping[str, Any] | None) -> dict[str, str]:
-    """git_commit, git_dirty, versions {package: version} → `ablate.git_commit`, …"""
+    """Return git_commit, git_dirty, versions {package: version} as `ablate.git_commit`, …"""
     tags: dict[str, str] = {}
     for key, value in (provenance or {}).items():
         if key == "versions":
@@ -119,7 +127,7 @@ def provenance_tags(provenance: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def cells_by_trial(cells: Iterable[Row]) -> dict[str, list[dict[str, Any]]]:
-    """Trial → the cells it fills, as the tag `ablate.cells` lists them."""
+    """Return trial → the cells it fills, as the tag `ablate.cells` lists them."""
     found: dict[str, list[dict[str, Any]]] = {}
     for cell in cells:
         cell_facts = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
@@ -130,7 +138,7 @@ def cells_by_trial(cells: Iterable[Row]) -> dict[str, list[dict[str, Any]]]:
 
 
 def ledger_tag(sweep: Row) -> str:
-    """Which ledger wrote a run: several machines may run one sweep into one tracking server.
+    """Return which ledger wrote a run: several machines may run one sweep into one server.
 
     The time at which the ledger first saw the sweep; unlike a path it survives a move.
     """
@@ -151,7 +159,7 @@ def parent_tags(sweep: Row, driver: str) -> dict[str, str]:
 def trial_tags(
     trial: Row, sweep: Row, parent_run_id: str, cells: list[dict[str, Any]]
 ) -> dict[str, str]:
-    """All tags of a child run. While a trial runs, `ablate.status` is "running".
+    """Return all tags of a child run. While a trial runs, `ablate.status` is "running".
 
     `ablate.export` names the trained model's file in the folder of runs, which the parent's tag
     `ablate.folder` names: the weights are not copied. `study` and `cell` are to group by: of the
@@ -188,7 +196,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[tuple[str, float, int, int]]:
-    """(key, value, time in ms, step) of every reported metric; the step is the epoch.
+    """Yield (key, value, time in ms, step) of every reported metric; the step is the epoch.
 
     The time is that of the trial's creation plus the training time so far, so that it is the
     same whenever it is written.
@@ -204,7 +212,7 @@ def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[tuple[str, floa
 def final_metrics(
     trial: Row, evaluations: Mapping[str, Mapping[str, Any]], recorded: Mapping[str, float]
 ) -> Iterator[tuple[str, float, int, int]]:
-    """`final/<split>/<metric>`, `final/best_epoch`, `final/seconds`, at the best epoch's step.
+    """Yield `final/<split>/<metric>`, `final/best_epoch`, … at the best epoch's step.
 
     The time is the trial's end, and an evaluation's own (`recorded`) for what it found: of two
     values at one step MLflow shows the one of the later time.
@@ -228,7 +236,7 @@ def checksum(
     cells: list[dict[str, Any]],
     parameters: Iterable[str],
 ) -> int:
-    """What a run's end says, as one number > 0: it changes when the run must be written again.
+    """Return a number > 0 of a run's end, which changes when the run must be written again.
 
     An evaluation added later, a further cell, a further parameter, or another end change it.
     """
@@ -284,7 +292,7 @@ def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
 
 
 def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
-    """`sweep.json`: the resolved spec, with what the report reads lifted to the top.
+    """Return `sweep.json`: the resolved spec, with what the report reads lifted to the top.
 
     The planned cells are in it, so that a report shows those that never ran as missing.
     """
@@ -311,3 +319,57 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
             for cell in cells
         ],
     }
+
+
+def headlines(records: Records, sweep: Row) -> Iterator[Point]:
+    """Yield `best <metric>/<study>` of a sweep's parent run, at each cell's number in its study.
+
+    The value is the best of the means over seeds and folds, of this cell and those before it, by
+    the study's first objective. A cell counts once it and all before it have ended, so that what
+    has been written is not told otherwise later. (A failed trial that is run again, one paused at
+    a rung when the sweep was stopped, or more seeds, add points of a later time, which MLflow
+    shows; a store that is written anew has these alone.)
+    """
+    spec = sweep["spec"]
+    found = itertools.groupby(records.cells(sweep["sweep_id"]), key=lambda cell: cell["study"])
+    for study, cells in found:
+        metric, maximised = _objective(spec, study)
+        key = f"best {metric.replace('/', ' ')}/{_plain(study)}"  # a section of charts in MLflow
+        best, at = -math.inf, 0
+        for number, repeats in itertools.groupby(cells, key=lambda cell: cell["idx"]):
+            trials = [records.trial(cell["trial_id"]) for cell in repeats]
+            if any(trial is None or trial["status"] not in ENDED for trial in trials):
+                break
+            ended = [trial["ended"] or trial["created"] for trial in trials if trial is not None]
+            at = max(at, *map(milliseconds, ended))
+            mean = _mean(records, [trial for trial in trials if trial is not None], metric)
+            if mean is not None:
+                best = max(best, mean if maximised else -mean)
+            if best > -math.inf:
+                yield key, best if maximised else -best, at, number
+
+
+def _objective(spec: Mapping[str, Any], study: str) -> tuple[str, bool]:
+    """Return the metric that a study's cells are compared by, and whether more of it is better."""
+    own: Sequence[Mapping[str, Any]] = (spec.get("studies") or {}).get(study, {}).get(
+        "objectives"
+    ) or [{"metric": spec.get("objective", "val/map_at_r")}]
+    return str(own[0]["metric"]), own[0].get("direction", "maximize") == "maximize"
+
+
+def _mean(records: Records, trials: Sequence[Row], metric: str) -> float | None:
+    """Return the mean over trials that all have a metric; None where one lacks it."""
+    split, name = MetricName.parse(metric)
+    values = []
+    for trial in trials:
+        value = records.evaluations(trial["trial_id"]).get(split, {}).get(name)
+        if trial["status"] != "done" or value is None or not math.isfinite(value):
+            return None
+        values.append(float(value))
+    return math.fsum(values) / len(values)
+
+
+def _plain(study: str) -> str:
+    """Return a study's name without punctuation, which a metric's name takes none of."""
+    name = re.sub(r"[^\w\- ]", "_", study)
+    return name if name == study else f"{name}-{hashlib.sha256(study.encode()).hexdigest()[:4]}"

@@ -12,8 +12,15 @@ from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import LedgerError
-from ablate.tracking.check_store import OPTION, DamagedStore, Store
-from ablate.tracking.store import client_uri, quiet_environment, set_aside, sqlite_file
+from ablate.tracking.store import (
+    OPTION,
+    DamagedStore,
+    Store,
+    client_uri,
+    quiet_environment,
+    set_aside,
+    sqlite_file,
+)
 from ablate.tracking.sync import Replica, first_line, is_away
 from ablate.values.terminal import say
 from reports.uri import scrubbed

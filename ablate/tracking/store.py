@@ -1,8 +1,9 @@
-"""Opening an MLflow store: quietly, without telemetry, and safely when several come first.
+"""The MLflow store of a run: how a command names it, whether it can be one, and opening it.
 
-The first use of a fresh SQLite store makes its tables by some 40 migrations, and processes that
-do so at once break each other's: the file is therefore made under a lock. MLflow is imported
-late: it costs seconds.
+A store is named by its URI, or by `env:NAME`, the environment variable that holds the URI. A
+password in it reaches MLflow and nothing else: see `reports.uri`. MLflow is imported late: it costs
+seconds. The first use of a fresh SQLite store makes its tables by some 40 migrations, and processes
+that do so at once break each other's: the file is therefore made under a lock.
 """
 
 from __future__ import annotations
@@ -10,24 +11,272 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+import shlex
+import socket
+import sqlite3
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
 
 from filelock import FileLock
 
-from ablate.ledger.sqlite_files import fold_journal, write_ahead
-from reports.uri import redacted
+from ablate.ledger.sqlite_files import NoDatabase, damage, fold_journal, head, write_ahead
+from reports.uri import HIDDEN, has_secret, redacted, scrubbed
+from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+OPTION = "--tracking-uri"
+ENV = "env:"
+VARIABLE = "ABLATE_TRACKING_URI"
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+CREDENTIALS = {
+    VARIABLE,
+    "MLFLOW_TRACKING_URI",
+    "MLFLOW_TRACKING_USERNAME",
+    "MLFLOW_TRACKING_PASSWORD",
+    "MLFLOW_TRACKING_TOKEN",
+}
+SECONDS = 5.0
+OWN = {"experiments", "runs", "alembic_version", "registered_models"}  # some of MLflow's tables
+EXPECTED = "an MLflow URI: sqlite:///FILE, http, https, postgresql, …"
+LEAVE = "Leave it out for SQLite in --out"
+DRIVERS = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
+VARIABLES = {OPTION: VARIABLE, "--storage": "ABLATE_STORAGE"}
 FIRST_USE_TIMEOUT = 300.0
 PAGE = 1000
 KIND = "mlflow.experimentKind"
 TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
 SQLITE = "sqlite:///"
 _SQLITE = re.compile(r"sqlite(\+\w+)?://(/(?P<path>[^?]*))?(\?.*)?", re.DOTALL)
+
+
+class DamagedStore(ConfigError):
+    """A SQLite store's file is broken, or was never one."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The MLflow store of a run.
+
+    given: what `--tracking-uri` says; None: SQLite in `out`.
+    """
+
+    out: Path
+    given: str | None = field(default=None, repr=False)
+
+    @property
+    def uri(self) -> str:
+        """The URI that MLflow gets; not to be shown.
+
+        Raises:
+            ConfigError: the variable that is to hold it is not set.
+        """
+        if self.given is None:
+            return f"sqlite:///{(self.out / 'mlflow.db').resolve()}"
+        if not self.given.startswith(ENV):
+            return self.given
+        name = self.given.removeprefix(ENV)
+        uri_there = os.environ.get(name, "")
+        if not uri_there:
+            raise ConfigError(
+                OPTION,
+                f"{self.given!r}, an environment variable that is not set",
+                "an MLflow URI in it",
+                f"export {name or 'NAME'}=URI, or name the store itself",
+            )
+        return uri_there
+
+    @property
+    def shown(self) -> str:
+        return redacted(self.uri)
+
+    def command(self, words: str) -> str:
+        """Return `ablate WORDS` for this store as a user would type it, without a password."""
+        parts = ["ablate", *words.split(), "--out", str(self.out)]
+        if self.given is not None:
+            parts += [OPTION, f"{ENV}{VARIABLE}" if has_secret(self.given) else self.given]
+        return f"`{shlex.join(parts)}`"
+
+    def remedy(self) -> str:
+        """Return the command that writes to this store what it lacks."""
+        path = sqlite_file(self.uri)
+        rebuilt = path is not None and path.is_file() and damage(path)
+        return self.command("ledger replay --rebuild" if rebuilt else "ledger replay")
+
+    def check(self, *, writes: bool = True) -> None:
+        """Check that MLflow can use it, as far as that can be told before it is opened.
+
+        It looks at the scheme, the database's driver, whether a server takes connections, and
+        whether a file is MLflow's. A server that goes away later stops nothing: `ablate ledger
+        replay` writes what it missed.
+
+        Args:
+            writes: False for a plan, which may look at a store that it could not write.
+
+        Raises:
+            ConfigError: it cannot be one.
+        """
+        uri = self.uri
+        path = sqlite_file(uri)
+        if path is not None:
+            self._check_file(path, writes=writes)
+            return
+        if uri == "databricks" or uri.startswith("databricks:"):
+            return  # a profile
+        try:
+            parts = urlsplit(uri)
+            port = parts.port
+        except ValueError:
+            raise ConfigError(OPTION, repr(redacted(uri)), "an MLflow URI", "Correct it") from None
+        kind = parts.scheme.partition("+")[0]
+        if uri and kind in ("", "file"):
+            _check_folder(uri)
+        elif kind not in PORTS:
+            raise ConfigError(OPTION, repr(redacted(uri)), EXPECTED, LEAVE)
+        else:
+            if kind not in ("http", "https"):
+                _check_driver(uri)
+            self._check_server(parts, port or PORTS[kind])
+
+    def _check_file(self, path: Path, *, writes: bool) -> None:
+        where, this = str(path), ""
+        if self.given is not None:
+            where, this = OPTION, f"{path}, "
+        if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
+            raise ConfigError(
+                where,
+                f"{self.shown!r}, which names no file",
+                "sqlite:///FILE, a file's path",
+                "Three slashes before a relative path, four before an absolute one",
+            )
+        if self.given is None and path != (self.out / "mlflow.db").resolve():
+            raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
+        expected = "an MLflow store, or a file that is not there yet"
+        there = next(parent for parent in path.absolute().parents if parent.exists())
+        if not there.is_dir() or (writes and not os.access(there, os.W_OK)):
+            raise ConfigError(
+                where,
+                f"{this}a file below {there}, which cannot be written",
+                "a writable folder",
+                "Give another",
+            )
+        if writes and path.exists() and not os.access(path, os.W_OK):
+            raise ConfigError(
+                where, f"{this}a file that cannot be written", expected, "Give another"
+            )
+        if path.exists() and not path.is_file():
+            raise ConfigError(where, f"{this}no plain file", expected, "Give another")
+        try:
+            found = tables(path)
+        except sqlite3.OperationalError as error:
+            raise ConfigError(
+                where,
+                f"{this}a database that cannot be read now ({error})",
+                expected,
+                "Find out which program holds it",
+            ) from error
+        except (NoDatabase, sqlite3.DatabaseError) as error:
+            raise DamagedStore(
+                where,
+                f"{this}a damaged database ({error})",
+                expected,
+                f"Move it away, as {self.command('ledger replay --rebuild')} does, which writes "
+                "it anew from the ledger",
+            ) from error
+        if found and not found & OWN:
+            some = ", ".join(sorted(found)[:3])
+            raise ConfigError(
+                where,
+                f"{this}another program's database (tables {some})",
+                expected,
+                "Give another: this one was only looked at",
+            )
+
+    def _check_server(self, parts: SplitResult, port: int) -> None:
+        host = parts.hostname or ""
+        if not host and not parts.scheme.startswith("http"):
+            return  # a database's socket, or its driver's own way
+        try:
+            socket.create_connection((host, port), SECONDS).close()
+        except OSError as error:
+            raise ConfigError(
+                OPTION,
+                f"no answer from {host}:{port} ({error.strerror or error})",
+                "an MLflow server" if parts.scheme.startswith("http") else "a database server",
+                f"Start it, or leave the option out: {self.command('ledger replay')} writes a "
+                "finished sweep to it later",
+            ) from None
+
+
+def public_environment(uri: str | None = None) -> dict[str, str]:
+    """Return this process's environment without what opens an MLflow store.
+
+    For processes that do not write to MLflow: every process of the same user can read their
+    environment in /proc, and Ray shows it to every trial.
+
+    Args:
+        uri: the store of this run. A variable that holds this URI, its password, or another URI
+            with the same password is left out whatever its name is.
+    """
+
+    def is_public(name: str, value: str) -> bool:
+        shown = value if uri is None else scrubbed(value, uri)
+        return name not in CREDENTIALS and (
+            shown == value or not (shown == HIDDEN or has_secret(value))
+        )
+
+    return {name: value for name, value in os.environ.items() if is_public(name, value)}
+
+
+def tables(path: Path) -> frozenset[str]:
+    """Return the tables of a database that may be written meanwhile."""
+    try:
+        head_of_file = head(path)
+    except sqlite3.DatabaseError:
+        if path.with_name(f"{path.name}-journal").exists():
+            return frozenset()  # a transaction under way or broken off: opening it rolls back
+        head_of_file = head(path, locked=True)
+    return frozenset() if head_of_file is None else head_of_file.tables
+
+
+def _check_folder(uri: str) -> None:
+    if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() in ("true", "1"):
+        return
+    raise ConfigError(
+        OPTION,
+        f"{uri!r}, a folder, in which MLflow keeps no runs any more",
+        "sqlite:///FILE or a server",
+        LEAVE,
+    )
+
+
+def _check_driver(uri: str) -> None:
+    """Check that the database's driver is installed."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        make_url(uri).get_dialect().import_dbapi()
+    except ImportError as error:
+        name = str(getattr(error, "name", None) or error)
+        raise ConfigError(
+            OPTION,
+            f"{redacted(uri)}, whose driver {name} is not installed",
+            "a driver of it",
+            f"pip install {DRIVERS.get(name, name)}, or name another: "
+            "postgresql+psycopg://…, mysql+pymysql://…",
+        ) from None
+    except SQLAlchemyError as error:
+        reason = " ".join(scrubbed(str(error), uri).split()).partition("(Background")[0].strip()
+        raise ConfigError(OPTION, f"{redacted(uri)} ({reason})", EXPECTED, LEAVE) from None
+
+
+# ---------------------------------------------------------------------------------------- opening
 
 
 def quiet_environment() -> None:
@@ -51,7 +300,7 @@ def quiet_environment() -> None:
 
 
 def sqlite_file(tracking_uri: str) -> Path | None:
-    """The file of a `sqlite:///` URI; None for every other store."""
+    """Return the file of a `sqlite:///` URI; None for every other store."""
     match = _SQLITE.fullmatch(tracking_uri)
     if match is None:
         return None
@@ -60,14 +309,13 @@ def sqlite_file(tracking_uri: str) -> Path | None:
 
 
 def store_key(tracking_uri: str) -> str:
-    """The store's name in the ledger, without a password; relative and absolute paths to one
-    file agree."""
+    """Return the store's name in the ledger: without a password, a file by its absolute path."""
     path = sqlite_file(tracking_uri)
     return redacted(tracking_uri).rstrip("/") if path is None else SQLITE + str(path.resolve())
 
 
 def client_uri(tracking_uri: str) -> str:
-    """The URI for MLflow's client: a file's path made absolute, its options kept."""
+    """Return the URI for MLflow's client: a file's path made absolute, its options kept."""
     path = sqlite_file(tracking_uri)
     if path is None:
         return tracking_uri
@@ -76,13 +324,13 @@ def client_uri(tracking_uri: str) -> str:
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Whether an error says that a SQLite store's file is broken, which waiting does not mend."""
+    """Return whether an error says that a SQLite store's file is broken."""
     text = str(error)
     return "database disk image is malformed" in text or "file is not a database" in text
 
 
 def open_store(tracking_uri: str) -> MlflowClient:
-    """A client of an existing or fresh store; the tables are there when it returns."""
+    """Return a client of an existing or fresh store, whose tables are then there."""
     quiet_environment()
     from mlflow import MlflowClient
 
@@ -99,7 +347,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
 
 
 def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
-    """The experiment called `name`, made if need be; beside a SQLite file lie its artifacts."""
+    """Return the id of an experiment, made if need be; beside a SQLite file lie its artifacts."""
     from mlflow.exceptions import MlflowException
 
     experiment = client.get_experiment_by_name(name)
@@ -117,20 +365,16 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
                 raise
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
-    return _told(client, experiment.experiment_id, experiment.tags)
-
-
-def _told(client: MlflowClient, experiment: str, tags: Mapping[str, str]) -> str:
-    """The experiment, its kind said: MLflow opens one whose kind it has to guess in its view for
-    generative models. A kind that somebody has chosen stands."""
-    known = tags.get(KIND, "")
-    if not known or known.endswith("_inferred") or known == "no_inferred_type":
-        client.set_experiment_tag(experiment, KIND, TRAINING)
-    return str(experiment)
+    # MLflow opens one whose kind it has to guess in its view for generative models. A kind that
+    # somebody has chosen stands.
+    kind = experiment.tags.get(KIND, "")
+    if not kind or kind.endswith("_inferred") or kind == "no_inferred_type":
+        client.set_experiment_tag(experiment.experiment_id, KIND, TRAINING)
+    return str(experiment.experiment_id)
 
 
 def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any]:
-    """All active runs of an experiment that fulfil MLflow's filter string, oldest first."""
+    """Return an experiment's active runs that fulfil MLflow's filter string, oldest first."""
     runs: list[Any] = []
     token: str | None = None
     while True:
@@ -148,7 +392,7 @@ def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any
 
 
 def set_aside(path: Path) -> Path:
-    """Move a SQLite store's files away, a journal's included; where the first of them went.
+    """Move a SQLite store's files away, a journal's included; return where the first went.
 
     Raises:
         OSError: they cannot be moved.
@@ -169,3 +413,39 @@ def settle(tracking_uri: str) -> None:
     path = sqlite_file(tracking_uri)
     if path is not None and path.is_file():
         fold_journal(path)
+
+
+# ----------------------------------------------------------------------- passwords on command lines
+
+
+def typed() -> str:
+    """Return this process's command line as a user would type it again; empty from Python."""
+    program, words = Path(sys.argv[0]), concealed(sys.argv[1:])[0]
+    if program.name == "run.py" and program.parent.name == "ablate":
+        return shlex.join(["python", "-m", "ablate.run", *words])
+    if program.name == "__main__.py" and program.parent.name == "ablate":
+        return shlex.join(["python", "-m", "ablate", *words])
+    return shlex.join(["ablate", *words]) if program.name == "ablate" else ""
+
+
+def concealed(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return a command line with `env:NAME` for URIs that have a password, and NAME → URI."""
+    words, secrets = list(argv), dict[str, str]()
+    for i, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        for name, variable in VARIABLES.items():
+            if not (len(option) > 2 and name.startswith(option)):  # argparse takes a beginning too
+                continue
+            if equals and has_secret(value):
+                secrets[variable], words[i] = value, f"{option}={ENV}{variable}"
+            elif not equals and i + 1 < len(words) and has_secret(words[i + 1]):
+                secrets[variable], words[i + 1] = words[i + 1], f"{ENV}{variable}"
+    return words, secrets
+
+
+def conceal() -> None:
+    """Start this process's command anew if a password stands in it, with the password in the
+    environment: Ray records its driver's command line, and every user may read it."""
+    words, secrets = concealed(sys.orig_argv[1:])
+    if secrets:
+        os.execve(sys.executable, [sys.orig_argv[0], *words], {**os.environ, **secrets})

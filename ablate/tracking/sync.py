@@ -24,7 +24,6 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner, host_name
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
-from ablate.tracking.headline import headlines
 from ablate.tracking.store import experiment_id, find_runs, open_store, store_key
 from reports.uri import SHARED_VIEW, has_secret
 
@@ -203,7 +202,7 @@ class Replica:
 
     def _end(self, status: EndStatus) -> None:
         """End the parent run, unless another driver has begun since and lives: it ends it."""
-        points = list(headlines(self.ledger, self.sweep))
+        points = list(payload.headlines(self.ledger, self.sweep))
         with self.lock:
             self._reconcile()  # a run that was given up for not made may have been made since
             run_id = self._parent_id()

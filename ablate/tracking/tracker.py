@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from pathlib import Path
+from typing import Protocol
 
 from filelock import Timeout
 
@@ -36,8 +37,21 @@ class TrackingError(RuntimeError):
     """The thread that writes MLflow failed by a bug; the ledger has everything."""
 
 
-class Tracker:
-    """The thread that keeps a sweep's MLflow runs up to date.
+class Tracker(Protocol):
+    """Copies a sweep from the ledger to wherever its trials are looked at."""
+
+    def start(self) -> None:
+        """Begin to copy, without waiting for it."""
+
+    def notify(self, trial_id: str) -> None:
+        """Note that a trial has changed in the ledger. Cheap; any thread."""
+
+    def close(self, status: EndStatus = "FINISHED") -> bool:
+        """Copy what is left; return whether everything is there."""
+
+
+class MlflowTracker:
+    """A tracker for MLflow: the thread that keeps a sweep's runs up to date.
 
     Args:
         ledger_path: the ledger.

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Self
 
 from ablate.storage.trials import weights_here
-from ablate.tracking.check_store import Store, public_environment
-from ablate.tracking.store import client_uri
+from ablate.tracking.store import Store, client_uri, public_environment
 from reports.figures.models import Asked, asked
 from reports.frame import Frame
 from reports.store import open_client

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ablate.api import result_rows
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.results import result_rows
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ablate import api
-from ablate.api import result_rows
+from ablate.ledger.results import result_rows
 from tests.ablate.driven import dispatch, drain
 from tests.faults.driver import SPEC, options
 from tests.faults.sweeps import Sweep

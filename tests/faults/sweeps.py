@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ablate.api import result_rows
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.results import result_rows
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_TERMINAL = "import os, sys; os.login_tty(1); os.execv(sys.argv[1], sys.argv[1:])"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.tracker import Tracker
+from ablate.tracking.tracker import MlflowTracker
 from tests.faults.certificates import certified
 from tests.faults.faulty_proxy import PASS, Fault, Proxy
 from tests.faults.postgres import free_port
@@ -115,7 +115,7 @@ def test_a_server_behind_tls_of_another_authority_is_said_in_one_line(
         with caplog.at_level(logging.WARNING, "ablate.tracking"):
             for authority in (other, own):
                 monkeypatch.setenv("MLFLOW_TRACKING_SERVER_CERT_PATH", str(authority))
-                tracker = Tracker(
+                tracker = MlflowTracker(
                     sweep.ledger_path, proxy.uri, row["sweep_id"], sweep.name, drain_seconds=1
                 )
                 tracker.start()

@@ -18,7 +18,7 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.tracker import Tracker
+from ablate.tracking.tracker import MlflowTracker
 
 SWEEP = "0123456789ab"
 ALPHAS, GAMMAS = [1e-3, 1e-2, 1e-1], [1e-7, 1e-5, 1e-3]
@@ -193,8 +193,8 @@ class Sweep:
         with Ledger(self.ledger_path) as ledger:
             ledger.release(trial_id, "failed", reason)
 
-    def tracker(self, uri: str | None = None, **options: Any) -> Tracker:
-        return Tracker(self.ledger_path, uri or self.uri, self.sweep_id, "ddml", **options)
+    def tracker(self, uri: str | None = None, **options: Any) -> MlflowTracker:
+        return MlflowTracker(self.ledger_path, uri or self.uri, self.sweep_id, "ddml", **options)
 
     def track(self, uri: str | None = None) -> None:
         """Everything that the ledger has, into the store."""

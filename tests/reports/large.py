@@ -23,7 +23,7 @@ from typing import Any
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.plan.cell import Cell
-from ablate.tracking.tracker import Tracker
+from ablate.tracking.tracker import MlflowTracker
 from reports.compile import FILES
 from tests.ablate import driven, specs, synthetic
 from tests.ablate.command import ablate
@@ -143,7 +143,7 @@ def store(folder: Path, trials: int) -> str:
         finish(planned.ledger, folder / "trials" / trial_id, cell)
     planned.ledger.close()
     uri = f"sqlite:///{folder}/mlflow.db"
-    tracker = Tracker(folder / "ledger.sqlite", uri, plan.sweep_id, plan.spec.name)
+    tracker = MlflowTracker(folder / "ledger.sqlite", uri, plan.sweep_id, plan.spec.name)
     tracker.start()
     assert tracker.close()
     return plan.sweep_id

@@ -13,7 +13,7 @@ from typing import Any
 from ablate.engine.board import Board
 from ablate.engine.ray.apart import Apart
 from ablate.engine.ray.pipe import gathers
-from ablate.ledger.full_disk import full, tells_of_it
+from ablate.ledger.schema import full, tells_of_it
 from ablate.sweep.dispatch import Dispatch
 from trainables.core.trial_folder import trial_folder
 from trainables.jobs.attempt import RETRIES

@@ -32,7 +32,7 @@ from ablate.engine.ray.session import (
     session_folder,
     started_here,
 )
-from ablate.ledger.full_disk import is_full, tells_of_it
+from ablate.ledger.schema import is_full, tells_of_it
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import limit_threads
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import ray_session, refused, room
-from ablate.tracking.check_store import public_environment
+from ablate.tracking.store import public_environment
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.processes import end_session

@@ -30,9 +30,9 @@ from ablate.engine.ray.caller import joined, script
 from ablate.engine.ray.private import remove_dead_sessions
 from ablate.engine.ray.resources import Request, at_once
 from ablate.engine.ray.session import OPEN
-from ablate.ledger.full_disk import full
+from ablate.ledger.schema import full
 from ablate.sweep.dispatch import Dispatch
-from ablate.tracking.check_store import public_environment
+from ablate.tracking.store import public_environment
 from trainables.errors import ConfigError
 from trainables.jobs.attempt import RETRIES
 from trainables.machine.processes import cores, end_session, runs

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ablate.engine.times.waits import Wait, mean, start_up, waits
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
-from ablate.tracking.check_store import public_environment
+from ablate.tracking.store import public_environment
 from trainables.core.runtime import Runtime
 from trainables.jobs.request import Job
 

@@ -14,6 +14,7 @@ from ablate import api
 from ablate.designs.search import Search
 from ablate.engine.driver import run_plan
 from ablate.ledger.ledger import Ledger
+from ablate.ledger.results import result_rows
 from ablate.samplers.earlier import Earlier
 from ablate.samplers.propose import propose
 from ablate.samplers.space import Axis
@@ -28,7 +29,7 @@ def swept(given: dict[str, Any], folder: Path) -> tuple[Any, list[dict[str, Any]
     outcome = run_plan(plan, settings)
     assert outcome.finished and not outcome.lost
     with Ledger(settings.ledger) as ledger:
-        return plan, api.result_rows(ledger, plan.sweep_id)
+        return plan, result_rows(ledger, plan.sweep_id)
 
 
 @pytest.mark.slow

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from ablate.ledger.integrity import damage
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.queries import find_damage
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import damage as damaged
 from ablate.ledger.sqlite_files import head
@@ -164,7 +164,7 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(opened, range(8))) == [before] * 8
     with Ledger(path) as ledger:
-        assert damage(ledger) == []
+        assert find_damage(ledger) == []
         assert ledger.evaluations("t-s0") == FINAL["evaluations"]
         assert ledger.recorded("t-s0") == {}, "nobody knows when"
         ledger.put_cells("s", [before[0] | {"idx": 7}])
@@ -201,14 +201,14 @@ def test_nulls_that_are_not_there_condemn_no_ledger(
             return super().rows(sql, values)
 
     with Doubtful(tmp_path / "ledger.sqlite") as ledger:
-        assert damage(ledger, version) == ([] if version < (3, 41) else told)
+        assert find_damage(ledger, version) == ([] if version < (3, 41) else told)
         told.append("row 3 missing from index cells_by_trial")
-        assert told[1] in damage(ledger, version)
+        assert told[1] in find_damage(ledger, version)
         with ledger.write() as db:
             db.execute("CREATE TABLE odd(x)")
             db.execute("INSERT INTO odd VALUES (NULL)")
         told[:] = ["NULL value in odd.x"]
-        assert damage(ledger, version) == told, "this one is there"
+        assert find_damage(ledger, version) == told, "this one is there"
 
 
 def test_a_trial_s_end_does_not_move(ledger: Ledger) -> None:

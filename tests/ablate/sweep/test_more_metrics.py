@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ablate.api import result_rows
 from ablate.engine.preview import preview
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
+from ablate.ledger.results import result_rows
 from ablate.tracking.payload import checksum, final_metrics
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, table

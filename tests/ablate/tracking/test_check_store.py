@@ -15,9 +15,8 @@ from ablate.cli import doctor
 from ablate.cli.main import build_parser, main
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.check_store import DamagedStore, Store
 from ablate.tracking.replay import rebuild
-from ablate.tracking.typed import conceal, concealed, typed
+from ablate.tracking.store import DamagedStore, Store, conceal, concealed, typed
 from reports.compile import compile_report
 from reports.errors import ReportError
 from tests.ablate.tracking.store import children, runs

@@ -36,13 +36,13 @@ def test_runs_of_a_killed_driver_are_written_by_the_next_command(sweep: Any, way
 import os, time
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.tracker import Tracker
+from ablate.tracking.tracker import MlflowTracker
 with Ledger({str(sweep.ledger_path)!r}) as ledger:
     for trial in {trials[3:]!r}:
         ledger.claim(trial, "0" * 64, 0, {{"a": 1}}, Owner.me())
         ledger.record_epochs(
             trial, [{{"epoch": 1, "steps": 1, "seconds": 1.0, "metrics": {{"val/map_at_r": 0.5}}}}])
-    tracker = Tracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r}, "ddml")
+    tracker = MlflowTracker(ledger.path, {sweep.uri!r}, {sweep.sweep_id!r}, "ddml")
     tracker.start()
     while len(ledger.mlflow_runs("sqlite:///{sweep.folder}/mlflow.db")) < 6:
         time.sleep(0.01)

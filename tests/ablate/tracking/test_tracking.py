@@ -20,11 +20,9 @@ import yaml
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.tracking.check_store import Store
-from ablate.tracking.headline import _plain, headlines
-from ablate.tracking.payload import flatten, in_pieces
+from ablate.tracking.payload import _plain, flatten, headlines, in_pieces
 from ablate.tracking.replay import replay, replay_all
-from ablate.tracking.store import experiment_id, open_store, store_key
+from ablate.tracking.store import Store, experiment_id, open_store, store_key
 from ablate.tracking.sync import Replica
 from ablate.tracking.tracker import TrackingError
 from reports.compile import compile_report

@@ -1,26 +1,166 @@
-"""The best configuration of a study, its metrics and its model, from the ledger alone."""
+"""Results of a sweep from the ledger alone: one row per cell and seed, tables, the best cells."""
 
 from __future__ import annotations
 
+import json
 import shlex
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from ablate.ledger import queries
 from ablate.ledger.records import Records, Row
-from ablate.values.paths import has, lookup, varied_paths
-from ablate.values.terminal import one_line
+from ablate.values.paths import has, leaves, lookup, varied_paths
+from ablate.values.terminal import one_line, say
+from reports.cell_rows import build_cell_rows
+from reports.pages.csv_table import guarded
 from trainables.core.runtime import EXPORT
 from trainables.core.trial_folder import TRIALS, trial_folder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 SHOWN = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
+FACTS = (
+    "trial_id",
+    "config_hash",
+    "seed",
+    "status",
+    "reason",
+    "epochs",
+    "best_epoch",
+    "steps",
+    "seconds",
+    "export",
+    "source",
+)
+WRITERS = (".csv", ".jsonl", ".parquet")
+
+
+# ------------------------------------------------------------------------ one row a cell and seed
+
+
+def metrics_of(records: Records, trial_id: str) -> dict[str, float]:
+    """Return all metrics of a trial, as `split/name`."""
+    return {
+        str(MetricName(split, name)): value
+        for split, metrics in records.evaluations(trial_id).items()
+        for name, value in metrics.items()
+    }
+
+
+def result_rows(records: Records, sweep_id: str) -> list[Row]:
+    """Return a sweep's cells with status, coordinates, the settings that vary, and metrics."""
+    varied = varied_paths(row["config"] for row in queries.trials_of(records, sweep_id))
+
+    def describe(trial: Row) -> Row:
+        config = trial["config"]
+        params = {f"params/{path}": lookup(config, path) for path in varied if has(config, path)}
+        return {key: trial[key] for key in ("status", "reason")} | params
+
+    return _cell_rows(records, sweep_id, describe)
+
+
+def _cell_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) -> list[Row]:
+    """Return one row per cell and seed, with metrics and what `describe` gives of a trial."""
+    cells, trials = records.cells(sweep_id), dict[str, Row]()
+    for trial_id in dict.fromkeys(cell["trial_id"] for cell in cells):
+        trial = records.trial(trial_id)
+        if trial is not None:
+            trials[trial_id] = describe(trial) | metrics_of(records, trial_id)
+    rows = build_cell_rows(cells, trials, {"status": "missing", "reason": None})
+    for row in rows:
+        row |= {f"coords/{name}": value for name, value in row.pop("coords").items()}
+        if row["fold"] is None:
+            del row["fold"]
+    return rows
+
+
+# ---------------------------------------------------------------------------- ablate ledger export
+
+
+def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
+    """Return one row per cell and seed of a sweep, or per trial of the whole ledger.
+
+    Columns: the facts of a trial; sweep, study, cell, idx and coords/… of a sweep's cells;
+    config/… flattened; val/… and test/… of the selected epoch; provenance/….
+
+    Raises:
+        ConfigError: no such sweep.
+    """
+    import pandas as pd
+
+    if sweep is None:
+        trials = queries.trials(records)
+        return pd.DataFrame([_facts(t) | metrics_of(records, t["trial_id"]) for t in trials])
+    sweep_id = queries.find_sweep(records, sweep, "SWEEP")
+    rows = [{"sweep": sweep_id, **row} for row in _cell_rows(records, sweep_id, _facts)]
+    return pd.DataFrame([{name: _scalar(value) for name, value in row.items()} for row in rows])
+
+
+def _facts(trial: Row) -> Row:
+    """Return a trial's facts, and its settings and provenance flattened."""
+    row = {key: trial[key] for key in FACTS}
+    for kind in ("config", "provenance"):
+        for name, value in leaves(trial[kind] or {}).items():
+            if value != {}:  # no column: other trials may have some below it
+                row[f"{kind}/{name}"] = _scalar(value)
+    return row
+
+
+def _scalar(value: Any) -> Any:
+    """Return a list or mapping as text, since a table's cell holds one value."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+
+
+def _guarded(found: pd.DataFrame) -> pd.DataFrame:
+    """Return a table for a spreadsheet, in which names that look like formulas are text."""
+    texts = [name for name, column in found.items() if column.map(type).eq(str).any()]
+    safe = found.astype(dict.fromkeys(texts, object))
+    safe[texts] = safe[texts].map(guarded)
+    return safe.rename(columns=guarded)
+
+
+def export(path: Path, sweep: str | None, to: Path | None) -> None:
+    """Write the table of a ledger to a file by its suffix, or print it as CSV.
+
+    Raises:
+        ConfigError: no such sweep, another suffix, or a file that cannot be written.
+    """
+    if to is not None and to.suffix not in WRITERS:
+        raise ConfigError("--to", repr(str(to)), f"a file ending in {', '.join(WRITERS)}")
+    with Records(path) as records:
+        rows = build_table(records, sweep)
+    try:
+        if to is None:
+            say(_guarded(rows).to_csv(index=False), end="")
+        elif to.suffix == ".csv":
+            _guarded(rows).to_csv(to, index=False)
+        elif to.suffix == ".jsonl":
+            rows.to_json(to, orient="records", lines=True)
+        else:
+            # Parquet wants one type a column, and a configuration's field may hold several.
+            mixed = [
+                name
+                for name, column in rows.items()
+                if len({type(value) for value in column.dropna()} - {int, float}) > 1
+            ]
+            rows.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
+    except OSError as error:
+        raise ConfigError(
+            "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
+        ) from error
+    if to is not None:
+        say(f"{len(rows)} rows in {to}")
+
+
+# ----------------------------------------------------------------------------------- the best cells
 
 
 @dataclass(frozen=True)
@@ -53,7 +193,7 @@ class Best:
 
     @property
     def model(self) -> Path:
-        """The exported model of the best trial; it is gone where it was pruned."""
+        """Path of the exported model of the best trial; it is gone where it was pruned."""
         return trial_folder(self.out / TRIALS, self.trials[0]) / EXPORT
 
     @property
@@ -128,7 +268,7 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
 
 
 def cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
-    """Study → cell → its rows (one a seed and fold), in their order."""
+    """Return study → cell → its rows (one a seed and fold), in their order."""
     found: dict[str, dict[str, list[Row]]] = {}
     for row in records.cells(sweep_id):
         found.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
@@ -136,7 +276,7 @@ def cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[
 
 
 def objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
-    """The objectives of a study: metric, and whether more of it is better."""
+    """Yield the objectives of a study: metric, and whether more of it is better."""
     own = (spec["studies"].get(study) or {}).get("objectives")
     for each in own or [{"metric": spec["objective"], "direction": "maximize"}]:
         yield each["metric"], each["direction"] == "maximize"
@@ -145,7 +285,7 @@ def objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]
 def best_cell(
     records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
 ) -> str | None:
-    """The cell with the best mean over its seeds and folds, the earlier one on a tie."""
+    """Return the cell with the best mean over seeds and folds, the earlier one on a tie."""
     chosen: tuple[float, str] | None = None
     for cell, rows in cells.items():
         known = [value for _, value in _values(records, rows, metric)]
@@ -155,15 +295,6 @@ def best_cell(
         if chosen is None or mean > chosen[0]:
             chosen = mean, cell
     return None if chosen is None else chosen[1]
-
-
-def metrics_of(records: Records, trial_id: str) -> dict[str, float]:
-    """All metrics of a trial, as `split/name`."""
-    return {
-        str(MetricName(split, name)): value
-        for split, metrics in records.evaluations(trial_id).items()
-        for name, value in metrics.items()
-    }
 
 
 def _values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
