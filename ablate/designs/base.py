@@ -1,43 +1,91 @@
-"""What all designs share: the base of a study, and all that others ask a design.
+"""What all designs share: the base of a study, its hooks, and what others ask of any study.
 
 A design is one file: a class of `StudyBase` with a `design` of its own, registered in `DESIGNS`. A
 file in this package is named in the list below, another package joins through the entry-point group
-`ablate.designs`. Fixed designs list their points at once; a search grows by results
-(`ablate/samplers/propose.py`).
+`ablate.designs`. A simple design has `points` alone (`grid.py`, `one_factor.py`). Fixed designs
+list their points at once; a search grows by results (`ablate/samplers/propose.py`).
 
 A study has a centre: the layers below its own cells, into which the best values of other studies
-may be taken (`around`).
+may be taken (`around`). Three fields mean the same in every design that declares them: `scheduler`
+ends cells early; `neutral` names a study at whose best rates one candidate more is trained, in
+which the method equals the plain loss (`ablate/plan/fair/neutral.py`); and a design with `tuning`
+compares rows, whose budgets a plan states, unless it says how they were tuned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.parts import (
+    LEFT_OUT,
+    NEUTRAL,
+    NEUTRAL_POINT,
+    OF,
     Arm,
     Around,
     Objective,
     Point,
     Seeds,
     SpecPart,
+    Taken,
     check_seeds,
     one_or_several,
 )
+from ablate.samplers import branches
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
 from ablate.schedulers.racing import Race
 from ablate.values.canonical import without_unused
-from ablate.values.layers import Layer
+from ablate.values.errors import VERSION
+from ablate.values.layers import Layer, merge
+from ablate.values.paths import expand, leaves
 from trainables.config.registry import Registry
+from trainables.errors import ConfigError
 
 ENSEMBLE = "ensemble"  # of a cell's folds, an evaluation beside those of the splits
 COMPARED = ("val", "test")  # classes that were not trained on: cells are compared by these alone
 SPLITS = (*COMPARED, "train", ENSEMBLE)  # what a study may have read, in this order
+HEATMAP = "heatmap"  # among a design's tables: figures over two of its paths show it
+
+_IN_POINTS = "say it in the `Point`s that `points` lists"
+_BY_SAMPLING = "it follows from `sampling`"
+# What a design might define before, and where it says so now.
+GONE = {
+    "above": _IN_POINTS,
+    "always_gives": "it follows from `points` and `sampling`",
+    "arounds": "name them in `references`",
+    "baseline": "declare a field `neutral: Around | None`",
+    "beside": "it is told by `link`",
+    "bracket": _BY_SAMPLING,
+    "centre": _IN_POINTS,
+    "centres": "name them in `references`",
+    "compared_by": "it follows from the field `objectives`",
+    "fixed": _BY_SAMPLING,
+    "gives": _IN_POINTS,
+    "halting": "declare a field `scheduler: Scheduler | None`",
+    "heatmap": f"put {HEATMAP!r} into `tables`",
+    "identity": "it follows from the fields; an option that comes later is None by default",
+    "keeps_seeds": _BY_SAMPLING,
+    "lays_over": _IN_POINTS,
+    "listed": "define `points`",
+    "may_be_neutral": "set `stands_for` of the `Point`s",
+    "needs": "set `takes` of the `Point`s",
+    "of_point": "set `layers` of the `Point`s",
+    "paths": "it follows from `points` and `sampling`",
+    "probes": _BY_SAMPLING,
+    "representatives": _IN_POINTS,
+    "size": "it follows from `points` and `sampling`",
+    "source": "set `again` of the `Point`s",
+    "taken_at": "set `takes` of the `Point`s",
+    "tuned": "declare a field `tuning`",
+    "tuned_as": "declare a field `tuning`",
+    "unsaid": "coordinates that are `on` or `off` may be left out",
+}
 
 
 @dataclass(frozen=True)
@@ -87,11 +135,6 @@ class StudyBase(SpecPart):
         done. It stands at the first fold, and is no objective.
     metrics: what is read of them besides the usual ones, by name (`density`); a trial that has
         finished before is evaluated again and not trained.
-
-    Attributes:
-        fixed: it lists its cells at once.
-        tuned: its rows are what other studies have tuned, so that a plan states their budgets.
-        tables: the kinds of tables that show it. heatmap: whether figures over two of its paths do.
     """
 
     title: str = ""
@@ -104,11 +147,6 @@ class StudyBase(SpecPart):
     metrics: tuple[str, ...] = ()
     around: tuple[Around, ...] = ()
     design: str
-
-    fixed: ClassVar[bool] = True
-    tuned: ClassVar[bool] = False
-    tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
-    heatmap: ClassVar[bool] = False
 
     seeds_once = field_validator("seeds")(check_seeds)
     several = field_validator("around", mode="before")(one_or_several)
@@ -137,42 +175,85 @@ class StudyBase(SpecPart):
             )
         return self
 
-    # ------------------------------------------------------------------- cells
+    # ---------------------------------------------- hooks, in the order in which they are called
+
+    # 1. The kinds of tables that show the study, and HEATMAP where figures over two paths do.
+    tables: ClassVar[tuple[str, ...]] = ("compare", "effects")
+
+    def sampling(self) -> Sampled | None:
+        """2. How its cells are proposed; None: `points` lists them."""
+        return None
+
+    def references(self) -> Iterable[Taken]:
+        """3. All that it takes from other studies, with the places in the study that say so."""
+        places = [f"around.{i}" for i in range(len(self.around))]
+        yield from map(Taken, places if len(places) > 1 else ["around"], self.around)
+        if (baseline := self.baseline()) is not None:
+            yield Taken(NEUTRAL, baseline)
+
+    def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
+        """4. Learn how many cells the studies before it have, and which of them a neutral cell may
+        win."""
+
+    def points(self) -> list[Point]:
+        """5. The cells of a fixed design, in their order; none of one that grows by results."""
+        return []
+
+    def left_out(self) -> Iterable[Point]:
+        """6. Combinations of its factors that are no cells, for a rule of the study says so."""
+        return ()
+
+    def notes(self) -> list[str]:
+        """7. What a plan should say of the design besides its number of cells."""
+        return []
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Refuse a design that defines what is no hook.
+
+        Raises:
+            ConfigError: it names the hook to take instead.
+        """
+        super().__init_subclass__(**more)
+        for name in GONE.keys() & vars(cls).keys():
+            raise ConfigError(
+                f"{cls.__module__}.{cls.__name__}",
+                f"{name!r}, which no design defines since {VERSION}",
+                "the hooks of `ablate/designs/base.py`",
+                f"Remove it: {GONE[name]}",
+            )
+
+    # ------------------------------------------------------ what others ask: no design defines it
 
     @cached_property
     def listed(self) -> tuple[Point, ...]:
         return tuple(self.points())
 
-    def points(self) -> list[Point]:
-        """The cells of a fixed design, in their order; none of one that grows by results."""
-        return []
+    @property
+    def fixed(self) -> bool:
+        """Whether it lists its cells at once."""
+        return self.sampling() is None
 
     @property
     def size(self) -> int:
         """Number of cells."""
-        return len(self.listed)
+        sampled = self.sampling()
+        if sampled is None:
+            return len(self.listed)
+        return sampled.trials + (self.baseline() is not None)
 
     @cached_property
     def paths(self) -> tuple[str, ...]:
         """The paths that the cells set."""
+        sampled = self.sampling()
+        if sampled is not None:
+            return tuple(sampled.space)
         return tuple(dict.fromkeys(path for point in self.listed for path in point.values))
-
-    def sampling(self) -> Sampled | None:
-        """How its cells are proposed; None: it lists them."""
-        return None
 
     @property
     def keeps_seeds(self) -> bool:
-        """Whether `--seeds` leaves its seeds: its budget, or who judges whom, depends on them."""
-        return False
-
-    def may_be_neutral(self, point: Point) -> bool:
-        """Whether a cell stands for the best of another study as it is, a neutral one included."""
-        return False
-
-    def left_out(self) -> Iterator[Point]:
-        """Combinations of its factors that are no cells, for a rule of the study says so."""
-        return iter(())
+        """Whether `--seeds` leaves its seeds: the budget of a search depends on them, and finalists
+        are ranked on seeds that neither chose them nor judge them."""
+        return not self.fixed or (self.source() is not None and isinstance(self.seeds, tuple))
 
     def compared_by(self, objective: str) -> list[str]:
         """The metrics of its own objectives, or the sweep's."""
@@ -180,112 +261,142 @@ class StudyBase(SpecPart):
 
     def halting(self) -> SchedulerBase | None:
         """The scheduler that ends cells early."""
-        return None
+        return getattr(self, "scheduler", None)
 
     def bracket(self) -> int | None:
         """So many cells after one another are what a scheduler compares; None: all."""
-        return None
+        sampled = self.sampling()
+        return sampled.round if sampled and isinstance(sampled.round, int) else None
 
-    @property
-    def tuned_as(self) -> str | None:
-        """How its rows were tuned, where that is no matter of other studies here."""
-        return None
+    def unsaid(self) -> dict[str, str]:
+        """Coordinates that `--cell` need not name: components that are on."""
+        levels: dict[str, set[str]] = {}
+        for point in self.listed:
+            for name, level in point.coords.items():
+                levels.setdefault(name, set()).add(str(level))
+        return {name: "on" for name, known in levels.items() if known == {"on", "off"}}
+
+    def identity(self) -> dict[str, Any]:
+        """What of it names a sweep: not its title or seeds, nor what is read of its trials."""
+        dump: dict[str, Any] = without_unused(self.model_dump(mode="json", by_alias=True))
+        left_out = ("title", "seeds", "evaluate", "metrics", "tuning")
+        return {key: value for key, value in dump.items() if key not in left_out}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy it without what was computed from fields, which the copy may have others of."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(copied).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
 
     # ----------------------------------------------------------------- centres
-
-    def centres(self) -> dict[str, str]:
-        """The studies this one is centred on → the place in the study that says so."""
-        return {around.best_of: "around.best_of" for around in self.around}
-
-    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
-        """All that is taken from other studies: the start of its place in the study, what, and the
-        studies that it names."""
-        for around in self.around:
-            yield "around.", around, [around.best_of]
-
-    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        """What a cell is centred on, lowest layer first."""
-        return self.around
-
-    def taken_at(self, around: Around, arm: Arm) -> str:
-        """Where the study says what a cell takes by `around`."""
-        return "around.take" if around.take else "around"
 
     def baseline(self) -> Around | None:
         """What its neutral cell is centred on: a candidate beside its own cells, in which the
         method equals the plain loss (`ablate/plan/fair/neutral.py`). None: it has no such cell."""
-        return None
+        return getattr(self, NEUTRAL, None)
 
-    def beside(self, held: Set[str]) -> None:
-        """Say which studies may be won by a neutral cell, so that the best other one of them stands
-        beside it."""
+    def centres(self) -> dict[str, str]:
+        """The studies this one is centred on → the place in the study that says so."""
+        places: dict[str, str] = {}
+        for place, around in self.references():
+            places.setdefault(around.best_of, place if place == OF else f"{place}.best_of")
+        return places
+
+    def takes(self, arm: Arm = ()) -> tuple[Taken, ...]:
+        """What a cell is centred on, lowest layer first."""
+        if arm == NEUTRAL_POINT.arm:
+            return tuple(taken for taken in self.references() if taken.place != OF)
+        point = self.by_arm.get(arm)
+        if point is not None and point.takes is not None:
+            return point.takes
+        return tuple(taken for taken in self.references() if taken.place != NEUTRAL)
+
+    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
+        """What a cell is centred on, lowest layer first, without the places."""
+        return tuple(taken.around for taken in self.takes(arm))
 
     def source(self, arm: Arm = ()) -> Around | None:
         """The cell of another study that a cell is, trained again; without an arm the best one.
         None: cells are its own."""
-        return None
+        point = self.by_arm.get(arm)
+        return None if point is None else point.again
 
-    def link(self, cells: int) -> None:
-        """Say how many cells that other study has."""
+    @cached_property
+    def by_arm(self) -> dict[Arm, Point]:
+        """Arm → a cell that has it; without an arm the first cell that is another's, if any is."""
+        by_arm = {point.arm: point for point in self.listed if point.arm}
+        again = next((point for point in self.listed if point.again is not None), None)
+        return by_arm if again is None else {**by_arm, (): again}
 
     # ------------------------------------------------------------------ layers
 
     def centre(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
         """Its own layers of its centre, lowest first, each by its place in the study.
 
-        taken: values from the studies that it is centred on, lowest layer first.
+        What is taken is laid over the study's `trial`, but where cells are trained again: there
+        the study's `trial` says what is different.
+
+        Args:
+            taken: values from the studies that it is centred on, lowest layer first.
         """
-        return [Layer("trial", self.trial), *(Layer("around", values) for values in taken)]
+        own = Layer("trial", self.trial)
+        if self.source() is not None:
+            return [*(Layer(OF, values) for values in taken), own]
+        return [own, *(Layer("around", values) for values in taken)]
 
     def above(self, point: Point | None, fold: int | None) -> list[Layer]:
         """Its layers over the centre: a point's, and the fold's."""
-        layers = [] if point is None else [*self.of_point(point), Layer(point.where, point.values)]
+        layers = [] if point is None else [*point.layers, Layer(point.where, point.values)]
         if self.folds is not None:
             split = {"data.split.folds": self.folds, "data.split.fold": fold or 0}
             layers.append(Layer("folds", split))
         return layers
 
-    def of_point(self, point: Point) -> list[Layer]:
-        """Layers below a point's own values, one for each part of its arm."""
-        return []
-
     def gives(self, point: Point) -> dict[str, Any]:
         """What a cell sets, by path, and so gives to those centred on it."""
-        return dict(point.values)
+        return dict(self.of_layers[point.arm] if point.layers else point.values)
+
+    @cached_property
+    def of_layers(self) -> dict[Arm, dict[str, Any]]:
+        """Arm → what the layers of its cell set: merged once, although it is asked for often."""
+        return {each.arm: leaves(merge(each.layers)) for each in self.listed if each.layers}
 
     def lays_over(self, point: Point | None) -> dict[str, Any]:
         """What it sets over all that is taken, by path."""
-        return {} if point is None else self.gives(point)
+        own = {} if point is None else self.gives(point)
+        return own if self.source() is None else leaves(expand(self.trial, "trial")) | own
 
     def always_gives(self) -> list[str]:
         """The paths that any cell gives: not those of a conditional branch or of one variant, nor
         those that come with a whole component."""
-        return [p for p in self.paths if not any(p.startswith(f"{o}.") for o in self.paths)]
+        sampled = self.sampling()
+        return [
+            path
+            for path in self.paths
+            if not any(path.startswith(f"{other}.") for other in self.paths)
+            and not (sampled is not None and sampled.space[path].when)
+        ]
 
     # ------------------------------------------------------------------- plans
 
     def representatives(self) -> Sequence[Point | None]:
-        """Whose centres a plan tries out: None, the one that all cells share, or every point."""
-        return (None,)
+        """Whose centres a plan tries out: every point that has layers of its own, or None, the one
+        centre that all cells share."""
+        return [p for p in self.listed if p.layers and LEFT_OUT not in p.arm] or (None,)
 
     def probes(self) -> Iterator[Probe]:
         """What a plan tries out besides."""
-        for path in self.always_gives():
-            yield Probe(path, self.listed[-1].where, {})
-
-    def notes(self) -> list[str]:
-        """What a plan should say of the design besides its number of cells."""
-        return []
-
-    def unsaid(self) -> dict[str, str]:
-        """Coordinates that `--cell` need not name."""
-        return {}
-
-    def identity(self) -> dict[str, Any]:
-        """What of it names a sweep: not its title or seeds, nor what is read of its trials."""
-        dump: dict[str, Any] = without_unused(self.model_dump(mode="json", by_alias=True))
-        left_out = ("title", "seeds", "evaluate", "metrics")
-        return {key: value for key, value in dump.items() if key not in left_out}
+        sampled = self.sampling()
+        if sampled is None:
+            for path in self.always_gives():
+                yield Probe(path, self.listed[-1].where, {})
+            return
+        for path, axis in sampled.space.items():
+            values = [(value, "Narrow the space") for value in axis.ends()]
+            values += [(value, "Give int: true") for value in axis.between()]
+            above = branches.example(sampled.space, path)
+            yield Probe(path, f"space.{path}", above, tuple(values))
 
 
 DESIGNS: Registry[type[StudyBase]] = Registry(

@@ -5,33 +5,32 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.exclude import Rule, check_rules, not_excluded
 from ablate.designs.parts import (
+    LEFT_OUT,
     MAX_CELLS,
     MAX_COMBINATIONS,
     NEUTRAL,
-    Arm,
     Around,
     Point,
     SpecPart,
+    Taken,
     cell_name,
     one_or_several,
 )
 from ablate.values.errors import listed, nearest
-from ablate.values.layers import Layer, merge
-from ablate.values.paths import leaves
+from ablate.values.layers import Layer
 from trainables.errors import ConfigError
 
 VARIANT = "variant"  # the factor under which `variants` are told
-LEFT_OUT = (NEUTRAL, "left out")  # in the arm of a row around the best cell that is not neutral
 OTHER = ", not neutral"  # how the name of such a row ends
 
 
@@ -72,9 +71,7 @@ class Compare(StudyBase):
     exclude: tuple[Rule, ...] = ()
     tuning: Literal["as_published"] | None = None
 
-    tuned: ClassVar[bool] = True
-
-    _held: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
+    _neutral: frozenset[str] = PrivateAttr(frozenset())  # studies that a neutral cell may win
 
     @model_validator(mode="after")
     def some(self) -> Compare:
@@ -95,10 +92,6 @@ class Compare(StudyBase):
             )
         self._check_templates()
         return self
-
-    @property
-    def tuned_as(self) -> str | None:
-        return self.tuning
 
     def factors(self) -> dict[str, dict[str, Variant]]:
         """The variants as a factor, if there are any, then the crossed ones."""
@@ -127,10 +120,25 @@ class Compare(StudyBase):
                         nearest(field, names),
                     )
 
+    def references(self) -> Iterator[Taken]:
+        for place, around in super().references():
+            for name in dict.fromkeys(around.filled(p.arm).best_of for p in self.combinations):
+                yield Taken(place, around.model_copy(update={"best_of": name}))
+        for factor, levels in self.factors().items():
+            for name in levels:
+                yield from self._taken(factor, name)
+
+    def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
+        self._neutral = frozenset(neutral)
+
     def points(self) -> list[Point]:
         """The combinations, then the best other cell of each whose centre a neutral one may be: no
         trial of its own where it is not."""
-        return [*self.combinations, *map(self._other, filter(self._may_be, self.combinations))]
+        rows = [
+            replace(point, stands_for=any(map(self._takes_method, point.takes or ())))
+            for point in self.combinations
+        ]
+        return [*rows, *(self._other(point) for point in rows if point.stands_for)]
 
     @cached_property
     def combinations(self) -> tuple[Point, ...]:
@@ -139,39 +147,52 @@ class Compare(StudyBase):
         every = itertools.product(*factors.values())
         return tuple(map(self._point, not_excluded(every, self.exclude, factors)))
 
-    def _point(self, levels: Sequence[str]) -> Point:
-        arm = tuple(zip(self.factors(), levels, strict=True))
-        coords = dict(arm)
-        name = levels[0] if len(levels) == 1 else cell_name(coords)
-        return Point(name, coords, {}, self.place(*arm[-1]), arm)
-
     def left_out(self) -> Iterator[Point]:
         kept = {point.arm for point in self.combinations}
         every = itertools.product(*self.factors().values()) if self.exclude else ()
         return (point for point in map(self._point, every) if point.arm not in kept)
 
-    def beside(self, held: Set[str]) -> None:
-        self._held = frozenset(held)
+    def _point(self, levels: Sequence[str]) -> Point:
+        arm = tuple(zip(self.factors(), levels, strict=True))
+        coords = dict(arm)
+        takes = [Taken(place, each.filled(arm)) for place, each in super().references()]
+        for pair in arm:
+            takes += self._taken(*pair)
+        return Point(
+            levels[0] if len(levels) == 1 else cell_name(coords),
+            coords,
+            {},
+            self.place(*arm[-1]),
+            arm,
+            tuple(Layer(f"{self.place(*pair)}.trial", self.level(*pair).trial) for pair in arm),
+            tuple(takes),
+        )
 
-    def _may_be(self, point: Point) -> bool:
-        return any(map(self._takes_method, self.needs(point.arm)))
+    def _taken(self, factor: str, level: str) -> Iterator[Taken]:
+        """What a level takes from other studies."""
+        for around in self.level(factor, level).around:
+            yield Taken(f"{self.place(factor, level)}.around", around)
 
-    def may_be_neutral(self, point: Point) -> bool:
-        return LEFT_OUT not in point.arm and self._may_be(point)
-
-    def _takes_method(self, around: Around) -> bool:
+    def _takes_method(self, taken: Taken) -> bool:
         """Whether the options of a method are taken from where a neutral cell may be the best."""
+        around = taken.around
         paths = around.take or ("method",)
         reaches = any(path.split(".")[0] == "method" for path in paths)
-        return reaches and around.neutral is None and around.best_of in self._held
+        return reaches and around.neutral is None and around.best_of in self._neutral
 
-    @staticmethod
-    def _other(point: Point) -> Point:
+    def _other(self, point: Point) -> Point:
         """The same row around the best cell that is not neutral."""
         coords = {**point.coords, NEUTRAL: "left out"}
         if VARIANT in coords:
             coords[VARIANT] += OTHER
-        return replace(point, cell=point.cell + OTHER, coords=coords, arm=(*point.arm, LEFT_OUT))
+        takes = tuple(
+            Taken(taken.place, taken.around.model_copy(update={"neutral": False}))
+            if self._takes_method(taken)
+            else taken
+            for taken in point.takes or ()
+        )
+        name, arm = point.cell + OTHER, (*point.arm, LEFT_OUT)
+        return replace(point, cell=name, coords=coords, arm=arm, takes=takes, stands_for=False)
 
     def place(self, factor: str, level: str) -> str:
         """Where a level stands in the study."""
@@ -180,71 +201,8 @@ class Compare(StudyBase):
     def level(self, factor: str, level: str) -> Variant:
         return self.factors()[factor][level]
 
-    def of_point(self, point: Point) -> list[Layer]:
-        return [Layer(f"{self.place(*p)}.trial", self.level(*p).trial) for p in _levels(point.arm)]
-
-    def gives(self, point: Point) -> dict[str, Any]:
-        return dict(self.given[point.arm])
-
-    @cached_property
-    def given(self) -> dict[Arm, dict[str, Any]]:
-        """Arm → what its cell sets, by path: the layers of each are merged once, although checks,
-        rankings and studies centred on this one ask again and again."""
-        return {point.arm: leaves(merge(self.of_point(point))) for point in self.listed}
-
-    def representatives(self) -> Sequence[Point | None]:
-        return self.combinations
-
-    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        own = tuple(around.filled(arm) for around in self.around)
-        own += tuple(a for pair in _levels(arm) for a in self.level(*pair).around)
-        if LEFT_OUT not in arm:
-            return own
-        return tuple(
-            around.model_copy(update={"neutral": False}) if self._takes_method(around) else around
-            for around in own
-        )
-
-    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
-        for around in self.around:
-            centres = {around.filled(point.arm).best_of for point in self.combinations}
-            yield "around.", around, sorted(centres)
-        for factor, levels in self.factors().items():
-            for name, variant in levels.items():
-                for around in variant.around:
-                    yield f"{self.place(factor, name)}.around.", around, [around.best_of]
-
-    def taken_at(self, around: Around, arm: Arm) -> str:
-        owners = [pair for pair in _levels(arm) if around in self.level(*pair).around]
-        above = f"{self.place(*owners[0])}." if owners else ""
-        return above + super().taken_at(around, arm)
-
-    def identity(self) -> dict[str, Any]:
-        dump = super().identity()
-        if not self.exclude:
-            del dump["exclude"]  # a factorial had it from the beginning
-        del dump["tuning"]  # how it is read; its trials are the same
-        return dump
-
-    def centres(self) -> dict[str, str]:
-        places: dict[str, str] = {}
-        for i, around in enumerate(self.around):
-            place = f"around.{i}.best_of" if len(self.around) > 1 else "around.best_of"
-            for point in self.combinations:
-                places.setdefault(around.filled(point.arm).best_of, place)
-        for factor, levels in self.factors().items():
-            for name, variant in levels.items():
-                for around in variant.around:
-                    places.setdefault(around.best_of, f"{self.place(factor, name)}.around.best_of")
-        return places
-
     def notes(self) -> list[str]:
         others = ", ".join(point.cell for point in self.listed[len(self.combinations) :])
         if not others:
             return []
         return [f"one trial with their rows unless the best of those is neutral: {others}"]
-
-
-def _levels(arm: Arm) -> Arm:
-    """The levels of an arm, without what tells that neutral cells are left out."""
-    return tuple(pair for pair in arm if pair != LEFT_OUT)

@@ -58,9 +58,6 @@ class Components(Switched):
 
     tables: ClassVar[tuple[str, ...]] = ("components", "effects")
 
-    def unsaid(self) -> dict[str, str]:
-        return dict.fromkeys(self.components, "on")
-
     def points(self) -> list[Point]:
         names = list(self.components)
         points = []

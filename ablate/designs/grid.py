@@ -8,10 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.base import DESIGNS, HEATMAP, StudyBase
 from ablate.designs.factors import check_factors, check_size
 from ablate.designs.parts import Point, cell_name
-from ablate.schedulers.base import SchedulerBase
 from ablate.schedulers.decide import Scheduler
 
 
@@ -26,7 +25,7 @@ class Grid(StudyBase):
     scheduler: Scheduler | None = None
     grid: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field(min_length=1)
 
-    heatmap: ClassVar[bool] = True
+    tables: ClassVar[tuple[str, ...]] = (*StudyBase.tables, HEATMAP)
 
     @model_validator(mode="after")
     def bounded(self) -> Grid:
@@ -42,6 +41,3 @@ class Grid(StudyBase):
             values = dict(zip(self.grid, levels, strict=True))
             points.append(Point(cell_name(values), values, values, "grid"))
         return points
-
-    def halting(self) -> SchedulerBase | None:
-        return self.scheduler

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
 from ablate.samplers.sampling import Direction
 from ablate.values.canonical import MAX_SEED, MAX_SEEDS, canonical
+from ablate.values.layers import Layer
 from trainables.config.strict import Strict
 
 MAX_CELLS = 10_000
@@ -87,13 +88,31 @@ def check_seeds(seeds: int | tuple[int, ...] | None) -> int | tuple[int, ...] | 
     return seeds
 
 
+class Taken(NamedTuple):
+    """Something that a study takes from others. place: where the study says so, as `around`."""
+
+    place: str
+    around: Around
+
+    @property
+    def where(self) -> str:
+        """The place of what is taken."""
+        if not self.around.take:
+            return self.place
+        return "take" if self.place == OF else f"{self.place}.take"
+
+
 @dataclass(frozen=True)
 class Point:
     """One cell of a fixed design, before its centre is known.
 
     values: what the cell sets, by dotted path. where: its place in the study.
-    arm: the variant, and the levels of `cross`, whose layers it needs, in a compare study; the
-        rank in a promote study; what tells NEUTRAL_POINT.
+    arm: tells cells with centres of their own apart: the variant, and the levels of `cross`, in a
+        compare study; the rank in a promote study.
+    layers: below its values, as partial trials. takes: what it is centred on, lowest layer first;
+        None: as the study is.
+    again: the cell of another study that is trained again as this one.
+    stands_for: whether it is the best of another study as it is, a neutral one included.
     """
 
     cell: str
@@ -101,21 +120,18 @@ class Point:
     values: dict[str, Any]
     where: str
     arm: Arm = ()
+    layers: tuple[Layer, ...] = ()
+    takes: tuple[Taken, ...] | None = None
+    again: Around | None = None
+    stands_for: bool = False
 
 
 # The cell in which a method equals the plain loss, at the best rates of a baseline: its name, its
 # coordinate and its arm.
 NEUTRAL = "neutral"
 NEUTRAL_POINT = Point(NEUTRAL, {NEUTRAL: "yes"}, {}, NEUTRAL, ((NEUTRAL, NEUTRAL),))
-
-
-def with_baseline(
-    arounds: tuple[Around, ...], baseline: Around | None, arm: Arm
-) -> tuple[Around, ...]:
-    """What a cell is centred on, and the neutral one on its baseline over all else."""
-    if baseline is None or arm != NEUTRAL_POINT.arm:
-        return arounds
-    return (*arounds, baseline)
+LEFT_OUT = (NEUTRAL, "left out")  # in the arm of a row around the best cell that is not neutral
+OF = "of"  # where a promote study names the one whose cells it trains again
 
 
 def cell_name(coords: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ optimization", AISTATS 2016, whose budget is here any path of a trial.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -29,14 +29,12 @@ from ablate.designs.parts import (
     MAX_CELLS,
     NEUTRAL,
     NEUTRAL_POINT,
-    Arm,
+    OF,
     Around,
     Point,
+    Taken,
     cell_name,
-    with_baseline,
 )
-from ablate.values.layers import Layer
-from ablate.values.paths import expand, leaves
 from trainables.errors import ConfigError
 
 RANK, SOURCE = "rank", "source"  # coordinates of a promoted cell
@@ -87,13 +85,13 @@ class Promote(StudyBase):
             )
         return self
 
-    def link(self, cells: int) -> None:
-        """`share` and the notes need it."""
-        self._source = cells
+    def references(self) -> Iterator[Taken]:
+        yield from super().references()
+        yield Taken(OF, self._ranked(1))
 
-    @property
-    def keeps_seeds(self) -> bool:
-        return isinstance(self.seeds, tuple)
+    def link(self, sizes: Mapping[str, int], neutral: Set[str]) -> None:
+        """`share` and the notes need how many cells `of` has."""
+        self._source = sizes[self.of]
 
     @property
     def count(self) -> int:
@@ -105,54 +103,26 @@ class Promote(StudyBase):
         return math.ceil(Fraction(repr(self.share)) * self._source)
 
     def points(self) -> list[Point]:
+        around = [taken for taken in super().references() if taken.place != NEUTRAL]
         points = []
         for rank in range(1, self.count + 1):
-            coords = {RANK: rank}
-            points.append(Point(cell_name(coords), coords, {}, "of", ((RANK, str(rank)),)))
+            coords, again = {RANK: rank}, self._ranked(rank)
+            points.append(
+                Point(
+                    cell_name(coords),
+                    coords,
+                    {},
+                    OF,
+                    ((RANK, str(rank)),),
+                    takes=(*around, Taken(OF, again)),
+                    again=again,
+                    stands_for=True,
+                )
+            )
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
-    def baseline(self) -> Around | None:
-        return self.neutral
-
-    def source(self, arm: Arm = ()) -> Around | None:
-        return None if arm == NEUTRAL_POINT.arm else self._ranked(arm)
-
-    def may_be_neutral(self, point: Point) -> bool:
-        return True
-
-    def _ranked(self, arm: Arm) -> Around:
-        rank = int(dict(arm).get(RANK, 1))
+    def _ranked(self, rank: int) -> Around:
         return Around(best_of=self.of, by=self.by, take=self.take, rank=rank)
-
-    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        if arm == NEUTRAL_POINT.arm:
-            return with_baseline(self.around, self.neutral, arm)
-        return (*self.around, self._ranked(arm))
-
-    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
-        yield from super().arounds()
-        yield "", self._ranked(()), [self.of]
-        if self.neutral is not None:
-            yield "neutral.", self.neutral, [self.neutral.best_of]
-
-    def taken_at(self, around: Around, arm: Arm) -> str:
-        if around is self.neutral:
-            return NEUTRAL
-        if around != self._ranked(()):
-            return super().taken_at(around, arm)
-        return "take" if around.take else "of"
-
-    def centre(self, taken: Sequence[Mapping[str, Any]]) -> list[Layer]:
-        return [*(Layer("of", values) for values in taken), Layer("trial", self.trial)]
-
-    def lays_over(self, point: Point | None) -> dict[str, Any]:
-        return leaves(expand(self.trial, "trial")) | super().lays_over(point)
-
-    def centres(self) -> dict[str, str]:
-        own = {**super().centres(), self.of: "of"}
-        if self.neutral is not None:
-            own.setdefault(self.neutral.best_of, "neutral.best_of")
-        return own
 
     def notes(self) -> list[str]:
         return [f"the best {self.count} of the {self._source} cells of {self.of}"]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from ablate.designs.base import DESIGNS, Probe, Sampled, StudyBase
-from ablate.designs.parts import MAX_CELLS, NEUTRAL, Arm, Around, with_baseline
+from ablate.designs.base import DESIGNS, Sampled, StudyBase
+from ablate.designs.parts import MAX_CELLS, Around
 from ablate.samplers import branches
 from ablate.samplers.propose import SamplerName
 from ablate.samplers.sampling import SAMPLERS, Direction
 from ablate.samplers.space import Axis
-from ablate.schedulers.base import SCHEDULERS, SchedulerBase
+from ablate.schedulers.base import SCHEDULERS
 from ablate.schedulers.decide import Scheduler
 from ablate.values.canonical import without_unused
 from trainables.errors import ConfigError
@@ -49,7 +47,6 @@ class Search(StudyBase):
     neutral: Around | None = None
     space: dict[str, Axis] = Field(min_length=1)
 
-    fixed: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("search", "importance")
 
     @field_validator("round", mode="before")
@@ -99,10 +96,6 @@ class Search(StudyBase):
         return self
 
     @property
-    def keeps_seeds(self) -> bool:
-        return True
-
-    @property
     def asynchronous(self) -> bool:
         return isinstance(self.round, str)
 
@@ -110,51 +103,8 @@ class Search(StudyBase):
     def directions(self) -> tuple[Direction, ...]:
         return tuple(objective.direction for objective in self.objectives) or ("maximize",)
 
-    @property
-    def size(self) -> int:
-        return self.trials + (self.neutral is not None)
-
-    @cached_property
-    def paths(self) -> tuple[str, ...]:
-        return tuple(self.space)
-
     def sampling(self) -> Sampled:
         return self
-
-    def baseline(self) -> Around | None:
-        return self.neutral
-
-    def needs(self, arm: Arm = ()) -> tuple[Around, ...]:
-        return with_baseline(super().needs(arm), self.neutral, arm)
-
-    def arounds(self) -> Iterator[tuple[str, Around, list[str]]]:
-        yield from super().arounds()
-        if self.neutral is not None:
-            yield "neutral.", self.neutral, [self.neutral.best_of]
-
-    def taken_at(self, around: Around, arm: Arm) -> str:
-        return super().taken_at(around, arm) if around is not self.neutral else NEUTRAL
-
-    def centres(self) -> dict[str, str]:
-        own = super().centres()
-        if self.neutral is not None:
-            own.setdefault(self.neutral.best_of, "neutral.best_of")
-        return own
-
-    def halting(self) -> SchedulerBase | None:
-        return self.scheduler
-
-    def bracket(self) -> int | None:
-        return self.round if isinstance(self.round, int) else None
-
-    def always_gives(self) -> list[str]:
-        return [path for path in super().always_gives() if not self.space[path].when]
-
-    def probes(self) -> Iterator[Probe]:
-        for path, axis in self.space.items():
-            values = [(value, "Narrow the space") for value in axis.ends()]
-            values += [(value, "Give int: true") for value in axis.between()]
-            yield Probe(path, f"space.{path}", branches.example(self.space, path), tuple(values))
 
     def identifies(self) -> dict[str, Any]:
         """Not by its number of trials, so that a larger budget goes on from a smaller one."""

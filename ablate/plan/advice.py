@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ablate.designs.compare import LEFT_OUT
-from ablate.designs.parts import Around
+from ablate.designs.parts import LEFT_OUT, Around
 from ablate.designs.study import Study
 from ablate.plan import inherited, shown
 from ablate.plan.fair import rule

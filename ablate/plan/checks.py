@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ablate.designs.base import Probe
-from ablate.designs.parts import NEUTRAL_POINT, Around, Point
+from ablate.designs.parts import NEUTRAL_POINT, Point, Taken
 from ablate.plan import inherited
 from ablate.plan.check_objective import check_objective, check_read
 from ablate.plan.check_task import check_asked, check_shown
@@ -116,8 +116,8 @@ class Checks:
         base = self.plan.layers(name, point, taken)
         for path in () if name in self.plan.as_written else self.plan.top.values:
             check_path(path, base.merged, f"--set {path}")
-        for around in self.spec.studies[name].needs(point.arm if point else ()):
-            self._taken(name, point, around, base.merged)
+        for each in self.spec.studies[name].takes(point.arm if point else ()):
+            self._taken(name, point, each, base.merged)
         try:
             self._trial(base, f"studies.{name}")
         except ConfigError as error:
@@ -139,7 +139,7 @@ class Checks:
         """The levels of a combination without any one of which its trial could be; none where it
         could not be without all of them either."""
         study = self.spec.studies[name]
-        own = [f"studies.{name}.{layer.where}" for layer in study.of_point(point)]
+        own = [f"studies.{name}.{layer.where}" for layer in point.layers]
         places = dict(zip(own, point.arm, strict=True)) if own else {}
         if self._misfit([layer for layer in layers if layer.where not in places]):
             return {}
@@ -181,12 +181,11 @@ class Checks:
             self._weighed.append(loaded)
 
     def _taken(
-        self, name: str, point: Point | None, around: Around, merged: Mapping[str, Any]
+        self, name: str, point: Point | None, taken: Taken, merged: Mapping[str, Any]
     ) -> None:
         """What is taken from the best of a study must fit here and reach the trial: a later
         layer that names another loss or method would drop its options with the name."""
-        at = self.spec.studies[name].taken_at(around, point.arm if point else ())
-        where = self.locate(f"studies.{name}.{at}")
+        around, where = taken.around, self.locate(f"studies.{name}.{taken.where}")
         for path in around.take or inherited.always_given(self.spec.studies, around.best_of):
             check_path(path, merged, where)
             self._there(around.best_of, path, where)

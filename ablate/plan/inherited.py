@@ -49,9 +49,8 @@ def paths_given(studies: Studies, name: str) -> set[str]:
 def paths_taken(studies: Studies, name: str) -> set[str]:
     """The paths that a study may take from others."""
     paths: set[str] = set()
-    for _, around, centres in studies[name].arounds():
-        for centre in centres:
-            paths |= paths_given(studies, centre) if around.take is None else set(around.take)
+    for _, around in studies[name].references():
+        paths |= paths_given(studies, around.best_of) if around.take is None else set(around.take)
     return paths
 
 

@@ -118,9 +118,7 @@ class Plan:
     def _may_be_neutral(self, name: str, point: Point, taken: Sequence[Mapping[str, Any]]) -> bool:
         """Whether a cell is the neutral one, or stands for the best of those among which that one
         may have won: the options that its study gives its method are then none of its own."""
-        return point.arm == NEUTRAL_POINT.arm or bool(
-            taken and self.spec.studies[name].may_be_neutral(point)
-        )
+        return point.arm == NEUTRAL_POINT.arm or bool(taken and point.stands_for)
 
     def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
         """The layers that the cells of a study share; those asked for last are kept."""

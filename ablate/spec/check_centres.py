@@ -17,15 +17,14 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
     Raises:
         ConfigError: its path is the dotted place in the spec.
     """
-    held: set[str] = set()  # that a neutral cell may win, where another can stand beside it
+    sizes: dict[str, int] = {}
+    neutral: set[str] = set()  # that a neutral cell may win, where another can stand beside it
     for name in order:
         study = studies[name]
-        study.beside(held)
-        source = study.source()
+        study.link(sizes, neutral)
+        source, sizes[name] = study.source(), study.size
         if source is not None:
-            cells = studies[source.best_of].size
-            study.link(cells)
-            promoted = study.size - (study.baseline() is not None)
+            cells, promoted = sizes[source.best_of], study.size - (study.baseline() is not None)
             if promoted > cells:
                 raise ConfigError(
                     f"studies.{name}.best",
@@ -33,15 +32,14 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
                     f"at most the {cells} cells of {source.best_of}",
                     "Promote fewer",
                 )
-        promotes = source is not None and source.best_of in held and study.size > 1
+        promotes = source is not None and source.best_of in neutral and study.size > 1
         if study.baseline() is not None or promotes:
-            held.add(name)
-        for place, around, centres in study.arounds():
-            for centre in centres:
-                if around.rank > studies[centre].size:
-                    raise ConfigError(
-                        f"studies.{name}.{place}rank",
-                        str(around.rank),
-                        f"at most the {studies[centre].size} cells of {centre}",
-                        "Name a lower rank",
-                    )
+            neutral.add(name)
+        for place, around in study.references():
+            if around.rank > sizes[around.best_of]:
+                raise ConfigError(
+                    f"studies.{name}.{place}.rank",
+                    str(around.rank),
+                    f"at most the {sizes[around.best_of]} cells of {around.best_of}",
+                    "Name a lower rank",
+                )

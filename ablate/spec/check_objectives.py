@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ablate.designs.base import COMPARED
+from ablate.designs.parts import OF
 from ablate.designs.study import Study
 from ablate.values.errors import nearest_metric, some_metrics
 from trainables.errors import ConfigError
@@ -22,19 +23,19 @@ def check_objectives(
     for name, study in studies.items():
         for i, wanted in enumerate(study.objectives):
             _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
-        for place, around, centres in study.arounds():
+        for place, around in study.references():
             if around.by is None:
                 continue
-            for centre in centres:
-                check_compared(f"studies.{name}.{place}by", around.by)
-                known = _comparable(studies[centre], metrics, objective)
-                if around.by not in known:
-                    raise ConfigError(
-                        f"studies.{name}.{place}by",
-                        repr(around.by),
-                        f"a metric of {centre}: {some_metrics(around.by, known)}",
-                        nearest_metric(around.by, known),
-                    )
+            where = f"studies.{name}.by" if place == OF else f"studies.{name}.{place}.by"
+            check_compared(where, around.by)
+            known = _comparable(studies[around.best_of], metrics, objective)
+            if around.by not in known:
+                raise ConfigError(
+                    where,
+                    repr(around.by),
+                    f"a metric of {around.best_of}: {some_metrics(around.by, known)}",
+                    nearest_metric(around.by, known),
+                )
 
 
 def check_compared(place: str, metric: str) -> None:

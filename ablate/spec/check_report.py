@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ablate.designs.base import COMPARED, ENSEMBLE, SPLITS
+from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
 from ablate.designs.study import Study
 from ablate.values.errors import listed, nearest, nearest_metric, some_metrics
 from reports.figures.drawn import FigureOptions
@@ -31,9 +31,9 @@ def check_recipe(
             raise ConfigError(
                 f"{place}.kind",
                 f"{table.kind!r} for {table.study}, a {study.design} study",
-                " or ".join(map(repr, study.tables)),
+                " or ".join(repr(kind) for kind in study.tables if kind != HEATMAP),
                 f"A {study.design} is shown in report.heatmaps too"
-                if study.heatmap
+                if HEATMAP in study.tables
                 else "Name one of them, or another study",
             )
         _factors(f"{place}.within", table.within, study)
@@ -44,7 +44,7 @@ def check_recipe(
         place, study = f"report.heatmaps.{i}", studies[heatmap.study]
         _known(f"{place}.metric", heatmap.metric, metrics, heatmap.study, study)
         _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
-        if not study.heatmap:
+        if HEATMAP not in study.tables:
             raise ConfigError(
                 f"{place}.study",
                 f"{heatmap.study}, a {study.design} study",

@@ -6,9 +6,8 @@
         designs.check({"design": "mine", "path": "embedding.dim", "levels": [8, 16]})
 
 Its cells are a function of its options: as many as it says, each with a name of its own, set at
-paths that a trial has, to values that a trial can have. Its options say which sweep it is; an
-unknown one, title and seeds do not. A design that grows by results is held to what does not ask for
-any: its options and its plan.
+paths that a trial has, to values that a trial can have. An unknown option is refused. A design that
+grows by results is held to what does not ask for any: its options and its plan.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ def check(study: Given, **spec: Any) -> StudyBase:
     lists_alike(study, **spec)
     its_cells_can_be(study, **spec)
     refuses_an_unknown_option(study, **spec)
-    is_told_by_its_options(study, **spec)
     return found
 
 
@@ -46,7 +44,7 @@ def lists_alike(study: Given, **spec: Any) -> None:
     """The same points each time, as many as it says, told apart by name and by coordinates."""
     first, again = (_plan(study, **spec).spec.studies["studied"] for _ in range(2))
     if not first.fixed:
-        assert not first.listed, "a design that lists no cells (`fixed` is False) has some"
+        assert not first.listed, "a design whose cells a sampler proposes lists some"
         return
     assert first.listed == again.listed, "listed again they are others"
     assert len(first.listed) == first.size > 0, "as many as `size` says, and not none"
@@ -77,14 +75,6 @@ def refuses_an_unknown_option(study: Given, **spec: Any) -> None:
         assert "\n" not in str(error)
     else:
         raise AssertionError("an unknown option is taken")
-
-
-def is_told_by_its_options(study: Given, **spec: Any) -> None:
-    """Title and seeds make no other sweep."""
-    told = _plan(study, **spec).spec.studies["studied"].identity()
-    renamed = _plan({**study, "title": "another", "seeds": [7]}, **spec).spec.studies["studied"]
-    assert renamed.identity() == told, "another by its title or its seeds"
-    assert told["design"] == study["design"]
 
 
 def _plan(study: Given, **spec: Any) -> Plan:

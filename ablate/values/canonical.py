@@ -40,5 +40,6 @@ def without_unused(dump: Any) -> Any:
             for key, value in dump.items()
             if not (key in LATER and value in (None, {}, []))
             and not ("best_of" in dump and key == "rank" and value == 1)
+            and not (dump.get("design") == "compare" and key == "exclude" and not value)
         }
     return [without_unused(value) for value in dump] if isinstance(dump, list) else dump

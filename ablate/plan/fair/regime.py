@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ablate.designs.parts import Around, Point
+from ablate.designs.parts import NEUTRAL, Around, Point
 from ablate.designs.study import Study
 from ablate.plan.inherited import within
 from ablate.plan.plan import Plan
@@ -76,9 +76,9 @@ def _taken(studies: Studies, around: Around) -> dict[str, str]:
 def _given(studies: Studies, name: str) -> dict[str, str]:
     study = studies[name]
     paths: dict[str, str] = {}
-    for _, around, centres in study.arounds():
-        for centre in centres if around is not study.baseline() else ():
-            paths |= _taken(studies, around.model_copy(update={"best_of": centre}))
+    for place, around in study.references():
+        if place != NEUTRAL:
+            paths |= _taken(studies, around)
     if study.source() is not None and study.size > 1:
         paths = dict.fromkeys(paths, name)
     own = [path for point in study.listed for path in study.gives(point)]

@@ -28,7 +28,7 @@ def warnings(plan: Plan) -> list[str]:
     """One line for each way in which a comparison of the sweep breaks the rule."""
     lines: list[str] = []
     for name, rows in plan.lineages().items():
-        if plan.spec.studies[name].tuned_as is None:
+        if getattr(plan.spec.studies[name], "tuning", None) is None:
             lines += _budgets(plan, name, rows)
             lines += _regimes(plan, name)
             lines += _single(plan, name)

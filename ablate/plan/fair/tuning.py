@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ablate.designs.parts import NEUTRAL
 from ablate.designs.study import Study
 
 Size = Callable[[str], int]
@@ -18,7 +19,11 @@ Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 
 def lineages(studies: Mapping[str, Study], size: Size) -> dict[str, dict[str, Lineage]]:
     """Comparison → cell → the studies that tuned it, with their trials."""
-    return {name: of_rows(study, studies, size) for name, study in studies.items() if study.tuned}
+    return {
+        name: of_rows(study, studies, size)
+        for name, study in studies.items()
+        if "tuning" in type(study).model_fields
+    }
 
 
 def totals(rows: Mapping[str, Mapping[str, Lineage]]) -> dict[str, dict[str, int]]:
@@ -69,11 +74,9 @@ def behind(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:
         name = waiting.pop(0)
         if name not in reached:
             reached[name] = None
-            baseline = studies[name].baseline()  # its neutral cell is one candidate, no more
             waiting += [
-                centre
-                for _, around, centres in studies[name].arounds()
-                if around is not baseline
-                for centre in centres
+                around.best_of
+                for place, around in studies[name].references()
+                if place != NEUTRAL  # its neutral cell is one candidate, no more
             ]
     return list(reached)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from ablate.designs import compare
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan import advice
@@ -28,24 +25,6 @@ def test_crossed_factors_are_all_combinations() -> None:
         assert found.data.name == point.coords["data"]
         loss = {"ns": "normsoftmax", "pa": "proxy_anchor"}[point.coords["loss"]]
         assert found.loss.name == loss
-
-
-def test_the_layers_of_a_combination_are_merged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    merged: list[str] = []
-    plain = compare.merge
-
-    def merge(layers: Any) -> dict[str, Any]:
-        layers = list(layers)
-        merged.append(" ".join(layer.where for layer in layers))
-        return plain(layers)
-
-    monkeypatch.setattr(compare, "merge", merge)
-    after = {"design": "grid", "around": {"best_of": "rows"}, "grid": {"optimizer.lr": [1e-3]}}
-    study = plan(rows=CROSS, after=after).spec.studies["rows"]
-    given = [study.gives(point) for _ in range(2) for point in study.listed]
-    assert len(merged) == len(set(merged)) == 8
-    given[0].clear()
-    assert study.gives(study.listed[0])["method.name"] == "plain", "what is given is a copy"
 
 
 def test_variants_are_a_factor_beside_the_crossed_ones() -> None:

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from ablate.designs.base import DESIGNS, StudyBase
+from ablate.designs.base import DESIGNS, GONE, StudyBase
 from ablate.designs.parts import Point
 from ablate.testing import designs
+from trainables.errors import ConfigError
 
 RATES = {"optimizer.lr": [1e-4, 1e-3]}
 SIZES = {"embedding.dim": [8, 16, 32]}
@@ -40,7 +41,6 @@ def test_designs_here(name: str) -> None:
 class Broken(StudyBase):
     design: Literal["broken"]
 
-    heatmap: ClassVar[bool] = False
     calls: ClassVar[Any] = itertools.count()
 
     def points(self) -> list[Point]:
@@ -67,9 +67,19 @@ class Impossible(Broken):
         return [Point("c", {}, {"schedule.warmup_epochs": 50}, "design"), *super().points()]
 
 
-class Titled(Broken):
-    def identity(self) -> dict[str, Any]:
-        return {**super().identity(), "title": self.title}
+def test_a_hook_that_went_is_refused_with_the_new_one() -> None:
+    for name, instead in GONE.items():
+        with pytest.raises(ConfigError) as caught:
+            type("Former", (Broken,), {name: lambda self: None, "__module__": "mine"})
+        assert caught.value.path == "mine.Former" and instead in caught.value.remedy
+
+
+def test_a_design_has_few_hooks() -> None:
+    """What a class here defines of the base's is one of them."""
+    public = {name for name in vars(StudyBase) if not name.startswith(("_", "model_"))}
+    hooks = public - GONE.keys() - StudyBase.model_fields.keys()
+    named = {"seeds_once", "several", "named", "raced_whole", "takes", "by_arm", "of_layers"}
+    assert len(hooks - named) <= 10, hooks
 
 
 @pytest.mark.parametrize(
@@ -80,7 +90,6 @@ class Titled(Broken):
         (Twice, "two cells of one name"),
         (OneCoordinate, "same coordinates"),
         (Impossible, "c: "),
-        (Titled, "by its title"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

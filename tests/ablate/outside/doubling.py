@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -18,8 +18,6 @@ class Doubling(StudyBase):
     path: str
     first: float
     count: int = Field(ge=1, le=20)
-
-    heatmap: ClassVar[bool] = False
 
     def points(self) -> list[Point]:
         cells = [{self.path: self.first * 2**i} for i in range(self.count)]
