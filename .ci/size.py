@@ -56,9 +56,10 @@ def main() -> None:
     version = parser.parse_args().record
     folders = count_folders()
     last = json.loads(RECORD.read_text()) if RECORD.is_file() else {"version": "-", "folders": {}}
-    width = max(map(len, folders))
+    names = sorted(folders.keys() | last["folders"].keys())
+    width = max(map(len, names))
     print(f"{'':{width}}{'modules':>9}{'lines':>9}{'docstrings':>12}   lines at {last['version']}")
-    for name in sorted(folders.keys() | last["folders"].keys()):
+    for name in sorted(names, key=lambda name: name.endswith("(all)")):  # the sums last
         row, before = folders.get(name, Counter()), last["folders"].get(name, {}).get("lines")
         shown = "".join(f"{row[key]:>{w}}" for key, w in zip(COLUMNS, (9, 9, 12), strict=True))
         change = "" if before is None else f"   {before:>7} ({row['lines'] - before:+d})"
