@@ -36,22 +36,16 @@ for name in BARRED:
     raise AssertionError(f"{name} was to be barred")
 
 from pathlib import Path
-from trainables.trial import TrialConfig
+from tests.trainables.core_trials import config
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 
-config = TrialConfig(
-    data={"name": "typefaces", "image_size": 16}, backbone={"mode": "frozen"},
-    embedding={"dim": 32}, method={"name": "ddml"}, training={"epochs": 2},
-    optimizer={"lr": 1e-3},
-)
-trainer = Trainer(config, 0, Runtime("cpu", 1, Path(sys.argv[1])))
+images, cache = map(Path, sys.argv[1:])
+trainer = Trainer(config(images, method={"name": "ddml"}), 0, Runtime("cpu", 1, cache))
 list(trainer.epochs())
 final = trainer.finish(("val", "test"))
-assert final.steps > 20, final.steps
 assert 0 < final.evaluations["test"]["nmi"] <= 1
-chance = 2 / 100
-assert final.evaluations["val"]["recall_at_1"] > 3 * chance, final.evaluations
+assert final.evaluations["val"]["recall_at_1"] > 0.5, final.evaluations
 assert not BARRED & {name.partition(".")[0] for name in sys.modules}
 print("trained")
 """
@@ -71,8 +65,8 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_trains_on_typefaces_without_them(shared_cache: Path, tmp_path: Path) -> None:
-    done = run(tmp_path, "-c", SCRIPT, str(shared_cache))
+def test_a_trial_trains_without_them(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, "-c", SCRIPT, str(drawn), str(shared_cache))
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("trained\n")
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,12 @@ from trainables.core.checkpoints import Checkpoints
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
+from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 
 WORKER = """
 import json, sys
+from trainables.jobs.job import run_job
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 for event in run_job(Job.from_dict(json.loads(sys.argv[1]))):
@@ -31,10 +32,8 @@ for event in run_job(Job.from_dict(json.loads(sys.argv[1]))):
 """
 
 
-def in_another_process(
-    job: Job, kill_at: Callable[[dict[str, Any]], bool] = lambda event: False
-) -> list[dict[str, Any]]:
-    """The job's events; SIGKILL as soon as `kill_at` is true of one."""
+def run_until_killed(job: Job, epoch: int) -> list[dict[str, Any]]:
+    """Run a job in a process of its own, SIGKILL it when it tells of `epoch`; return its events."""
     command = [sys.executable, "-c", WORKER, json.dumps(job.to_dict())]
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
@@ -47,7 +46,7 @@ def in_another_process(
             if not line.startswith("{"):
                 continue
             events.append(json.loads(line))
-            if kill_at(events[-1]):
+            if events[-1].get("epoch") == epoch:
                 process.send_signal(signal.SIGKILL)
                 break
         process.wait()
@@ -65,13 +64,13 @@ def test_killed_and_resumed_ends_in_the_same_bytes(
         schedule={"warmup_epochs": 1},
         training={"epochs": 5},
     )
-    whole = in_another_process(job(trial, shared_cache, tmp_path / "whole"))
+    whole = list(run_job(job(trial, shared_cache, tmp_path / "whole")))
     assert [e["event"] for e in whole] == ["epoch"] * 5 + ["final"]
 
     interrupted = job(trial, shared_cache, tmp_path / "killed")
-    first = in_another_process(interrupted, lambda e: e.get("epoch") == 3)
+    first = run_until_killed(interrupted, 3)
     assert [e["epoch"] for e in first] == [1, 2, 3]
-    rest = in_another_process(interrupted)
+    rest = list(run_job(interrupted))
     assert [e["event"] for e in rest][-1] == "final"
     begun = rest[0]["epoch"]
     assert begun in (3, 4)  # the third may have been killed before it was saved
