@@ -27,7 +27,9 @@ def shared(size: int, run: Run, *given: Any, devices: Sequence[str] | None = Non
         devices: whose backend they exchange by, one each; None: gloo.
     """
     place = meeting_place()
-    context = multiprocessing.get_context("spawn")
+    # Imports once, in a process that does nothing else; a group's processes are forks of it.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["trainables.core.trainer", "tests.trainables.core_trials"])
     pipes, processes = [], []
     for rank in range(size):
         here, there = context.Pipe(duplex=False)
