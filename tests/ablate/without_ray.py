@@ -42,8 +42,8 @@ def ask(do: str) -> dict[str, Any]:
 
 
 def work() -> None:
-    while (job := ask("next"))["envelope"] is not None:
-        envelope = Envelope.read(Path(job["envelope"]))
+    while (job := ask("next"))["payload"] is not None:
+        envelope = Envelope.parse(job["payload"])
         attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
         events = attempt.events(60.0)
         attempt.close()
@@ -67,7 +67,7 @@ def main() -> None:
         work()
         return
     if word == "broken":
-        while (job := ask("next"))["envelope"] is not None:
+        while (job := ask("next"))["payload"] is not None:
             tell("ended", trial_id=job["trial_id"], reason=os.environ["WHY"])
         tell("done")
         return

@@ -55,18 +55,18 @@ class Slots:
             self.driver.ask("tick")
             while not over and len(self.jobs) < self.count:
                 answer = self.driver.ask("next")
-                if answer["envelope"] is None:
+                if answer["payload"] is None:
                     over = bool(answer["over"])
                     break
-                self.begin(Path(answer["envelope"]))
+                self.begin(answer["payload"])
             if not self.jobs:
                 if over:
                     return
                 continue
             self.step()
 
-    def begin(self, envelope: Path) -> None:
-        job = Envelope.read(envelope).job
+    def begin(self, payload: str) -> None:
+        job = Envelope.parse(payload).job
         length = self.mean * self.draw.lognormvariate(-(SPREAD**2) / 2, SPREAD)
         self.jobs[job.trial_id] = job
         self.attempts[job.trial_id] += 1

@@ -1,12 +1,11 @@
 """The Ray side of a trial: a class Trainable whose actor runs one job after another.
 
-The only file of this package that imports Ray. A job arrives as the path of an `Envelope`, in the
-trial's folder, in `config["envelope"]`, and each step returns `{"events": JSON text, "done":
-bool, "node": Ray's id of this machine, "apart": bool}`. A path and a text, because Ray copies,
-keeps and flattens every mapping that it sees.
+The only file of this package that imports Ray. A job arrives as the text of an `Envelope` in
+`config[PAYLOAD]`, and each step returns `{"events": JSON text, "done": bool, "node": Ray's id of
+this machine, "apart": bool}`. Texts, because Ray copies, keeps and flattens every mapping that it
+sees.
 
-With `config["marker"]`, a file of the driver's, a node that does not see it is apart: it has the
-envelope from Ray's own table, where it is kept as long as the trial is under way (`post`).
+With `marker`, a file of the driver's, a node that does not see it is apart.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ import logging
 import os
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
-from ray.experimental import internal_kv
 
 from trainables.jobs.attempt import Attempt, Event, limit_threads
 from trainables.jobs.nodes.carried import Carried
@@ -29,9 +26,9 @@ from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.jobs.nodes.store import here
 from trainables.machine.processes import host_name, runs
 
+PAYLOAD = "payload"
 DRIVER_SECONDS = 1.0
 STOP_SECONDS = 5.0  # that a trial which is stopped waits for a storage that is away
-TABLE = b"ablate"
 
 log = logging.getLogger(__name__)
 _watched: list[Leader] = []
@@ -57,34 +54,22 @@ def node_id() -> str:
     return str(ray.get_runtime_context().get_node_id())
 
 
-def word_of(marker: str, path: str) -> str:
-    """Under which an envelope is posted: of this run alone, as its marker is."""
-    return f"{Path(marker).name}/{Path(path).parent.name}/{Path(path).name}"
-
-
-def post(word: str, text: str | None) -> None:
-    """A text for whoever has joined this Ray; None: no longer."""
-    if text is None:
-        internal_kv._internal_kv_del(word, namespace=TABLE)
-    else:
-        internal_kv._internal_kv_put(word, text, namespace=TABLE)
-
-
 def _taken(config: dict[str, Any]) -> tuple[Envelope, bool]:
-    """The envelope, and whether this node is apart. Raises OSError: it cannot have the job."""
-    path, marker = config["envelope"], config.get("marker")
-    if marker is not None and not os.access(marker, os.F_OK):  # or it may not be seen
-        text = internal_kv._internal_kv_get(word_of(marker, path), namespace=TABLE)
-        if text is None:
-            raise OSError(f"node {here()}: the trial was taken back before it began here")
-        return Envelope.parse(text.decode()), True
-    try:
-        return Envelope.read(Path(path)), False
-    except FileNotFoundError as error:
+    """Take the envelope out of a configuration, which Tune would send back with every result.
+
+    Raises:
+        OSError: this node does not see the driver's folder, and needs it.
+    """
+    envelope = Envelope.parse(config.pop(PAYLOAD))
+    if envelope.marker:
+        return envelope, not os.access(envelope.marker, os.F_OK)  # or it may not be seen
+    folder = envelope.job.runtime.trial_dir
+    if folder is not None and not folder.parent.is_dir():
         raise OSError(
-            f"node {here()}: found no {path}; expected the driver's --out, which all nodes see. "
-            "Give a folder that they share, or --storage URI, by which they need not"
-        ) from error
+            f"node {here()}: found no {folder.parent}; expected the driver's --out, which all "
+            "nodes see. Give a folder that they share, or --storage URI, by which they need not"
+        )
+    return envelope, False
 
 
 class JobTrainable(tune.Trainable):

@@ -21,8 +21,6 @@ from trainables.jobs.nodes.envelope import Envelope, Leader
 from trainables.jobs.request import Job
 from trainables.machine.processes import host_name
 
-ENVELOPE = "job.json"
-
 
 @dataclass
 class Hands:
@@ -41,17 +39,17 @@ class Hands:
         dispatch = self.dispatch
         job = dispatch.next_job()
         if job is None:
-            how = {"over": dispatch.exhausted, "waits": dispatch.waits}
-            return {"trial_id": None, "envelope": None, "idle": not dispatch.running, **how}
-        path = trial_folder(dispatch.settings.trials, job.trial_id) / ENVELOPE
-        self._envelope(job, Leader(host_name(), pid, start)).write(path)
-        return {"trial_id": job.trial_id, "envelope": str(path)}
+            return {"trial_id": None, "payload": None, "over": dispatch.exhausted}
+        trial_folder(dispatch.settings.trials, job.trial_id).mkdir(parents=True, exist_ok=True)
+        text = self._envelope(job, Leader(host_name(), pid, start)).text()
+        return {"trial_id": job.trial_id, "payload": text, "over": False}
 
     def _envelope(self, job: Job, leader: Leader) -> Envelope:
         settings = self.dispatch.settings
         storage = None if self.apart is None else self.apart.storage_for(job)
         gather = gathers(len(self.dispatch.running))
-        return Envelope(job, settings.runner, settings.clean, leader, storage, gather)
+        marker = "" if self.apart is None else str(self.apart.marker)
+        return Envelope(job, settings.runner, settings.clean, leader, storage, gather, marker)
 
     def heard(
         self, message: Mapping[str, Any], events: list[dict[str, Any]], board: Board | None

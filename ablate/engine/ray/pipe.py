@@ -2,8 +2,7 @@
 
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
-    {"address", "cpus", "gpus", "accelerator", "storage", "name", "keep", "script",
-     "module", "marker"}
+    {"address", "cpus", "gpus", "accelerator", "folder", "name", "script"}
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 
@@ -16,7 +15,7 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}
-    {"do": "next"}                          → {"trial_id", "envelope", "over", "waits", "idle"};
+    {"do": "next"}                          → {"trial_id", "payload", "over"}
     {"do": "record", "trial_id", "events", "node", "apart"}    events of a trial, as JSON text; the
                                             id of the machine that they come from; whether that
                                             does not see the driver's folder
@@ -49,10 +48,13 @@ def gathers(running: int) -> float:
 
 
 class Driver:
-    """This process's ends of the pipes. Any thread may tell; only one asks."""
+    """This process's ends of the pipes. Any thread may tell; only one asks.
+
+    stop: whether the driver wants all to end. slots: trials that fit on the machines at once.
+    """
 
     def __init__(self, given: TextIO, out: TextIO) -> None:
-        self.stop = False
+        self.stop, self.slots = False, 1
         self._given, self._out = given, out
         self._writing = threading.Lock()
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()

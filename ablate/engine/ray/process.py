@@ -46,7 +46,9 @@ def pulse(driver: Driver, request: Request) -> Iterator[None]:
 
     def beat() -> None:
         while node_lives():
-            driver.tell("alive", machines=machines(request))
+            known = machines(request)
+            driver.slots = sum(slots for _, _, slots in known)
+            driver.tell("alive", machines=known)
             if ended.wait(ALIVE_SECONDS):
                 return
         driver.tell("gone")
@@ -76,21 +78,19 @@ def main() -> int:
     try:
         request = Request.shared(asked)
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
-        session = ray_session(asked["address"], request, ahead=asked["module"])
-        with session as parallel, pulse(driver, request):
+        with ray_session(asked["address"], request) as parallel, pulse(driver, request):
             from ablate.engine.ray.tune import tune
 
-            local = is_local(asked["address"])
+            driver.slots = int(parallel)
             driver.tell(
                 "begun",
                 parallel=parallel,
                 machines=machines(request),
                 watch=started_here(),
                 token=asks_for_token(),
-                sessions=session_folder() if local else "",
+                sessions=session_folder() if is_local(asked["address"]) else "",
             )
-            more = {key: asked[key] for key in ("name", "keep", "marker")}
-            tune(driver, request, Path(asked["storage"]), local=local, **more)
+            tune(driver, request, Path(asked["folder"]), asked["name"])
             driver.tell("done")
     except ConfigError as error:
         parts = [error.path, error.found, error.expected, error.remedy]

@@ -1,10 +1,9 @@
-"""Whether a cluster can be used, found out before anything else is done: within seconds.
+"""Find out whether a cluster can be used, before anything else is done: within seconds.
 
-Ray itself waits 40 s for a head that is not there and then ends the process that asked. So the
-port is tried first, and then a process of its own joins the cluster and says what it found
-(`python -m ablate.engine.ray.reach`): {"address", "cpus", "gpus", "accelerator", "seconds"}
-in; {"loaded"}, {"answers"}, perhaps {"waits"}, what it waits for, then {"joined"} or {"refused"},
-the parts of a ConfigError, out.
+Ray waits 20 s and more for a head that is not there or that refuses its token. So the port is tried
+first, and then a process of its own joins the cluster (`python -m ablate.engine.ray.reach`), whose
+log is read meanwhile: {"address", "cpus", "gpus", "accelerator", "seconds"} in; {"loaded"}, perhaps
+{"waits"}, what it waits for, then {"joined"} or {"refused"}, the parts of a ConfigError, out.
 
 What is just starting is waited for, a while, and that is told: a head that does not answer yet for
 as long as leaves an answer within ten seconds, a node that is large enough for longer.
@@ -12,16 +11,17 @@ as long as leaves an answer within ten seconds, a node that is large enough for 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import selectors
+import queue
+import re
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -40,52 +40,48 @@ LOAD_SECONDS = 60.0  # to import Ray, which no cluster has a part in; to join on
 ANSWER_SECONDS = 6.0  # for a Ray to say that it is one
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.reach")
 REMEDY = "See that its head runs and its ports are open, or drop --address"
+# What Ray writes into its log, again and again, before it gives up.
+TOKEN = re.compile("AuthToken|[Aa]uthentication")
+NO_ANSWER = re.compile("Failed to (get|connect)")
 
 
 def check_cluster(address: str, asked: Request) -> None:
-    """That there is a cluster at `address`, of this Ray and Python, that lets us in, and that one
-    of its nodes has what a trial asks for.
+    """Check that there is a cluster at `address`, of this Ray and Python, that lets us in, and that
+    one of its nodes has what a trial asks for.
 
     Raises:
         ConfigError: there is not; which of it, in one line.
     """
     _check_port(address)
-    asking = {"address": address, **asked.shares, "seconds": NODE_SECONDS}
     environment = public_environment()
     paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
-    process = subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        start_new_session=True,
-    )
-    try:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(asking).encode() + b"\n")
-        process.stdin.flush()
-        said = _heard(process, LOAD_SECONDS)
-        if said == {"loaded": True}:
-            said = _heard(process, ANSWER_SECONDS)
-        if said == {"answers": True}:  # a slow machine or network is no reason to refuse it
-            said = _heard(process, LOAD_SECONDS)
-        if "waits" in said:
-            say(f"{said['waits']}; waiting up to {NODE_SECONDS:.0f} s", flush=True)
-            said = _heard(process, NODE_SECONDS + LOAD_SECONDS)
-    finally:
-        end_session(process.pid)
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-    if "refused" in said:
-        raise ConfigError(*said["refused"])
-    if "joined" not in said:
+    with tempfile.NamedTemporaryFile("w+") as log:
+        process = subprocess.Popen(
+            COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            start_new_session=True,
+        )
+        try:
+            assert process.stdin is not None
+            request = {"address": address, **asked.shares, "seconds": NODE_SECONDS}
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            answer = _last_answer(process, Path(log.name))
+        finally:
+            end_session(process.pid)
+            process.communicate()
+    if "refused" in answer:
+        raise ConfigError(*answer["refused"])
+    if "token" in answer:
+        raise refused(address, "Authentication")
+    if "joined" not in answer:
         raise ConfigError(
             "--address",
-            f"{address}, where {said['silence']}",
+            f"{address}, where {answer['silence']}",
             "a Ray cluster that lets this machine join",
             REMEDY,
         )
@@ -119,43 +115,44 @@ def _check_port(address: str) -> None:
         time.sleep(PAUSE_SECONDS)
 
 
-def _check_token(address: str) -> None:
-    """Ray asks again and again where its token is refused: here it asks once."""
-    from ray._private.authentication import authentication_token_setup as setup
-    from ray.exceptions import AuthenticationError
+def _last_answer(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
+    """Return what the process says last: {"joined"} or {"refused"}; {"token"} where Ray's log says
+    that the token is refused, {"silence"}, in words, where nothing comes."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    place = address.rpartition("://")[2]
-    if address.startswith("ray://") or not place.rpartition(":")[2].isdigit():
-        return
-    setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)  # as ray.init does
-    try:
-        raylet: Any = import_module("ray._raylet")  # compiled: nothing is known of its types
-        raylet.GcsClient(address=place)
-    except AuthenticationError as error:
-        raise refused(address, f"Authentication: {error}") from error
+    def listen() -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.put(line)
+        lines.put("")
 
-
-def _heard(process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
-    """The next line of JSON; {"silence"}, in words, if there is none."""
-    assert process.stdout is not None
-    end, line = time.monotonic() + seconds, b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        while (left := end - time.monotonic()) > 0:
-            if not selector.select(left):
-                continue
-            byte = os.read(process.stdout.fileno(), 1)
-            if not byte:
-                return {"silence": "Ray ended the process that joined"}
-            line += byte
-            if byte == b"\n":
-                heard: dict[str, Any] = json.loads(line)
-                return heard
-    return {"silence": f"no Ray answered within {seconds:.0f} s"}
+    threading.Thread(target=listen, daemon=True).start()
+    end, joins = time.monotonic() + LOAD_SECONDS, float("inf")
+    while time.monotonic() < end:
+        text = log.read_text(errors="replace")
+        if TOKEN.search(text):
+            return {"token": False}
+        if time.monotonic() > joins and NO_ANSWER.search(text):
+            return {"silence": f"no Ray answered within {ANSWER_SECONDS:.0f} s"}
+        try:
+            line = lines.get(timeout=PAUSE_SECONDS)
+        except queue.Empty:
+            continue
+        if not line:
+            return {"silence": "Ray ended the process that joined"}
+        answer: dict[str, Any] = json.loads(line)
+        if "loaded" in answer:
+            joins, end = time.monotonic() + ANSWER_SECONDS, time.monotonic() + LOAD_SECONDS
+        elif "waits" in answer:
+            say(f"{answer['waits']}; waiting up to {NODE_SECONDS:.0f} s", flush=True)
+            end = time.monotonic() + NODE_SECONDS + LOAD_SECONDS
+        else:
+            return answer
+    return {"silence": f"no Ray answered within {LOAD_SECONDS:.0f} s"}
 
 
 def _room(request: Request, end: float, tell: Callable[..., None]) -> float:
-    """How many trials fit at once, once one does.
+    """Return how many trials fit at once, once one does.
 
     Raises:
         ConfigError: at the end none does.
@@ -186,8 +183,6 @@ def main() -> int:
 
     tell(loaded=True)
     try:
-        _check_token(asked["address"])
-        tell(answers=True)
         request = Request.shared(asked)
         with ray_session(asked["address"], request, check=False):
             tell(joined=_room(request, time.monotonic() + asked["seconds"], tell))

@@ -15,7 +15,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +55,11 @@ def is_local(address: str | None) -> bool:
 
 
 @contextmanager
-def ray_session(
-    address: str | None, asked: Request, *, check: bool = True, ahead: str = ""
-) -> Iterator[float]:
+def ray_session(address: str | None, asked: Request, *, check: bool = True) -> Iterator[float]:
     """Ray started or joined; yields how many trials fit at once. For a process that has not yet
     imported Ray, which reads some of its settings when it is loaded.
 
-    check: that one fits; else 0 is yielded. ahead: a module that workers of a Ray of our own load
-    as they start, while nothing is asked of them yet.
+    check: that one fits; else 0 is yielded.
 
     Raises:
         ConfigError: the cluster cannot be reached, or no node is large enough.
@@ -95,7 +91,6 @@ def ray_session(
             logging_level=logging.ERROR,
             object_store_memory=100 * 2**20,
             _temp_dir=str(folder),
-            _system_config={"preload_python_modules": [ahead]} if ahead else None,
         )
         mark_session(Path(context.address_info["session_dir"]))
     else:
@@ -169,9 +164,8 @@ def machines(asked: Request) -> list[tuple[str, str, int]]:
 
 def asks_for_token() -> bool:
     """Whether the Ray that this process has joined lets nobody in without its token: this process
-    uses one exactly if that Ray asks for it."""
-    raylet: Any = import_module("ray._raylet")  # compiled: nothing is known of its types
-    return bool(raylet.get_authentication_mode() != raylet.AuthenticationMode.DISABLED)
+    uses one exactly if that Ray asks for it, and Ray says so in its environment."""
+    return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
 
 
 def session_folder() -> str:

@@ -28,14 +28,13 @@ from ablate.engine.ray.apart import Apart
 from ablate.engine.ray.attempts import Hands
 from ablate.engine.ray.caller import joined, script
 from ablate.engine.ray.private import remove_dead_sessions
-from ablate.engine.ray.resources import Request, at_once
+from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import OPEN
 from ablate.ledger.schema import full
 from ablate.sweep.dispatch import Dispatch
 from ablate.tracking.store import public_environment
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import RETRIES
-from trainables.machine.processes import cores, end_session, runs
+from trainables.machine.processes import end_session, runs
 
 RESTARTS = 1
 TICK_SECONDS = 0.5
@@ -207,12 +206,6 @@ class Supervisor:
             else:
                 self.board.say(said)
 
-    def _ahead(self) -> str:
-        """What workers load as they start. Ray starts one a core, each with 0.3 GB of it: nothing
-        where most cores are to have no trial."""
-        module = self.dispatch.settings.runner.partition(":")[0]
-        return module if cores() <= 2 * at_once(self.request) else ""
-
     def _live(self, address: str | None) -> None:
         """One life of Ray, or of what joins a cluster."""
         self.lives += 1
@@ -223,12 +216,9 @@ class Supervisor:
                 {
                     "address": address,
                     **self.request.shares,
-                    "storage": str(self.storage),
+                    "folder": str(self.storage),
                     "name": str(self.lives),
-                    "keep": RETRIES,
                     "script": script(),
-                    "module": self._ahead(),
-                    "marker": "" if self.apart is None else str(self.apart.marker),
                 }
             )
             for message in process.messages():

@@ -1,61 +1,52 @@
-"""One `Tuner.fit()` for the whole sweep. Ray Tune's searcher, scheduler and callback are thin: they
-pass between Tune and the driver, which has `Dispatch` (`ablate/engine/ray/pipe.py` tells how)."""
+"""Run one `Tuner.fit()` for the whole sweep.
+
+The searcher, the callback and the stopper are thin: they pass between Ray Tune and the driver,
+which has `Dispatch` (`ablate/engine/ray/pipe.py` tells how). A job travels as text in the trial's
+configuration, and its events come back as results.
+"""
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
+import os
 from pathlib import Path
 from typing import Any, cast
 
-import psutil
 import ray.tune
 from ray.exceptions import RayActorError
-from ray.experimental import internal_kv
 from ray.tune import Callback, Stopper
-from ray.tune.execution import class_cache
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.workers import DriverOnly, KeepWorkers
 from trainables.jobs.hidden import hidden
-from trainables.jobs.ray_trainable import TABLE, JobTrainable, post, word_of
-from trainables.machine.processes import host_name, runs
+from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
+
+CLOUD_KEYS = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SECURITY_TOKEN",
+    "AWS_SESSION_TOKEN",
+)
 
 
-def tune(
-    driver: Driver,
-    request: Request,
-    storage: Path,
-    *,
-    name: str,
-    keep: int,
-    marker: str,
-    local: bool,
-) -> None:
+def tune(driver: Driver, request: Request, folder: Path, name: str) -> None:
     """Run what the driver hands out until it has nothing more, or says stop.
 
-    storage: folder for Tune's own files, in it `name`. keep: free workers that are kept. marker: a
-    file in the driver's folder, for nodes to tell whether they see that; empty: they are to.
-    local: whether this process has started the Ray that it uses.
+    Args:
+        folder: of Tune's own files, in it `name`.
     """
-    keep_secrets()
-    if local:
-        take_workers_that_wait()
-    if marker:
-        take_back_of_the_dead()
-    workers = KeepWorkers(keep)
-    feeder = Feeder(driver, workers, marker)
+    hide_cloud_keys()
+    feeder = Feeder(driver)
     tuner = ray.tune.Tuner(
         ray.tune.with_resources(JobTrainable, request.bundle),
         tune_config=ray.tune.TuneConfig(
-            search_alg=feeder, scheduler=workers, num_samples=-1, reuse_actors=True
+            search_alg=feeder, scheduler=StartAll(driver), num_samples=-1, reuse_actors=True
         ),
         run_config=ray.tune.RunConfig(
             name=name,
-            storage_path=str(storage),
+            storage_path=str(folder),
             stop=StopWhenAsked(driver),
             failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
             callbacks=[Recorder(feeder)],
@@ -65,86 +56,66 @@ def tune(
     tuner.fit()
 
 
-def keep_secrets() -> None:
-    """Tune hands the keys of AWS in its own environment to every trial by way of Ray, which writes
-    them on the command lines of workers, for every user of the machine to read. Here workers have
-    what their own node has, as with all other credentials."""
-    class_cache.ENV_VARS_TO_PROPAGATE -= {
-        name for name in class_cache.ENV_VARS_TO_PROPAGATE if name.startswith("AWS_")
-    }
+def hide_cloud_keys() -> None:
+    """Keep the keys of AWS from Tune, which copies them from `os.environ` to the command lines of
+    workers, for every user of the machine to read.
+
+    The C library's environment, from which pyarrow reads them, still has them. Workers use the
+    credentials of their own node.
+    """
+    for name in CLOUD_KEYS:
+        value = os.environ.pop(name, None)
+        if value is not None:
+            os.putenv(name, value)
 
 
-def take_workers_that_wait() -> None:
-    """Ray starts a worker for each core ahead, and Tune wants none of them: it asks for workers
-    with variables of its own, which are started anew, by way of an agent that makes environments.
-    Workers of a Ray that was started here have those variables from this process; all that they
-    miss is one of Tune's for PyTorch Lightning."""
-    class_cache.DEFAULT_ENV_VARS.clear()
-    class_cache.ENV_VARS_TO_PROPAGATE.clear()
+class DriverOnly:
+    """Tune pickles what it is given, for a restore that we never ask for: pickle nothing."""
 
-
-def take_back_of_the_dead() -> None:
-    """Remove the envelopes that killed drivers of this machine have left in a cluster's table,
-    which lasts as long as the cluster. Of another machine's nobody here can tell if it lives."""
-    for word in internal_kv._internal_kv_list("", namespace=TABLE):
-        text = internal_kv._internal_kv_get(word, namespace=TABLE)
-        driver = None if text is None else json.loads(text)["driver"]
-        if driver is None or driver["host"] != host_name():
-            continue
-        with suppress(psutil.AccessDenied):  # another user's, which is there
-            if not runs(driver["pid"], driver["start"]):
-                post(word.decode(), None)
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
 
 
 class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
     ledger's, so that Tune's snapshots of it hold nothing."""
 
-    def __init__(self, driver: Driver, workers: KeepWorkers, marker: str = "") -> None:
+    def __init__(self, driver: Driver) -> None:
         super().__init__()
-        self.driver, self.workers, self.marker = driver, workers, marker
+        self.driver = driver
         self.trials: dict[str, str] = {}  # Tune's id → ours
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        job = self.driver.ask("next")
-        if job["envelope"] is None:
-            if job["over"]:
-                self.workers.end()
-            elif job["waits"]:
-                self.workers.release(wait=job["idle"])
-            return cast(Any, Searcher.FINISHED) if job["over"] else None
-        self.trials[trial_id] = job["trial_id"]
-        # A file's name: Tune keeps several copies of what it is given, of every trial.
-        given = {"envelope": job["envelope"]}
-        if self.marker:
-            text = Path(job["envelope"]).read_text(encoding="utf-8")
-            post(word_of(self.marker, job["envelope"]), text)
-            given["marker"] = self.marker
-        return given
+        answer = self.driver.ask("next")
+        if answer["payload"] is None:
+            return cast(Any, Searcher.FINISHED) if answer["over"] else None
+        self.trials[trial_id] = answer["trial_id"]
+        return {PAYLOAD: answer["payload"]}
 
-    def ended(self, trial: Trial) -> str | None:
-        """A trial is over: our id of it, of which nothing is kept any more."""
-        if self.marker:
-            post(word_of(self.marker, trial.config["envelope"]), None)
+    def forget(self, trial: Trial) -> str | None:
+        """Return our id of a trial that is over, and drop what Tune would keep of its job."""
+        trial.config.clear()
+        trial.evaluated_params.clear()
+        trial.experiment_tag = ""  # Tune makes it of the whole configuration
         return self.trials.pop(trial.trial_id, None)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
     ) -> None:
-        """Events arrive through the callback; here only what ends without a last event."""
+        """Do nothing: events arrive through the callback."""
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is the state."""
+        """Do nothing: the ledger is the state."""
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: the ledger is the state."""
+        """Do nothing: the ledger is the state."""
 
     def save_to_dir(self, checkpoint_dir: str, session_str: str = "default") -> None:
-        """Nothing: the ledger is the state."""
+        """Do nothing: the ledger is the state."""
 
 
 class Recorder(DriverOnly, Callback):
-    """Results to the driver as they arrive."""
+    """Passes results on to the driver as they arrive."""
 
     def __init__(self, feeder: Feeder) -> None:
         self.feeder, self.driver = feeder, feeder.driver
@@ -156,21 +127,46 @@ class Recorder(DriverOnly, Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
     ) -> None:
         ours = self.feeder.trials.get(trial.trial_id)
-        # Tune keeps every trial's last result and configuration to its end: not that bulk.
+        # Tune keeps every trial's last result to its end: not that bulk.
         events = result.pop("events", None)
         if ours is not None and events is not None:
             node, apart = result.get("node"), bool(result.get("apart"))
             self.driver.tell("record", trial_id=ours, events=events, node=node, apart=apart)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        self.feeder.ended(trial)
+        self.feeder.forget(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         """The machine ended it. The driver counts retries: Tune counts a worker that died while it
         was free twice, and gives up the trial that is given to it."""
-        ours = self.feeder.ended(trial)
+        ours = self.feeder.forget(trial)
         if ours is not None:
             self.driver.tell("ended", trial_id=ours, reason=cause(trial.get_pickled_error()))
+
+
+class StartAll(DriverOnly, FIFOScheduler):
+    """First come, first served, and lets workers come up.
+
+    Tune gives a free worker to the oldest trial that waits, even where that trial's own worker is
+    just starting, which it then ends: with trials shorter than that start a second worker would
+    never come up. So trials are passed over for which a slot is free: as many of the oldest as
+    there are slots beside those of running trials and that of the free worker.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.driver = driver
+        self._order: dict[str, int] = {}
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        self._order[trial.trial_id] = len(self._order)
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        live = tune_controller.get_live_trials()
+        waiting = [trial for trial in live if trial.status == Trial.PENDING]
+        waiting.sort(key=lambda trial: self._order[trial.trial_id])
+        starting = self.driver.slots - (len(live) - len(waiting)) - 1
+        return next(iter(waiting[max(0, starting) :]), None)
 
 
 class StopWhenAsked(DriverOnly, Stopper):
@@ -187,7 +183,7 @@ class StopWhenAsked(DriverOnly, Stopper):
 
 
 def cause(error: BaseException | None) -> str:
-    """Why the machine ended a trial, the cause first, in one line."""
+    """Say in one line why the machine ended a trial, the cause first."""
     # Of an error of the trial's own this is the last line of its traceback; Ray's words about a
     # process that is gone end with what it knows.
     last = hidden((str(error).strip().splitlines() or [""])[-1].strip())[:300]

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from trainables.jobs.crossing import Crosses
 from trainables.jobs.request import Job
@@ -45,7 +44,8 @@ class Storage(Crosses):
 class Envelope(Crosses):
     """runner: `module:function`, a generator of events. clean: whether checkpoints go once the
     trial has ended. storage: None, where all nodes see the driver's folder. gather: seconds for
-    which a worker gathers what a trial tells before it passes that on."""
+    which a worker gathers what a trial tells before it passes that on. marker: a file in the
+    driver's folder, by which a node tells whether it sees that; empty: it is to."""
 
     job: Job
     runner: str
@@ -53,22 +53,12 @@ class Envelope(Crosses):
     driver: Leader
     storage: Storage | None = None
     gather: float = 1.0
+    marker: str = ""
 
     def text(self) -> str:
         return json.dumps(self.to_dict())
 
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.text(), encoding="utf-8")
-
-    @classmethod
-    def read(cls, path: Path) -> Envelope:
-        """Raises:
-        ConfigError: it was written by other code.
-        """
-        return cls.parse(path.read_text(encoding="utf-8"))
-
     @classmethod
     def parse(cls, text: str) -> Envelope:
-        """As `read`."""
+        """Raises ConfigError: it was written by other code."""
         return cls.from_dict(json.loads(text))

@@ -14,10 +14,11 @@ import pytest
 from ablate.engine.board import Board
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.supervisor import RESTARTS, RETRIES, Supervisor
+from ablate.engine.ray.supervisor import RESTARTS, Supervisor
 from ablate.ledger.schema import LedgerError
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table
+from trainables.jobs.attempt import RETRIES
 from trainables.machine.processes import session
 
 Made = tuple[Supervisor, io.StringIO]

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.experimental import internal_kv
 
 from trainables.jobs import ray_trainable
 from trainables.jobs.nodes.envelope import Envelope
@@ -27,12 +26,11 @@ def test_a_marker_that_may_not_be_looked_at_is_not_seen(
         return stat(path, **more)
 
     monkeypatch.setattr(os, "stat", refused)
-    monkeypatch.setattr(internal_kv, "_internal_kv_get", lambda *_, **__: b"an envelope")
-    monkeypatch.setattr(Envelope, "parse", lambda text: text)
-    monkeypatch.setattr(ray_trainable, "Carried", lambda text, apart: (text, apart))
-    config = {"envelope": str(tmp_path / "t" / "job.json"), "marker": marker}
+    envelope = SimpleNamespace(marker=marker)
+    monkeypatch.setattr(Envelope, "parse", lambda _: envelope)
+    config = {"payload": "text"}
     taken: Any = ray_trainable._taken(config)
-    assert taken == ("an envelope", True)
+    assert taken == (envelope, True) and config == {}
 
 
 def test_a_trial_s_folder_is_locked_until_its_files_are_in_storage() -> None:
