@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ablate.engine.driver import run_plan
-from ablate.engine.output import output_folder
+from ablate.engine.presence import output_folder
 from ablate.engine.provenance import provenance
-from ablate.engine.ray.caller import joined
 from ablate.engine.ray.reach import check_cluster
 from ablate.engine.ray.resources import Request, elsewhere, request
+from ablate.engine.ray.session import joined
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, find_best, result_rows

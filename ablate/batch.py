@@ -18,8 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ablate.engine.before import as_it_is
-from ablate.engine.check_data import check_classes
+from ablate.engine.preflight import as_it_is, check_classes
 from ablate.engine.settings import Settings
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger

@@ -13,7 +13,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.description = (
         "Data sets are found in the folders of $ABLATE_DATA, or of `data` in "
         "~/.config/ablate/settings.toml, by their usual names. On a cluster each node looks by "
-        "itself; what it lacks it fetches from a run's --storage, where `push` has put it."
+        "itself, and a trial fails there at once where its data set is not the driver's."
     )
     command.add_argument(
         "action",
@@ -21,30 +21,28 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         choices=("list", "check", "push"),
         default="list",
         help="list: where each is, how many images, what is missing; check NAME: read and hash "
-        "every image anew; push NAME: send it to --storage",
+        "every image anew",
     )
-    command.add_argument("name", nargs="?", help="check, push: of a data set (default: folder)")
+    command.add_argument("name", nargs="?", help="check: of a data set (default: folder)")
     command.add_argument("--data-root", metavar="DIR", help="where it lies")
     command.add_argument(
         "--sheet", metavar="FILE", help="check: the contact sheet (default: ./NAME-sheet.png)"
     )
-    command.add_argument(
-        "--storage", metavar="URI", help="push: a path, s3://…, gs://…, hdfs://… or env:NAME"
-    )
+    command.add_argument("--storage", help=argparse.SUPPRESS)
     add_allow_partial(command)
 
 
 def run(args: argparse.Namespace) -> int:
     """0; of `check` 1 where some of the data set cannot be used."""
-    from ablate.cli.data_sets import check_data_set, describe_data_sets, named_config
+    from ablate.cli.data_sets import check_data_set, describe_data_sets
 
     if args.action == "push":
-        from ablate.cli.push import pushed
-
-        root = args.data_root
-        return pushed(named_config(args.name, root, allow_partial=args.allow_partial), args.storage)
-    if args.storage is not None:
-        raise ConfigError("--storage", "it without push", "`push` before it", "Or leave it out")
+        raise ConfigError(
+            "data push",
+            "which went in version 0.2.0",
+            "the data set on every node",
+            "Copy its files to the nodes, or to a folder that they share, and name it in data.root",
+        )
     if args.action == "check":
         return check_data_set(
             args.name, args.data_root, args.sheet, allow_partial=args.allow_partial

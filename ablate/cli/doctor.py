@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ablate.cli.options import add_out
-from ablate.engine.output import output_folder
+from ablate.engine.presence import output_folder
 from ablate.ledger import queries, sqlite_files
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.queries import find_damage

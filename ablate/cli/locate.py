@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ablate.engine.output import output_folder
+from ablate.engine.presence import output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.tracking.store import OPTION, Store

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from ablate.storage.trials import weights_here
+from ablate.storage.checkpoints import weights_here
 from ablate.values.terminal import say
 from trainables import load
 from trainables.core.pictures import list_pictures

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 
 from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
-from ablate.engine.live.presence import drivers
+from ablate.engine.presence import drivers
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner

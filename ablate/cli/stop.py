@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from ablate.cli.options import add_out, seconds
 from ablate.cli.status import process
-from ablate.engine.live.presence import Driver, drivers
-from ablate.engine.output import output_folder
+from ablate.engine.presence import Driver, drivers, output_folder
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 

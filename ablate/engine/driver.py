@@ -10,29 +10,24 @@ import os
 import shutil
 import signal
 import time
-import uuid
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
-from ablate.engine.before import as_it_is, check_inputs
-from ablate.engine.board import Board, rows
-from ablate.engine.check_data import check_data
-from ablate.engine.live.presence import Presence, drivers
-from ablate.engine.live.signals import stop_signals
-from ablate.engine.ray.apart import Apart
-from ablate.engine.ray.caller import joined
+from ablate.engine.preflight import as_it_is, check_data, check_inputs
+from ablate.engine.presence import Presence, drivers
+from ablate.engine.progress import Board, rows
+from ablate.engine.ray.session import joined
 from ablate.engine.ray.supervisor import Supervisor
 from ablate.engine.settings import Outcome, Settings
+from ablate.engine.signals import stop_signals
 from ablate.ledger.ledger import Ledger, heartbeats
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import room
 from ablate.plan.plan import Plan
 from ablate.plan.resolve import default_settings
+from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.storage.copies import Copies
 from ablate.storage.store import Storage
-from ablate.storage.trials import fetch, forget
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
@@ -61,7 +56,11 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             while progression.advance():
                 pass
             check_inputs(plan, progression, settings.cache, settings.request.device)
-    with Ledger(settings.ledger) as ledger, copies or nullcontext():
+    with (
+        Ledger(settings.ledger) as ledger,
+        copies or nullcontext(),
+        _checkpoints(settings, ledger) or nullcontext() as checkpoints,
+    ):
         ledger.release_dead()
         ledger.put_sweep(plan.sweep_id, plan.spec.name, plan.resolved_spec(), settings.provenance)
         dispatch = Dispatch(
@@ -69,7 +68,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
             ledger,
             owner,
             plan.sweep_id,
-            _with_storage(settings.jobs(plan), settings),
+            _with_storage(settings.jobs(plan), checkpoints),
             deadline=deadline,
             retry_failed=settings.retry_failed,
             force=settings.force,
@@ -89,7 +88,7 @@ def run_plan(plan: Plan, settings: Settings) -> Outcome:
                 dispatch.notify = tracker.notify  # it begins with all that the ledger has
             if not dispatch.exhausted:
                 with room(settings.out):
-                    interrupted, broken = _fit(plan, settings, dispatch, owner)
+                    interrupted, broken = _fit(plan, settings, dispatch, owner, checkpoints)
             if settings.same_code:  # of cells that have become known since
                 same += dispatch.agree(same_code=True)
             outcome = _outcome(plan, dispatch, interrupted, broken)
@@ -122,32 +121,31 @@ def _copies(settings: Settings, owner: Owner) -> Copies | None:
     return copies
 
 
-def _with_storage(jobs: JobSettings, settings: Settings) -> JobSettings:
-    """What becomes of trials' files there. Weights are fetched for this machine's own trials; nodes
-    of a cluster fetch what they lack."""
-    if settings.storage is None:
-        return jobs
-    storage = Storage(settings.storage)
-    weights = partial(fetch, storage, jobs.trials) if _alone(settings) else None
-    return replace(jobs, forget=partial(forget, storage), fetch=weights)
-
-
-def _alone(settings: Settings) -> bool:
+def _is_alone(settings: Settings) -> bool:
+    """Whether trials run on this machine alone."""
     return (joined() or settings.address) in (None, "local")
 
 
-def _apart(plan: Plan, settings: Settings, scratch: Path) -> Apart | None:
-    """What nodes share that do not see `settings.out`; None without storage, or other nodes."""
-    if settings.storage is None or _alone(settings):
+def _checkpoints(settings: Settings, ledger: Ledger) -> TrialCheckpoints | None:
+    """Return what knows of checkpoints in storage, if there is one. Nodes of a cluster work in
+    folders of their own then."""
+    if settings.storage is None:
         return None
-    jobs = settings.jobs(plan)
-    return Apart(
+    return TrialCheckpoints(
         Storage(settings.storage),
-        jobs.trials,
-        scratch / f"{uuid.uuid4().hex}.here",
-        (lambda: plan.fingerprints) if settings.reads_data else None,
-        lambda text: say(text, flush=True),
+        ledger,
+        settings.trials,
+        remote=not _is_alone(settings),
+        tell=lambda text: say(text, flush=True),
     )
+
+
+def _with_storage(jobs: JobSettings, checkpoints: TrialCheckpoints | None) -> JobSettings:
+    """Say how trials are forgotten there, and how their weights come to where a job reads them."""
+    if checkpoints is None:
+        return jobs
+    fetch = checkpoints.offer if checkpoints.remote else checkpoints.fetch
+    return replace(jobs, forget=checkpoints.forget, fetch=fetch)
 
 
 def _tracker(plan: Plan, settings: Settings) -> Tracker | None:
@@ -195,7 +193,11 @@ def _outcome(plan: Plan, dispatch: Dispatch, interrupted: int | None, broken: st
 
 
 def _fit(
-    plan: Plan, settings: Settings, dispatch: Dispatch, owner: Owner
+    plan: Plan,
+    settings: Settings,
+    dispatch: Dispatch,
+    owner: Owner,
+    checkpoints: TrialCheckpoints | None,
 ) -> tuple[int | None, str]:
     """The Tune run; returns the signal that stopped it, if one did, and why Ray could not go on."""
     name = f"{plan.spec.name}-{plan.sweep_id}"
@@ -209,7 +211,6 @@ def _fit(
         caught.append(signal.SIGINT)  # as by Ctrl-C
         dispatch.stop()
 
-    apart = _apart(plan, settings, scratch)
     log = logs / f"{name}-ray.log"
     supervisor = Supervisor(
         dispatch,
@@ -218,7 +219,8 @@ def _fit(
         scratch,
         log,
         begun,
-        apart,
+        checkpoints,
+        None if _is_alone(settings) or not settings.reads_data else plan.fingerprints,
         public_environment(settings.tracking_uri),
     )
     presence = Presence(settings.out, owner, plan.sweep_id, plan.spec.name, asked)
@@ -227,7 +229,6 @@ def _fit(
         stop_signals(dispatch.stop) as caught,
         heartbeats(settings.ledger, owner),
         presence,
-        apart or nullcontext(),
     ):
         try:
             broken = supervisor.run()

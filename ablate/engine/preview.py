@@ -9,14 +9,8 @@ from typing import Any
 import psutil
 
 from ablate.designs.base import ENSEMBLE
-from ablate.engine.before import as_it_is
-from ablate.engine.check_data import check_classes, check_readable, stores
 from ablate.engine.check_training import Trainings
-from ablate.engine.check_weights import Absent, absent_weights
-from ablate.engine.live.rows import duration
-from ablate.engine.ray.resources import at_once
-from ablate.engine.settings import Settings
-from ablate.engine.times.estimate import (
+from ablate.engine.estimates import (
     Kind,
     Rate,
     Total,
@@ -25,6 +19,17 @@ from ablate.engine.times.estimate import (
     pilot_rates,
     side_by_side,
 )
+from ablate.engine.preflight import (
+    Absent,
+    absent_weights,
+    as_it_is,
+    check_classes,
+    check_readable,
+    stores,
+)
+from ablate.engine.progress import duration
+from ablate.engine.ray.resources import at_once
+from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import refusal, summary

@@ -54,6 +54,10 @@ class Settings:
     def ledger(self) -> Path:
         return self.out / "ledger.sqlite"
 
+    @property
+    def trials(self) -> Path:
+        return (self.out / TRIALS).resolve()
+
     def facts(self, ledger: Ledger) -> Facts:
         return Facts(
             ledger,
@@ -65,7 +69,7 @@ class Settings:
 
     def jobs(self, plan: Plan) -> JobSettings:
         return JobSettings(
-            trials=(self.out / TRIALS).resolve(),
+            trials=self.trials,
             cache=self.cache.resolve(),
             device=self.request.device,
             threads=self.request.threads,

@@ -208,6 +208,11 @@ class Ledger(Records):
         with self.write() as db:
             _put_epochs(db, trial_id, reports)
 
+    def put_checkpoint(self, trial_id: str, place: str | None) -> None:
+        """Note where in storage a trial's newest checkpoint is; None: nowhere any more."""
+        with self.write() as db:
+            db.execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", [place, trial_id])
+
     def drop_epochs(self, trial_id: str) -> None:
         """Forget the epochs of a trial that begins anew."""
         with self.write() as db:

@@ -23,8 +23,9 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.sqlite_files import NoDatabase, head
 from trainables.errors import ConfigError
 
-VERSION = 6
-# 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded; 6: sources
+VERSION = 7
+# 2: stops; 3: beside; 4: cells.fold; 5: cells' key first, evaluations.recorded; 6: sources;
+# 7: trials.checkpoint
 APPLICATION_ID = 0x61626C74  # "ablt"
 
 DDL = """
@@ -35,7 +36,7 @@ CREATE TABLE IF NOT EXISTS trials(
         CHECK (status IN ('running', 'done', 'failed', 'partial', 'interrupted')),
     reason TEXT, owner TEXT, heartbeat REAL, created REAL NOT NULL, started REAL, ended REAL,
     epochs INTEGER, steps INTEGER, seconds REAL, best_epoch INTEGER, export TEXT,
-    provenance_json TEXT, source TEXT);
+    provenance_json TEXT, source TEXT, checkpoint TEXT);
 CREATE INDEX IF NOT EXISTS trials_by_config ON trials(config_hash);
 CREATE TABLE IF NOT EXISTS epochs(
     trial_id TEXT NOT NULL, epoch INTEGER NOT NULL, steps INTEGER, seconds REAL,
@@ -77,6 +78,7 @@ ADDED = (
     ("evaluations", "recorded", "REAL"),
     ("evaluations", "source", "TEXT"),
     ("trials", "source", "TEXT"),
+    ("trials", "checkpoint", "TEXT"),
 )
 # Where cells is not as above. A key cannot be changed in place, and key columns stand first: SQLite
 # 3.40.0 and 3.40.1 read a table without rowids wrongly when they check one that is keyed otherwise.

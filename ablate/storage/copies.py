@@ -29,11 +29,9 @@ from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
 from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import alone, back_up, write_ahead
 from ablate.storage.files import fault, set_aside, state
-from ablate.storage.store import CLOCK, OPTION, Storage, StorageError
+from ablate.storage.store import CLOCK, DRAFT, DRAFT_SECONDS, OPTION, Storage, StorageError
 from ablate.storage.word import Note, Word
 from trainables.errors import ConfigError
-from trainables.jobs.nodes.mirror import DRAFT_SECONDS
-from trainables.jobs.nodes.store import DRAFT
 
 COPY_SECONDS = 60.0
 LEDGER, WORD, NOTE = "ledger.sqlite", "ledger.json", "storage.json"

@@ -18,15 +18,15 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from reports.uri import has_secret, redacted, scrubbed
+from reports.uri import redacted, scrubbed
 from trainables.errors import ConfigError
-from trainables.jobs.nodes.store import DRAFT, Listed
 
 OPTION = "--storage"
 ENV = "env:"
 SCHEMES = ("file", "s3", "gs", "gcs", "hdfs", "viewfs")
 PIECE = 1 << 20  # bytes
 LISTINGS = 5  # of a folder that comes and goes meanwhile
+DRAFT, DRAFT_SECONDS = ".tmp", 600.0  # ends the name of a file that is being written; its life
 CLOCK = "clock."  # begins the names of files that are written for the time they get
 
 
@@ -46,7 +46,7 @@ class Storage:
     def __init__(self, given: str) -> None:
         self.given, self.uri = given, _resolved(given)
         self.shown = redacted(self.uri)
-        self._files, self._root = self._opened()
+        self.files, self.root = self._opened()
         self._began: tuple[float, float] | None = None  # its time, and this process's, at once
 
     def put(self, name: str, path: Path) -> None:
@@ -55,20 +55,20 @@ class Storage:
         Raises:
             StorageError: it cannot be written.
         """
-        to = f"{self._root}/{name}"
+        to = f"{self.root}/{name}"
         draft = f"{to}.{uuid.uuid4().hex}{DRAFT}"
         with self._told(f"write {name}"):
-            self._files.create_dir(to.rpartition("/")[0], recursive=True)
+            self.files.create_dir(to.rpartition("/")[0], recursive=True)
             try:
                 # The stream is closed whatever happens in the block, and closing it completes an
                 # upload: what is broken off becomes an object too, cut short.
-                with path.open("rb") as source, self._files.open_output_stream(draft) as stream:
+                with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
                     while piece := source.read(PIECE):
                         stream.write(piece)
-                self._files.move(draft, to)
+                self.files.move(draft, to)
             except BaseException:
                 with contextlib.suppress(OSError):  # it has not begun, or the storage is away
-                    self._files.delete_file(draft)
+                    self.files.delete_file(draft)
                 raise
 
     def get(self, name: str, path: Path) -> bool:
@@ -80,15 +80,15 @@ class Storage:
         """
         import pyarrow.fs
 
-        place = f"{self._root}/{name}"
+        place = f"{self.root}/{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             with self._told(f"read {name}"):
-                (info,) = self._files.get_file_info([place])
+                (info,) = self.files.get_file_info([place])
                 if info.type == pyarrow.fs.FileType.NotFound:
                     return False
-                with self._files.open_input_stream(place) as stream, draft.open("wb") as target:
+                with self.files.open_input_stream(place) as stream, draft.open("wb") as target:
                     while piece := stream.read(PIECE):
                         target.write(piece)
             draft.replace(path)
@@ -105,29 +105,11 @@ class Storage:
         import pyarrow.fs
 
         with self._told(f"read {name}"):
-            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
+            (info,) = self.files.get_file_info([f"{self.root}/{name}"])
             if info.type == pyarrow.fs.FileType.NotFound:
                 return None
-            with self._files.open_input_stream(f"{self._root}/{name}") as stream:
+            with self.files.open_input_stream(f"{self.root}/{name}") as stream:
                 return bytes(stream.read())
-
-    def listed(self, folder: str) -> dict[str, Listed]:
-        """All files below a folder, those of folders in it included: what follows its name, with
-        `/`. Empty: it is not there.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
-        import pyarrow.fs
-
-        place = f"{self._root}/{folder}".rstrip("/")
-        with self._told(f"list {folder}"):
-            chosen = pyarrow.fs.FileSelector(place, allow_not_found=True, recursive=True)
-            return {
-                info.path.removeprefix(f"{place}/"): Listed(info.size, (info.mtime_ns or 0) / 1e9)
-                for info in self._info(chosen)
-                if info.type == pyarrow.fs.FileType.File
-            }
 
     def folders(self, folder: str = "") -> list[str]:
         """Names of what lies directly in a folder, folders too.
@@ -137,7 +119,7 @@ class Storage:
         """
         import pyarrow.fs
 
-        place = f"{self._root}/{folder}".rstrip("/")
+        place = f"{self.root}/{folder}".rstrip("/")
         with self._told(f"list {folder}"):
             chosen = pyarrow.fs.FileSelector(place, allow_not_found=True)
             return [info.base_name for info in self._info(chosen)]
@@ -149,7 +131,7 @@ class Storage:
             StorageError: it cannot be read.
         """
         with self._told(f"look at {name}"):
-            (info,) = self._files.get_file_info([f"{self._root}/{name}"])
+            (info,) = self.files.get_file_info([f"{self.root}/{name}"])
         return float(info.mtime_ns) / 1e9 if info.mtime_ns else self.now()
 
     def now(self) -> float:
@@ -161,13 +143,13 @@ class Storage:
             StorageError: nothing can be written there.
         """
         if self._began is None:
-            place = f"{self._root}/{CLOCK}{uuid.uuid4().hex}{DRAFT}"
+            place = f"{self.root}/{CLOCK}{uuid.uuid4().hex}{DRAFT}"
             with self._told("write"):
-                self._files.create_dir(self._root, recursive=True)
-                with self._files.open_output_stream(place) as stream:
+                self.files.create_dir(self.root, recursive=True)
+                with self.files.open_output_stream(place) as stream:
                     stream.write(b"?")
-                (info,) = self._files.get_file_info([place])
-                self._files.delete_file(place)
+                (info,) = self.files.get_file_info([place])
+                self.files.delete_file(place)
             there = float(info.mtime_ns) / 1e9 if info.mtime_ns else time.time()
             self._began = there, time.monotonic()
         there, here = self._began
@@ -181,21 +163,42 @@ class Storage:
         """
         import pyarrow.fs
 
-        place = f"{self._root}/{name}"
+        place = f"{self.root}/{name}"
         with self._told(f"remove {name}"):
-            (info,) = self._files.get_file_info([place])
+            (info,) = self.files.get_file_info([place])
             if info.type != pyarrow.fs.FileType.NotFound:
-                self._files.delete_file(place)
+                self.files.delete_file(place)
+
+    def put_folder(self, name: str, folder: Path) -> None:
+        """Store the files of a folder, and of those in it, as `name`.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        import pyarrow.fs
+
+        with self._told(f"write {name}"):
+            self.files.create_dir(f"{self.root}/{name}", recursive=True)
+            pyarrow.fs.copy_files(
+                str(folder),
+                f"{self.root}/{name}",
+                source_filesystem=pyarrow.fs.LocalFileSystem(),
+                destination_filesystem=self.files,
+            )
+
+    def delete_folder(self, name: str) -> None:
+        """Remove a folder with all that is in it; nothing, if it is not there.
+
+        Raises:
+            StorageError: it cannot be removed.
+        """
+        with self._told(f"remove {name}"), contextlib.suppress(FileNotFoundError):
+            self.files.delete_dir(f"{self.root}/{name}")
 
     @property
-    def told(self) -> str | None:
-        """As other nodes may be told of it: a variable, or an address without a password, which
-        a path is as a whole; None: it holds one."""
-        if self.given.startswith(ENV):
-            return self.given
-        if "://" not in self.uri:
-            return str(Path(self.uri).expanduser().resolve())
-        return None if has_secret(self.uri) else self.uri
+    def address(self) -> str:
+        """The storage as pyarrow takes it: a URI, or a path as a whole."""
+        return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
 
     def _opened(self) -> tuple[Any, str]:
         import pyarrow.fs
@@ -205,9 +208,8 @@ class Storage:
             raise ConfigError(
                 OPTION, self.shown, "a path, or s3://, gs://, hdfs://", "Correct the address"
             )
-        uri = self.uri if sep else str(Path(self.uri).expanduser().resolve())
         try:
-            files, root = pyarrow.fs.FileSystem.from_uri(uri)
+            files, root = pyarrow.fs.FileSystem.from_uri(self.address)
         except (ValueError, OSError, TypeError, NotImplementedError) as error:
             said = " ".join(scrubbed(str(error), self.uri).split())[:300]
             raise ConfigError(
@@ -220,8 +222,8 @@ class Storage:
         is missing is called missing although it was allowed to be: asked again, it is there."""
         for _ in range(LISTINGS - 1):
             with contextlib.suppress(FileNotFoundError):
-                return list(self._files.get_file_info(chosen))
-        return list(self._files.get_file_info(chosen))
+                return list(self.files.get_file_info(chosen))
+        return list(self.files.get_file_info(chosen))
 
     def _told(self, what: str) -> _Told:
         return _Told(self, what)

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from ablate.storage.trials import weights_here
+from ablate.storage.checkpoints import weights_here
 from ablate.tracking.store import Store, client_uri, public_environment
 from reports.figures.models import Asked, asked
 from reports.frame import Frame

@@ -28,7 +28,7 @@ from typing import Any
 import psutil
 
 from trainables.jobs.attempt import Attempt
-from trainables.jobs.nodes.envelope import Envelope
+from trainables.jobs.payload import Payload
 
 
 def tell(do: str, **more: Any) -> None:
@@ -43,7 +43,7 @@ def ask(do: str) -> dict[str, Any]:
 
 def work() -> None:
     while (job := ask("next"))["payload"] is not None:
-        envelope = Envelope.parse(job["payload"])
+        envelope = Payload.parse(job["payload"])
         attempt = Attempt(envelope.job, envelope.runner, clean=envelope.clean)
         events = attempt.events(60.0)
         attempt.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.live.presence import drivers
+from ablate.engine.presence import drivers
 from tests.faults.conftest import sweep, whole
 from tests.faults.driver import SPEC
 from tests.faults.sweeps import Sweep, assert_whole

@@ -23,7 +23,7 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.engine.ray.pipe import gathers
+from ablate.engine.ray.supervisor import gather_seconds
 from tests.scale.slots import SPREAD
 
 COSTS = Path(__file__).with_name("costs.json")
@@ -93,7 +93,7 @@ def simulate(
         gather: seconds for which a worker gathers epochs before it tells them; None: as the
             driver has it for so many trials at once.
     """
-    gather = gathers(gpus) if gather is None else gather
+    gather = gather_seconds(gpus) if gather is None else gather
     draw, ray, driver = random.Random(0), Server(), Server()
     shift = math.log(length) - SPREAD**2 / 2
     due: list[tuple[float, int, float]] = []  # when, epochs left, seconds of each

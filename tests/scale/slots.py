@@ -25,7 +25,7 @@ from typing import Any
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.process import ALIVE_SECONDS
 from tests.ablate.synthetic import EVALUATOR, report, score
-from trainables.jobs.nodes.envelope import Envelope
+from trainables.jobs.payload import Payload
 from trainables.jobs.request import Job
 
 SPREAD = 0.7  # of the logarithm of lengths: the longest of a thousand lasts ten times the mean
@@ -66,7 +66,7 @@ class Slots:
             self.step()
 
     def begin(self, payload: str) -> None:
-        job = Envelope.parse(payload).job
+        job = Payload.parse(payload).job
         length = self.mean * self.draw.lognormvariate(-(SPREAD**2) / 2, SPREAD)
         self.jobs[job.trial_id] = job
         self.attempts[job.trial_id] += 1

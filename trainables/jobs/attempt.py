@@ -24,7 +24,7 @@ from trainables.machine.processes import Watch, still_working
 Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
 
-LOCK_SECONDS = 120.0
+LOCK, LOCK_SECONDS = ".lock", 120.0
 # How much goes wrong before a trial or a study is left, under a driver and in a batch alike.
 RETRIES = 3  # of a trial that the machine ended
 EQUAL_ERRORS = 3  # of configuration in a study, without a success between them: the study stops
@@ -70,7 +70,7 @@ class Attempt:
             raise ValueError(f"job of trial {job.trial_id} without a folder")
         self.folder = job.runtime.trial_dir
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(self.folder / ".lock")
+        self._lock = FileLock(self.folder / LOCK)
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
@@ -128,6 +128,14 @@ class Attempt:
         finally:
             if self._watch is not None:  # a driver that is slow to ask is no fault of the trial
                 self._watch.close()
+
+    def remove_files(self) -> None:
+        """Remove the trial's files here, where another place has them; the lock stays."""
+        for path in self.folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != LOCK:
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""

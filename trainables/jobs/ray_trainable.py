@@ -1,11 +1,12 @@
 """The Ray side of a trial: a class Trainable whose actor runs one job after another.
 
-The only file of this package that imports Ray. A job arrives as the text of an `Envelope` in
+The only file of this package that imports Ray. A job arrives as the text of a `Payload` in
 `config[PAYLOAD]`, and each step returns `{"events": JSON text, "done": bool, "node": Ray's id of
-this machine, "apart": bool}`. Texts, because Ray copies, keeps and flattens every mapping that it
-sees.
+this machine}`. Texts, because Ray copies, keeps and flattens every mapping that it sees.
 
-With `marker`, a file of the driver's, a node that does not see it is apart.
+With a storage the job runs in a thread of its own, and a step returns after ten seconds at most:
+Tune saves checkpoints between steps only. What a trial has come to in the end is stored before the
+driver hears of it.
 """
 
 from __future__ import annotations
@@ -13,24 +14,40 @@ from __future__ import annotations
 import json
 import logging
 import os
+import queue
+import tempfile
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
 
 from trainables.jobs.attempt import Attempt, Event, limit_threads
-from trainables.jobs.nodes.carried import Carried
-from trainables.jobs.nodes.envelope import Envelope, Leader
-from trainables.jobs.nodes.store import here
+from trainables.jobs.node_folder import (
+    check_data,
+    copy_checkpoint,
+    describe_node,
+    fetch_files,
+    find_newest,
+    localise,
+    remove_stale_folders,
+    state_of,
+)
+from trainables.jobs.payload import Leader, Payload
 from trainables.machine.processes import host_name, runs
 
 PAYLOAD = "payload"
 DRIVER_SECONDS = 1.0
-STOP_SECONDS = 5.0  # that a trial which is stopped waits for a storage that is away
+STEP_SECONDS = 10.0  # of training, after which a step returns where checkpoints are stored
+STOP_SECONDS = 5.0  # that a trial which is stopped may take to come to its next event
+PATIENCE_SECONDS = 120.0  # that a trial waits for a storage that is away
+PAUSE_SECONDS = 2.0
 
-log = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 _watched: list[Leader] = []
 
 
@@ -50,38 +67,38 @@ def watch_driver(driver: Leader) -> None:
     threading.Thread(target=watch, daemon=True, name="driver watch").start()
 
 
-def node_id() -> str:
-    return str(ray.get_runtime_context().get_node_id())
+class Background:
+    """Runs functions in one thread, which ends with the process."""
 
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
+        threading.Thread(target=self._work, daemon=True, name="trial").start()
 
-def _taken(config: dict[str, Any]) -> tuple[Envelope, bool]:
-    """Take the envelope out of a configuration, which Tune would send back with every result.
+    def submit(self, function: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._calls.put((function, future))
+        return future
 
-    Raises:
-        OSError: this node does not see the driver's folder, and needs it.
-    """
-    envelope = Envelope.parse(config.pop(PAYLOAD))
-    if envelope.marker:
-        return envelope, not os.access(envelope.marker, os.F_OK)  # or it may not be seen
-    folder = envelope.job.runtime.trial_dir
-    if folder is not None and not folder.parent.is_dir():
-        raise OSError(
-            f"node {here()}: found no {folder.parent}; expected the driver's --out, which all "
-            "nodes see. Give a folder that they share, or --storage URI, by which they need not"
-        )
-    return envelope, False
+    def _work(self) -> None:
+        while True:
+            function, future = self._calls.get()
+            try:
+                future.set_result(function())
+            except BaseException as error:  # raised again where the result is asked for
+                future.set_exception(error)
 
 
 class JobTrainable(tune.Trainable):
     """One job at a time; `reset_config` takes the next one in the same process."""
 
     _attempt: Attempt | None = None
-    _said = False  # that this node is apart
+    _background: Background | None = None
+    _future: Future[Any] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
         self._take(config)
-        limit_threads(self._carried.job.runtime.threads)
-        watch_driver(self._envelope.driver)
+        limit_threads(self._job.runtime.threads)
+        watch_driver(self._payload.driver)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         self.cleanup()
@@ -89,45 +106,129 @@ class JobTrainable(tune.Trainable):
         return True
 
     def _take(self, config: dict[str, Any]) -> None:
-        self._envelope, apart = _taken(config)
-        self._carried = Carried(self._envelope, apart=apart)
+        """Take the payload out of the configuration, which Tune sends back with each result."""
+        self._payload = Payload.parse(config.pop(PAYLOAD))
+        self._job = self._payload.job
+        self._last: list[Event] = []  # the end of the trial, which is being stored
+        self._stored: dict[str, tuple[int, int]] = {}
 
     def step(self) -> dict[str, Any]:
-        if self._carried.apart and not self._said:
-            self._said = True  # at once: what others do depends on it
-            return self._told([], done=False)
-        envelope = self._envelope
         if self._attempt is None:
-            self._attempt = Attempt(self._carried.job, envelope.runner, clean=envelope.clean)
-            self._carried.begin()
-        events = self._attempt.events(envelope.gather)
-        done = events[-1]["event"] != "epoch"
-        if done:
-            self._carried.end()  # before the driver hears of it
-            self.cleanup()
-        return self._told(events, done=done)
+            self._attempt = self._begin()
+        if self._payload.storage is None:
+            events = self._attempt.events(self._payload.gather)
+            return self._report(events, done=events[-1]["event"] != "epoch")
+        if self._last:
+            return self._report(self._last, done=True)
+        events = self._next_events(self._attempt)
+        if events and events[-1]["event"] != "epoch":
+            self._last, events = events, []
+        state = state_of(self._attempt.folder)
+        changed, self._stored = state != self._stored, state
+        return self._report(events) | {"should_checkpoint": changed or bool(self._last)}
 
-    def _told(self, events: list[Event], *, done: bool) -> dict[str, Any]:
-        return {
-            "events": json.dumps(events),
-            "done": done,
-            "node": node_id(),
-            "apart": self._carried.apart,
-        }
+    def _begin(self) -> Attempt:
+        """Enter the trial's folder, with all that the job needs in it."""
+        payload = self._payload
+        self._job = job = localise(payload)
+        assert job.runtime.trial_dir is not None
+        if payload.storage is not None and payload.storage.own_folder:
+            remove_stale_folders(job.runtime.trial_dir.parent)
+        if payload.fingerprint is not None:
+            check_data(job, payload.fingerprint)
+        attempt = Attempt(job, payload.runner, clean=payload.clean)
+        try:
+            if payload.storage is not None:
+                self._fetch(payload.storage.uri)
+                self._stored = state_of(job.runtime.trial_dir)
+        except BaseException:
+            attempt.close()
+            raise
+        return attempt
+
+    def _fetch(self, uri: str) -> None:
+        import pyarrow.fs
+
+        files, root = pyarrow.fs.FileSystem.from_uri(uri)
+
+        def download(place: str, folder: Path) -> None:
+            tune.Checkpoint(f"{root}/{place}", files).to_directory(folder)
+
+        def newest(folders: tuple[str, ...]) -> str | None:
+            return find_newest(files, root, folders)
+
+        wait_for_storage(lambda: fetch_files(self._payload, self._job, newest, download))
+
+    def _next_events(self, attempt: Attempt) -> list[Event]:
+        """Return what the trial tells next, or nothing if that takes too long."""
+        seconds = min(self._payload.gather, STEP_SECONDS)
+        if self._background is None:
+            self._background = Background()
+        if self._future is None:
+            self._future = self._background.submit(lambda: attempt.events(seconds))
+        wait([self._future], STEP_SECONDS)
+        if not self._future.done():
+            return []
+        future, self._future = self._future, None
+        events: list[Event] = future.result()
+        return events
+
+    def _report(self, events: list[Event], *, done: bool = False) -> dict[str, Any]:
+        if done:
+            self.cleanup()
+        node = str(ray.get_runtime_context().get_node_id())
+        return {"events": json.dumps(events), "done": done, "node": node}
+
+    def save(self, checkpoint_dir: str | None = None) -> Any:
+        """Store a checkpoint; wait for a storage that is away."""
+        assert self._attempt is not None
+        with tempfile.TemporaryDirectory(prefix=".stored-", dir=self._attempt.folder) as draft:
+            folder = str(Path(draft) / "checkpoint")
+            result: Any = wait_for_storage(lambda: super(JobTrainable, self).save(folder))
+        result.metrics.pop("events", None)  # Tune keeps it as long as the checkpoint
+        return result
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Nothing: the core keeps its checkpoints in the trial's folder."""
+        assert self._attempt is not None
+        copy_checkpoint(self._attempt.folder, Path(checkpoint_dir))
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing: see `save_checkpoint`."""
+        """Do nothing: the job says where its checkpoint is (`_fetch`)."""
 
     def cleanup(self) -> None:
         attempt, self._attempt = self._attempt, None
-        if attempt is not None:
-            try:  # before others may enter the folder
-                self._carried.end(seconds=STOP_SECONDS)
-            except OSError as error:
-                log.warning("what trial %s made stays here: %s", attempt.job.trial_id, error)
-            finally:
-                attempt.close()
-            self._carried.leave()
+        if attempt is None:
+            return
+        if self._future is not None:
+            wait([self._future], STOP_SECONDS)
+            if not self._future.done():
+                return  # it ends with this process
+            self._future = None
+        storage = self._payload.storage
+        if storage is not None and storage.own_folder and self._last:
+            attempt.remove_files()  # all of them are in storage
+        attempt.close()
+
+
+def wait_for_storage(do: Callable[[], Any]) -> Any:
+    """Do what needs the storage, again and again for two minutes while that is away.
+
+    Raises:
+        OSError: it is away for longer; which node says so.
+    """
+    end = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return do()
+        except OSError as error:
+            if time.monotonic() >= end:
+                raise OSError(
+                    f"{describe_node()}: the storage does not answer ({error})"
+                ) from error
+            LOG.warning("the storage does not answer (%s); it is asked again", error)
+        except RuntimeError as error:  # Tune found no mark of the driver's in it
+            raise OSError(
+                f"{describe_node()}: the storage here is not the driver's. A path has to be a "
+                f"folder that all nodes share ({str(error).splitlines()[0]})"
+            ) from error
+        time.sleep(PAUSE_SECONDS)

@@ -2,7 +2,7 @@
 
 Messages are JSON, one a line. The first line of the process's input says what is asked for:
 
-    {"address", "cpus", "gpus", "accelerator", "folder", "name", "script"}
+    {"address", "cpus", "gpus", "accelerator", "folder", "name", "storage", "script"}
 
 It then tells, and asks where an answer is shown; every answer has {"stop": bool} besides.
 
@@ -15,10 +15,11 @@ It then tells, and asks where an answer is shown; every answer has {"stop": bool
     {"do": "alive", "machines"}             Ray still answers, and the node of this machine lives
     {"do": "gone"}                          Ray says that this node does not
     {"do": "tick"}                          → {}
-    {"do": "next"}                          → {"trial_id", "payload", "over"}
-    {"do": "record", "trial_id", "events", "node", "apart"}    events of a trial, as JSON text; the
-                                            id of the machine that they come from; whether that
-                                            does not see the driver's folder
+    {"do": "next"}                          → {"trial_id", "payload"}, or, with payload
+                                            None, {"over", "idle"}
+    {"do": "record", "trial_id", "events", "node"}    events of a trial, as JSON text, perhaps none;
+                                            the id of the machine that they come from
+    {"do": "stored", "trial_id", "checkpoint"}    where in storage a trial's newest checkpoint is
     {"do": "ended", "trial_id", "reason"}   the machine ended a trial
     {"do": "done"}                          all trials are over; it ends
     {"do": "refused", "error"}              it ends: the parts of a ConfigError
@@ -36,15 +37,6 @@ import threading
 from typing import Any, TextIO
 
 from trainables.machine.processes import end_session
-
-GATHER_SECONDS = 30.0  # the most, of which a trial tells nothing
-RESULTS_A_SECOND = 100  # of all trials; Ray Tune takes 3 ms for one (tests/scale/RESULTS.md)
-
-
-def gathers(running: int) -> float:
-    """Seconds for which a worker gathers what its trial tells: on a laptop one, among a thousand
-    trials ten, so that Ray Tune has time left to begin and end trials."""
-    return min(GATHER_SECONDS, max(1.0, running / RESULTS_A_SECOND))
 
 
 class Driver:

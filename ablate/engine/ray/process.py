@@ -62,6 +62,20 @@ def pulse(driver: Driver, request: Request) -> Iterator[None]:
         thread.join(ALIVE_SECONDS)
 
 
+@contextmanager
+def reported(driver: Driver) -> Iterator[None]:
+    """Tell the driver of an error, which then ends the block and no more."""
+    try:
+        yield
+    except ConfigError as error:
+        parts = [error.path, error.found, error.expected, error.remedy]
+        driver.tell("refused", error=parts)
+    except Exception as error:
+        traceback.print_exc()
+        text = f"{type(error).__name__}: {error}"
+        driver.tell("failed", error=text, full=is_full(error) or tells_of_it(text))
+
+
 def main() -> int:
     # The driver says when this ends. A handler, since what is ignored stays so in every process
     # that is started from here.
@@ -75,10 +89,12 @@ def main() -> int:
     if asked["script"]:  # Ray's workers look for modules in the folder of the user's script
         sys.argv[0] = asked["script"]
         sys.path.append(str(Path(asked["script"]).parent))
-    try:
+    with reported(driver):
         request = Request.shared(asked)
         limit_threads(request.threads)  # of libraries that workers load before they have a trial
-        with ray_session(asked["address"], request) as parallel, pulse(driver, request):
+        session = ray_session(asked["address"], request)
+        # What goes wrong is told before Ray is shut down: its processes are watched until then.
+        with session as parallel, reported(driver), pulse(driver, request):
             from ablate.engine.ray.tune import tune
 
             driver.slots = int(parallel)
@@ -90,15 +106,8 @@ def main() -> int:
                 token=asks_for_token(),
                 sessions=session_folder() if is_local(asked["address"]) else "",
             )
-            tune(driver, request, Path(asked["folder"]), asked["name"])
+            tune(driver, request, Path(asked["folder"]), asked["name"], asked["storage"])
             driver.tell("done")
-    except ConfigError as error:
-        parts = [error.path, error.found, error.expected, error.remedy]
-        driver.tell("refused", error=parts)
-    except Exception as error:
-        traceback.print_exc()
-        text = f"{type(error).__name__}: {error}"
-        driver.tell("failed", error=text, full=is_full(error) or tells_of_it(text))
     return 0
 
 

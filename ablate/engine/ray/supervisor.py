@@ -16,6 +16,7 @@ import selectors
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,18 +24,20 @@ from typing import Any
 
 import psutil
 
-from ablate.engine.board import Board
-from ablate.engine.ray.apart import Apart
-from ablate.engine.ray.attempts import Hands
-from ablate.engine.ray.caller import joined, script
-from ablate.engine.ray.private import remove_dead_sessions
+from ablate.engine.progress import Board
 from ablate.engine.ray.resources import Request
-from ablate.engine.ray.session import OPEN
-from ablate.ledger.schema import full
+from ablate.engine.ray.session import OPEN, joined, remove_dead_sessions, script
+from ablate.ledger.schema import full, tells_of_it
+from ablate.storage.checkpoints import TrialCheckpoints
 from ablate.sweep.dispatch import Dispatch
 from ablate.tracking.store import public_environment
+from trainables.core.trial_folder import trial_folder
+from trainables.data.dataset import data_config
 from trainables.errors import ConfigError
-from trainables.machine.processes import end_session, runs
+from trainables.jobs.attempt import RETRIES
+from trainables.jobs.payload import Leader, Payload, Storage
+from trainables.jobs.request import Job
+from trainables.machine.processes import end_session, host_name, runs
 
 RESTARTS = 1
 TICK_SECONDS = 0.5
@@ -42,6 +45,8 @@ START_SECONDS = 300.0  # for Ray's start; it gives up earlier by itself
 SILENT_SECONDS = 120.0  # without a word that Ray answers
 STOP_SECONDS = 60.0  # for the trials to end after a signal
 END_SECONDS = 30.0  # for Ray to end when all is done
+GATHER_SECONDS = 30.0  # the most, of which a trial tells nothing
+RESULTS_A_SECOND = 100  # of all trials; Ray Tune takes 3 ms for one (tests/scale/RESULTS.md)
 COMMAND = (sys.executable, "-P", "-m", "ablate.engine.ray.process")
 
 Message = dict[str, Any]
@@ -55,9 +60,9 @@ class RayLostError(RuntimeError):
 class RayProcess:
     """One process that has Ray, and all that it has started.
 
-    Its first answer is what is asked for, see `ablate/engine/ray/pipe.py`. log: file that gets what
-    is printed there. environment: its own, and that of Ray's processes. begun: whether it has Ray
-    by now. sessions: the folder of Ray's sessions, if it has started a Ray of its own.
+    Its first answer is what is asked for, see `ablate/engine/ray/process.py`. log: file that gets
+    what is printed there. environment: its own, and that of Ray's processes. begun: whether it has
+    Ray by now. sessions: the folder of Ray's sessions, if it has started a Ray of its own.
     """
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
@@ -156,29 +161,36 @@ class RayProcess:
             remove_dead_sessions(self.sessions)
 
 
+def gather_seconds(running: int) -> float:
+    """Return for how long a worker gathers what its trial tells: on a laptop a second, among a
+    thousand trials ten, so that Ray Tune has time left to begin and end trials."""
+    return min(GATHER_SECONDS, max(1.0, running / RESULTS_A_SECOND))
+
+
 @dataclass
 class Supervisor:
     """Runs what `dispatch` has by way of Ray.
 
-    address: of a cluster; None: one of our own. storage: folder for Tune's own files.
+    address: of a cluster; None: one of our own. folder: of Tune's own files.
     begun: called with how many trials run at once, when Ray is there for the first time.
-    apart: what nodes share that do not see the folder of trials; None: all are to see it.
+    checkpoints: of trials in storage; None: their folders are the one place of their files.
+    fingerprints: of the data sets that trials read, by `DataConfig.images`, where other nodes
+        must have them as well; None: no trial reads any, or there are no other nodes.
     environment: that of Ray's processes.
     """
 
     dispatch: Dispatch
     address: str | None
     request: Request
-    storage: Path
+    folder: Path
     log: Path
     begun: Callable[[float], Board]
-    apart: Apart | None = None
+    checkpoints: TrialCheckpoints | None = None
+    fingerprints: Mapping[str, str] | None = None
     environment: Mapping[str, str] = field(default_factory=public_environment)
     board: Board | None = None
     lives: int = 0
-
-    def __post_init__(self) -> None:
-        self.hands = Hands(self.dispatch, self.apart)
+    machine_ends: Counter[str] = field(default_factory=Counter)  # of trials that are under way
 
     def run(self) -> str:
         """Until nothing is left; returns why Ray ended before that, if it did.
@@ -216,8 +228,11 @@ class Supervisor:
                 {
                     "address": address,
                     **self.request.shares,
-                    "folder": str(self.storage),
+                    "folder": str(self.folder),
                     "name": str(self.lives),
+                    "storage": None
+                    if self.checkpoints is None
+                    else self.checkpoints.storage.address,
                     "script": script(),
                 }
             )
@@ -245,13 +260,15 @@ class Supervisor:
         if do == "tick":
             process.answer({"stop": self.dispatch.stopping})
         elif do == "next":
-            process.answer(
-                {**self.hands.next(process.pid, process.start), "stop": self.dispatch.stopping}
-            )
+            answer = self._next(process)
+            process.answer({**answer, "stop": self.dispatch.stopping})
         elif do == "record":
-            self.hands.heard(message, json.loads(message["events"]), self.board)
+            self._record(message["trial_id"], json.loads(message["events"]), message["node"])
+        elif do == "stored":
+            assert self.checkpoints is not None
+            self.checkpoints.record(message["trial_id"], message["checkpoint"])
         elif do == "ended":
-            self.hands.ended(message["trial_id"], f"the machine: {message['reason']}")
+            self._retry(message["trial_id"], f"the machine: {message['reason']}")
         elif do == "begun" and self.board is None:
             self.board = self.begun(message["parallel"])
             self.board.machines.hear(message["machines"])
@@ -261,7 +278,68 @@ class Supervisor:
             raise ConfigError(*message["error"])
         elif do == "failed":
             if message["full"]:
-                raise full(self.storage)
+                raise full(self.folder)
             raise RayLostError(message["error"].splitlines()[0][:300])
         elif do == "alive" and self.board is not None:
             self.board.machines.hear(message["machines"])
+
+    def _next(self, process: RayProcess) -> Message:
+        """Return the answer to "next"."""
+        dispatch = self.dispatch
+        job = dispatch.next_job()
+        if job is None:
+            how = {"over": dispatch.exhausted, "idle": not dispatch.running}
+            return {"trial_id": None, "payload": None, **how}
+        trial_folder(dispatch.settings.trials, job.trial_id).mkdir(parents=True, exist_ok=True)
+        payload = Payload(
+            job,
+            dispatch.settings.runner,
+            dispatch.settings.clean,
+            Leader(host_name(), process.pid, process.start),
+            gather_seconds(len(dispatch.running)),
+            self._fingerprint(job),
+            self._storage(job),
+        )
+        return {"trial_id": job.trial_id, "payload": payload.to_text()}
+
+    def _fingerprint(self, job: Job) -> str | None:
+        if self.fingerprints is None:
+            return None
+        section: Any = job.config["data"]
+        return self.fingerprints[data_config(section).images]
+
+    def _storage(self, job: Job) -> Storage | None:
+        """Return where a job's trials have their checkpoints."""
+        if self.checkpoints is None:
+            return None
+        if self.checkpoints.remote:
+            try:  # what an earlier run without storage has left here
+                self.checkpoints.offer(job.trial_id)
+            except OSError as error:
+                log.warning("%s", error)
+        trials = {job.trial_id, *(each.export.parent.name for each in job.members)}
+        places = {trial: self.checkpoints.find_places(trial) for trial in sorted(trials)}
+        return Storage(self.checkpoints.storage.address, self.checkpoints.remote, places)
+
+    def _record(self, trial_id: str, events: list[Message], node: str) -> None:
+        if self.board is not None:
+            self.board.machines.places[trial_id] = node
+        if not events:
+            return
+        self.dispatch.record(trial_id, events)
+        if trial_id not in self.dispatch.running:
+            del self.machine_ends[trial_id]
+            if self.checkpoints is not None:
+                self.checkpoints.finish(trial_id)
+
+    def _retry(self, trial_id: str, reason: str) -> None:
+        """Hand out a job again that the machine ended, or give it up."""
+        self.machine_ends[trial_id] += 1
+        attempts = self.machine_ends[trial_id]
+        if attempts <= RETRIES:
+            self.dispatch.again(trial_id, reason)
+        elif tells_of_it(reason):
+            raise full(trial_folder(self.dispatch.settings.trials, trial_id))
+        else:
+            del self.machine_ends[trial_id]
+            self.dispatch.lose(trial_id, f"{reason} (given up after {attempts} attempts)")

@@ -7,8 +7,10 @@ configuration, and its events come back as results.
 
 from __future__ import annotations
 
+import itertools
 import os
-from pathlib import Path
+import time
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import ray.tune
@@ -20,9 +22,12 @@ from ray.tune.search import Searcher
 
 from ablate.engine.ray.pipe import Driver
 from ablate.engine.ray.resources import Request
+from trainables.core.trial_folder import TRIALS
 from trainables.jobs.hidden import hidden
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
 
+OURS = "trial"  # in a trial's configuration: our id of it
+WAIT_SECONDS = 1.0  # between two questions for a job while others have all that is left
 CLOUD_KEYS = (
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -31,23 +36,51 @@ CLOUD_KEYS = (
 )
 
 
-def tune(driver: Driver, request: Request, folder: Path, name: str) -> None:
+def tune(driver: Driver, request: Request, folder: Path, name: str, storage: str | None) -> None:
     """Run what the driver hands out until it has nothing more, or says stop.
+
+    Where all that is left is in the hands of other drivers, the run of Tune ends, and with it the
+    workers, whose slots others may wait for: Tune would keep them while it asks for more.
 
     Args:
         folder: of Tune's own files, in it `name`.
+        storage: a path or URI, in which Tune keeps checkpoints of trials below `trials/`, and its
+            own files; None: there are none to be kept.
     """
     hide_cloud_keys()
-    feeder = Feeder(driver)
+    job: dict[str, Any] | None = None
+    for number in itertools.count():
+        feeder = Feeder(driver, job)
+        run_tune(feeder, request, folder, f"{name}-{number}", storage)
+        job = None
+        while feeder.waits and job is None and not driver.stop:
+            time.sleep(WAIT_SECONDS)
+            answer = driver.ask("next")
+            job = None if answer["payload"] is None else answer
+            feeder.waits = not answer.get("over", False)
+        if job is None:
+            return
+
+
+def run_tune(
+    feeder: Feeder, request: Request, folder: Path, name: str, storage: str | None
+) -> None:
+    """Run one `fit`, see `tune`."""
+    driver = feeder.driver
     tuner = ray.tune.Tuner(
         ray.tune.with_resources(JobTrainable, request.bundle),
         tune_config=ray.tune.TuneConfig(
-            search_alg=feeder, scheduler=StartAll(driver), num_samples=-1, reuse_actors=True
+            search_alg=feeder,
+            scheduler=StartAll(driver),
+            num_samples=-1,
+            reuse_actors=True,
+            trial_dirname_creator=name_folder,
         ),
         run_config=ray.tune.RunConfig(
-            name=name,
-            storage_path=str(folder),
+            name=name if storage is None else TRIALS,
+            storage_path=str(folder) if storage is None else storage,
             stop=StopWhenAsked(driver),
+            checkpoint_config=ray.tune.CheckpointConfig(checkpoint_at_end=False),  # steps ask
             failure_config=ray.tune.FailureConfig(max_failures=0),  # the driver retries
             callbacks=[Recorder(feeder)],
             verbose=0,
@@ -69,6 +102,11 @@ def hide_cloud_keys() -> None:
             os.putenv(name, value)
 
 
+def name_folder(trial: Trial) -> str:
+    """Name the folder of one attempt's checkpoints (`ablate/storage/checkpoints.py`)."""
+    return f"{trial.config[OURS]}.{time.time_ns()}"
+
+
 class DriverOnly:
     """Tune pickles what it is given, for a restore that we never ask for: pickle nothing."""
 
@@ -78,19 +116,25 @@ class DriverOnly:
 
 class Feeder(DriverOnly, Searcher):
     """Feeds jobs of all studies into one `fit()` as they become ready. Its state is the
-    ledger's, so that Tune's snapshots of it hold nothing."""
+    ledger's, so that Tune's snapshots of it hold nothing.
 
-    def __init__(self, driver: Driver) -> None:
+    job: an answer to "next", which comes first. waits: whether it has ended the run because all
+    that is left is in other drivers' hands.
+    """
+
+    def __init__(self, driver: Driver, job: dict[str, Any] | None = None) -> None:
         super().__init__()
-        self.driver = driver
+        self.driver, self.waits = driver, False
+        self._job = job
         self.trials: dict[str, str] = {}  # Tune's id → ours
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
-        answer = self.driver.ask("next")
+        answer, self._job = self._job or self.driver.ask("next"), None
         if answer["payload"] is None:
-            return cast(Any, Searcher.FINISHED) if answer["over"] else None
+            self.waits = answer["idle"] and not answer["over"]
+            return cast(Any, Searcher.FINISHED) if answer["over"] or self.waits else None
         self.trials[trial_id] = answer["trial_id"]
-        return {PAYLOAD: answer["payload"]}
+        return {PAYLOAD: answer["payload"], OURS: answer["trial_id"]}
 
     def forget(self, trial: Trial) -> str | None:
         """Return our id of a trial that is over, and drop what Tune would keep of its job."""
@@ -130,8 +174,15 @@ class Recorder(DriverOnly, Callback):
         # Tune keeps every trial's last result to its end: not that bulk.
         events = result.pop("events", None)
         if ours is not None and events is not None:
-            node, apart = result.get("node"), bool(result.get("apart"))
-            self.driver.tell("record", trial_id=ours, events=events, node=node, apart=apart)
+            self.driver.tell("record", trial_id=ours, events=events, node=result["node"])
+
+    def on_checkpoint(
+        self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **_: Any
+    ) -> None:
+        ours = self.feeder.trials.get(trial.trial_id)
+        if ours is not None:
+            place = "/".join(PurePosixPath(checkpoint.path).parts[-3:])  # below the storage's root
+            self.driver.tell("stored", trial_id=ours, checkpoint=place)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
         self.feeder.forget(trial)

@@ -21,9 +21,9 @@ from ablate.cli.options import seconds, seed_option, settings
 from ablate.cli.report import print_report
 from ablate.cli.run import ending
 from ablate.engine import driver
-from ablate.engine.board import Board, first_failure, rows
 from ablate.engine.foreground import run_cell
 from ablate.engine.preview import preview
+from ablate.engine.progress import Board, first_failure, rows
 from ablate.engine.ray import resources
 from ablate.engine.ray.resources import Request, check_nodes, elsewhere, fits, request
 from ablate.engine.settings import Outcome, Settings

@@ -11,8 +11,8 @@ import pytest
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
+from ablate.storage.checkpoints import TrialCheckpoints, weights_here
 from ablate.storage.store import Storage
-from ablate.storage.trials import fetch, forget, lacks, weights_here
 from ablate.sweep.queue import JobSettings
 from tests.ablate import specs
 from tests.ablate.batch.sweeps import synthetic_settings
@@ -131,17 +131,19 @@ def test_storage_and_jobs_refuse_it(out: Path, victim: Path, leads: Leads, tmp_p
     trial, before = leads(out, victim), contents(victim)
     storage, trials = Storage(str(tmp_path / "storage")), out / "trials"
     settings = JobSettings(trials, tmp_path / "cache", "cpu", 1, "tests.ablate.synthetic:run_job")
-    uses: list[Callable[[], object]] = [
-        lambda: fetch(storage, trials, trial),
-        lambda: weights_here(trials, trial),
-        lambda: lacks(storage, trials, trial),
-        lambda: settings.runtime(trial),
-    ]
-    if leads is not linked:  # a storage has no links of this folder
-        uses.append(lambda: forget(storage, trial))
-    for use in uses:
-        with pytest.raises(ConfigError):
-            use()
+    with Ledger(out / "ledger.sqlite") as ledger:
+        checkpoints = TrialCheckpoints(storage, ledger, trials, remote=False, tell=print)
+        uses: list[Callable[[], object]] = [
+            lambda: checkpoints.fetch(trial),
+            lambda: checkpoints.offer(trial),
+            lambda: weights_here(trials, trial),
+            lambda: settings.runtime(trial),
+        ]
+        if leads is not linked:  # a storage has no links of this folder
+            uses.append(lambda: checkpoints.forget(trial))
+        for use in uses:
+            with pytest.raises(ConfigError):
+                use()
     assert contents(victim) == before
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ablate.cli.main import main
-from ablate.engine.before import as_it_is
+from ablate.engine.preflight import as_it_is
 from tests.ablate import driven, specs
 from tests.ablate.command import ROOT
 from tests.unprivileged import open_folder, unprivileged

@@ -14,10 +14,9 @@ import pytest
 
 from ablate.cli.main import main
 from ablate.cli.run import ending
-from ablate.engine.board import at_work, rows
 from ablate.engine.driver import run_plan
-from ablate.engine.live.machines import Machines
-from ablate.engine.live.presence import POLL_SECONDS, Presence, drivers
+from ablate.engine.presence import POLL_SECONDS, Presence, drivers
+from ablate.engine.progress import Machines, at_work, rows
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
@@ -195,7 +194,7 @@ def test_a_run_that_is_asked_to_stop_ends_as_by_ctrl_c_and_goes_on(
     code = f"""
 import sys, time
 from ablate.cli.main import main
-from ablate.engine.live.presence import drivers
+from ablate.engine.presence import drivers
 from pathlib import Path
 while not any(each.trials for each in drivers(Path({str(tmp_path)!r}))):
     time.sleep(0.05)

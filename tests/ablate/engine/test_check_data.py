@@ -12,10 +12,10 @@ import pytest
 import yaml
 from PIL import Image
 
-import ablate.engine.check_data
 import ablate.engine.driver
-from ablate.engine.check_data import check_data
+import ablate.engine.preflight
 from ablate.engine.driver import run_plan
+from ablate.engine.preflight import check_data
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
@@ -267,7 +267,7 @@ def test_each_division_of_each_data_set_is_looked_at_once(
         seen.append((len(dataset.images), config.fold))
         return split(dataset, config, "")
 
-    monkeypatch.setattr(ablate.engine.check_data, "split", divided)
+    monkeypatch.setattr(ablate.engine.preflight, "split", divided)
     flips = {"design": "grid", "grid": {"data.augment.flip": [0.0, 0.5], "optimizer.lr": [1, 2]}}
     check(images, tmp_path, rates={**GRID, "folds": 3}, flips=flips, again=GRID)
     assert seen == [(84, 0), (84, 1), (84, 2), (84, None)]

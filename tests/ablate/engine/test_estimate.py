@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ablate.cli.main import main
+from ablate.engine.estimates import Rate, Total, kind, side_by_side
 from ablate.engine.preview import Account
-from ablate.engine.times.estimate import Rate, Total, kind, side_by_side
 from tests.ablate import specs
 from tests.ablate.driven import dispatch
 from trainables.trial import TrialConfig

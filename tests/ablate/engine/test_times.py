@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ablate.engine.estimates import Total, known_rates, mean, start_up, waits
 from ablate.engine.preview import _about
-from ablate.engine.times.estimate import Total, known_rates
-from ablate.engine.times.pace import pace
-from ablate.engine.times.waits import mean, start_up, waits
+from ablate.engine.progress import pace
 from ablate.ledger import queries
 from ablate.ledger.ledger import Ledger
 from tests.ablate.engine.slots import lengths, ran, write

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.board import rows as progress_rows
 from ablate.engine.driver import run_plan
 from ablate.engine.preview import preview
+from ablate.engine.progress import rows as progress_rows
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger

@@ -14,7 +14,7 @@ import pytest
 from trainables.core.code_version import Code
 from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
-from trainables.jobs.nodes.envelope import Envelope, Leader
+from trainables.jobs.payload import Leader, Payload
 from trainables.jobs.request import Fold, Job
 
 JOB = Job(
@@ -29,12 +29,12 @@ JOB = Job(
     members=(Fold({"a": 1}, 0, Path("/trials/u/best.safetensors")),),
     source=Code({"core": "ab", "loss.mine": None}, {"core": "1"}, {"core": ("ab", "cd")}),
 )
-ENVELOPE = Envelope(JOB, "module:function", True, Leader("host", 7, 1.5))
+PAYLOAD = Payload(JOB, "module:function", True, Leader("host", 7, 1.5))
 
 
 def test_it_arrives_as_it_was_sent() -> None:
-    assert Envelope.parse(ENVELOPE.text()) == ENVELOPE
-    assert pickle.loads(pickle.dumps(ENVELOPE)) == ENVELOPE
+    assert Payload.parse(PAYLOAD.to_text()) == PAYLOAD
+    assert pickle.loads(pickle.dumps(PAYLOAD)) == PAYLOAD
     plain = Job("t", {}, 0, Runtime("cpu", None, Path("c")))
     assert Job.from_dict(json.loads(json.dumps(plain.to_dict()))) == plain
 
@@ -47,15 +47,15 @@ def without(given: dict[str, Any], *path: str) -> None:
 
 def test_what_is_missing_or_unknown_is_named() -> None:
     for path, where in (
-        (("job", "seed"), "envelope.job: found no seed"),
-        (("job", "until"), "envelope.job: found no until"),
-        (("job", "runtime", "threads"), "envelope.job.runtime: found no threads"),
-        (("driver", "pid"), "envelope.driver: found no pid"),
+        (("job", "seed"), "payload.job: found no seed"),
+        (("job", "until"), "payload.job: found no until"),
+        (("job", "runtime", "threads"), "payload.job.runtime: found no threads"),
+        (("driver", "pid"), "payload.driver: found no pid"),
     ):
-        given = ENVELOPE.to_dict()
+        given = PAYLOAD.to_dict()
         without(given, *path)
         with pytest.raises(ConfigError, match=where):
-            Envelope.from_dict(given)
+            Payload.from_dict(given)
     for place in ("runtime", "source"):
         given = JOB.to_dict()
         given[place]["more"] = 1
@@ -77,6 +77,6 @@ def test_a_value_of_another_type(name: str, value: object) -> None:
 
 def test_it_needs_no_torch() -> None:
     """A driver's plan and Ray's own process have jobs, and start in no time."""
-    code = "import sys, trainables.jobs.nodes.envelope; print('torch' in sys.modules)"
+    code = "import sys, trainables.jobs.payload; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ablate.engine.ray.private import (
+from ablate.engine.ray.session import (
     INNER,
     OF_RAY,
     OWNER,

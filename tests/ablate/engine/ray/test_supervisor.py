@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ablate.engine.board import Board
+from ablate.engine.progress import Board
 from ablate.engine.ray import supervisor
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.supervisor import RESTARTS, Supervisor

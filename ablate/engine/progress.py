@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from ablate.engine.live.machines import Machines
-from ablate.engine.live.rows import StudyRow, duration, line
-from ablate.engine.live.signals import closed_terminal
-from ablate.engine.times.pace import pace
+from pydantic import Field
+
+from ablate.engine.signals import closed_terminal
 from ablate.sweep.dispatch import Dispatch
 from trainables.evaluation.metric_name import MetricName
 from trainables.machine.texts import printable
@@ -33,6 +34,101 @@ LINE_SECONDS = 30.0
 TINY = 1e-9
 REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts them all
 
+# Of a line that is printed: no control characters, and finite times that can be shown.
+Name = Annotated[str, Field(pattern=r"^\P{Cc}*$", max_length=4096)]
+Seconds = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+
+
+@dataclass(frozen=True)
+class StudyRow:
+    """Counts are of cells × seeds. eta: seconds, None if unknown. best: of the first objective."""
+
+    study: Name
+    size: Count
+    known: Count
+    done: Count
+    running: Count
+    failed: Count
+    best: float | None
+    eta: Seconds | None
+    note: Name
+
+    @property
+    def ended(self) -> bool:
+        return self.done + self.failed >= self.size
+
+
+def duration(seconds: float | None) -> str:
+    """`1:02:03`, `4:05`, or `?`."""
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def line(row: StudyRow) -> str:
+    best = "-" if row.best is None else f"{row.best:.4f}"
+    text = f"{row.study}: {row.done}/{row.size} done, {row.running} running, {row.failed} failed"
+    note = f" ({row.note})" if row.note else ""
+    return f"{text}, best {best}, left {duration(row.eta)}{note}"
+
+
+@dataclass
+class Machines:
+    """known: of each its id, its name and how many trials it has room for, as told last. places:
+    trial → the id of the machine that it was last heard of from."""
+
+    known: list[tuple[str, str, int]] = field(default_factory=list)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def hear(self, told: Iterable[Sequence[Any]]) -> None:
+        """Those that trials fit on now; others come and go."""
+        self.known = [(str(node), str(name), int(slots)) for node, name, slots in told if slots]
+
+    @property
+    def slots(self) -> int:
+        return sum(slots for _, _, slots in self.known)
+
+    def name(self, node: str) -> str:
+        """Of a machine, as people know it; its id where nobody has told of it yet."""
+        return next((name for known, name, _ in self.known if known == node), node[:6])
+
+    def rows(self, trials: Iterable[str]) -> list[dict[str, Any]]:
+        """A row a machine: {"name", "slots", "trials": the ids of those at work there}. Of a trial
+        that has just been handed out nobody has heard yet; the others are forgotten. Machines
+        of one name are told apart by their ids."""
+        names = Counter(name for _, name, _ in self.known)
+        at_work = list(trials)
+        self.places = {each: self.places[each] for each in at_work if each in self.places}
+        return [
+            {
+                "name": name if names[name] == 1 else f"{name} {node[:6]}",
+                "slots": slots,
+                "trials": [each for each in at_work if self.places.get(each) == node],
+            }
+            for node, name, slots in self.known
+        ]
+
+
+def pace(elapsed: float, ended: int, working: int, warm: tuple[float, int] | None) -> float | None:
+    """Seconds a trial, of all slots together; None before one has ended.
+
+    Once as many trials more have ended as are at work: (elapsed − that time) / trials since, which
+    knows all that a slot waits for between two trials, and no more of what was paid once, the start
+    of workers. Until then elapsed / (ended + ½ working), which has that in it too.
+
+    Args:
+        elapsed: seconds since trials could run.
+        warm: (elapsed, ended) when as many had ended as run at once; None: not so far.
+    """
+    if not ended:
+        return None
+    if warm is not None and ended - warm[1] >= max(1, working):
+        return (elapsed - warm[0]) / (ended - warm[1])
+    return elapsed / (ended + working / 2)
+
 
 def rows(
     dispatch: Dispatch, parallel: float, elapsed: float = 0.0, warm: tuple[float, int] | None = None
@@ -40,7 +136,7 @@ def rows(
     """One row per study.
 
     eta = trials left · pace, times how long the study's trials take beside all others' (of a study
-    that has not begun those of its kind); pace: `ablate.engine.times.pace`, unknown until a trial
+    that has not begun those of its kind); pace: `pace`, unknown until a trial
     has ended.
 
     Args:

@@ -1,35 +1,90 @@
-"""That the data of a sweep's trials can be read and divided, before the first of them starts.
+"""Look at what a run needs before it writes anything or a trial starts: classes, images, weights.
 
 A plan knows a data set by the fingerprint of its files, and how many classes it has: enough to
 tell whether a batch can be drawn from those that train. Before a run the images are decoded too,
 into the cache that the trials on this machine use, so that a damaged image or more folds than
-classes ends the run with one message and not every trial with its own.
+classes ends the run with one message and not every trial with its own. Weights that are not on this
+machine are named by a plan; a run fetches them, or ends before its first trial.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
+import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablate.designs.parts import Point
+from ablate.engine.check_training import Trainings
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.sqlite_files import copy_unwritable
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.sweep.progression import Progression
 from ablate.sweep.uses import Use, of_batch, placed, uses
 from ablate.values.terminal import progress_shown, say
+from trainables.backbones.absent import absent, fetch
 from trainables.config.images import DataConfig
+from trainables.config.network import BackboneConfig
 from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, class_count, load_dataset
+from trainables.data.features import has_features
 from trainables.data.files.fileset import FileSet
 from trainables.data.files.store import Choice
 from trainables.data.sampler import check_batch
 from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
+from trainables.trial import TrialConfig
 
 PATIENCE_SECONDS = 3.0
 NAMED = 3  # unreadable images in a message
+
+
+@contextmanager
+def as_it_is(path: Path) -> Iterator[Ledger]:
+    """Open the ledger at `path` for a plan, which changes nothing there.
+
+    Where there is none, it is an empty one in a temporary folder. Where the folder cannot be
+    written, it is a copy, because SQLite reads a database with a journal only where it may write.
+    """
+    if path.is_file() and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+        with Ledger(path) as ledger:
+            yield ledger
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "ledger.sqlite"
+        if path.is_file():
+            try:
+                copy_unwritable(path, other)
+            except OSError as error:
+                raise ConfigError(
+                    str(path),
+                    f"a ledger that cannot be read ({error.strerror or error})",
+                    "a readable ledger, or none",
+                    "Check its permissions, or give another --out",
+                ) from error
+        with Ledger(other) as ledger:
+            yield ledger
+
+
+def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str) -> None:
+    """Classes and weights of the trials that are left to do; images are `check_data`'s.
+
+    Raises:
+        ConfigError: too few classes for splits or batches, weights that cannot be had.
+    """
+    alone = check_classes(plan, progression, cache)
+    for text in alone + Trainings(plan, progression, cache).warnings():
+        say(f"warning: {text}", flush=True)
+    check_weights(plan, progression, cache, device)
+
+
+# ------------------------------------------------------------------------------------------ data
 
 
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
@@ -229,3 +284,80 @@ def _check(
         raise placed(plan, progression, use, error) from error
     finally:
         warning.cancel()
+
+
+# --------------------------------------------------------------------------------------- weights
+
+
+@dataclass
+class Absent:
+    """Weights that are not here. what: in words. use: the first trial that needs them."""
+
+    what: str
+    backbone: BackboneConfig
+    use: Use
+    studies: list[str]
+
+    def __str__(self) -> str:
+        then = (
+            "a run fetches it first"
+            if self.backbone.weights in ("timm", "torchvision")
+            else "a run ends before its first trial"
+        )
+        return f"{self.what} is not here (backbone.weights of {', '.join(self.studies)}): {then}"
+
+
+def absent_weights(plan: Plan, progression: Progression, cache: Path, device: str) -> list[Absent]:
+    """What trials that are left to do need and this machine lacks, as far as it is known.
+
+    Raises:
+        ConfigError: timm's weights of a model that it does not know, at its place in the spec.
+    """
+    looked: dict[tuple[str, ...], str | None] = {}
+    missing: dict[str, Absent] = {}
+    for use, backbone in _needed(plan, progression, cache, device):
+        key = (backbone.weights, backbone.name)
+        if key not in looked:
+            try:
+                looked[key] = absent(backbone)
+            except ConfigError as error:
+                raise placed(plan, progression, use, error) from error
+        what = looked[key]
+        if what is not None:
+            entry = missing.setdefault(what, Absent(what, backbone, use, []))
+            if use.study not in entry.studies:
+                entry.studies.append(use.study)
+    return list(missing.values())
+
+
+def check_weights(plan: Plan, progression: Progression, cache: Path, device: str) -> None:
+    """Fetch what is absent.
+
+    Raises:
+        ConfigError: some of it cannot be had; its path is the place in the spec.
+    """
+    for each in absent_weights(plan, progression, cache, device):
+        if each.backbone.weights in ("timm", "torchvision"):
+            say(f"weights: fetching {each.what}, once for all trials", flush=True)
+        try:
+            fetch(each.backbone)
+        except ConfigError as error:
+            raise placed(plan, progression, each.use, error) from error
+
+
+def _needed(
+    plan: Plan, progression: Progression, cache: Path, device: str
+) -> Iterator[tuple[Use, BackboneConfig]]:
+    """The backbones that trials build."""
+    cached: dict[str, bool] = {}
+    for use in uses(plan, progression):
+        if use.backbone is None or use.backbone.weights == "none":
+            continue
+        if use.backbone.mode == "frozen" and use.data is not None:
+            key = use.data.images + use.backbone.model_dump_json()
+            if key not in cached:
+                config = TrialConfig(data=use.data, backbone=use.backbone)
+                cached[key] = has_features(config, cache, device)
+            if cached[key]:
+                continue
+        yield use, use.backbone

@@ -15,6 +15,7 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,14 +26,41 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ablate.engine.live.rows import Name, Seconds, StudyRow
+from ablate.engine.progress import Name, Seconds, StudyRow
 from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
+from trainables.errors import ConfigError
 from trainables.machine.files import read_regular
+from trainables.machine.texts import user_path
 
-FOLDER = "drivers"
+OPTION, FOLDER = "--out", "drivers"
 POLL_SECONDS = 0.5
 MOST_BYTES = 2**24  # of a driver's file, which has a few for each trial at work
 log = logging.getLogger("ablate.engine")
+
+
+def output_folder(given: str | Path) -> Path:
+    """The folder, which need not be there yet.
+
+    Raises:
+        ConfigError: a path that none can have, a file, or a place that cannot be looked at.
+    """
+    folder = user_path(given, OPTION)
+    try:
+        mode = folder.stat().st_mode
+    except FileNotFoundError:
+        return folder
+    except OSError as error:
+        name = str(folder)
+        shown = name if len(name) <= 200 else f"{name[:200]}…"
+        raise ConfigError(
+            OPTION,
+            f"{shown}: {error.strerror}",
+            "a folder, or where one can be made",
+            "Name another one",
+        ) from None
+    if not stat.S_ISDIR(mode):
+        raise ConfigError(OPTION, f"{folder}, which is no folder", "a folder", "Name another one")
+    return folder
 
 
 class _Typed(BaseModel):

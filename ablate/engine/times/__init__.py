@@ -1,1 +1,0 @@
-"""How long trials take, and how long what is left may."""

@@ -1,0 +1,260 @@
+"""Trials' checkpoints in storage, as the driver sees them.
+
+    trials/<trial>.<when>/checkpoint_000003/    one attempt's, which Ray Tune writes from its node
+
+The ledger keeps the newest place of each trial. Its copy in storage may be a minute older than the
+checkpoints are, so that a new driver also looks there once for attempts that its ledger has not
+heard of. The job of a trial carries the places; the worker takes the newest whole checkpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from ablate.ledger.ledger import Ledger
+from ablate.storage.copies import NOTE
+from ablate.storage.store import OPTION, Storage, StorageError
+from ablate.storage.word import Note
+from reports.uri import HIDDEN, has_secret
+from trainables.core.runtime import EXPORT
+from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
+from trainables.errors import ConfigError
+from trainables.jobs.node_folder import FINAL, copy_checkpoint, find_newest
+from trainables.machine.files import inside
+
+KEPT = 2  # checkpoints of an attempt that is under way
+RESULTS = ("trial.log", "config.json", "source.json", EXPORT, FINAL)  # the last: the rest is here
+AGAIN_SECONDS, END_SECONDS = 5.0, 60.0  # after a fault; that the end waits for files
+
+log = logging.getLogger("ablate.engine")
+
+
+class TrialCheckpoints:
+    """Knows where checkpoints of trials are, brings results here, and removes what is outdated.
+
+    Args:
+        trials: the driver's folder of trials.
+        remote: whether trials run in folders of other nodes, so that results are to be brought.
+        tell: called with a line for the user.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        ledger: Ledger,
+        trials: Path,
+        *,
+        remote: bool,
+        tell: Callable[[str], None],
+    ) -> None:
+        if remote and has_secret(storage.uri):
+            raise ConfigError(
+                OPTION,
+                f"{storage.shown}, whose password would go to every node",
+                "an address without one",
+                "Give each node its credentials, as variables or a profile",
+            )
+        self.storage, self.ledger, self.trials = storage, ledger, trials
+        self.remote, self.tell = remote, tell
+        self._attempts: dict[str, set[str]] = {}  # trial → folders, as far as known
+        self._checkpoints: dict[str, list[str]] = {}  # trial → of the attempt that is under way
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._go_on, name="checkpoints", daemon=True)
+        self._fault, self._ended_at = "", 0.0
+
+    def __enter__(self) -> TrialCheckpoints:
+        """Look for attempts that the ledger has not heard of.
+
+        Raises:
+            ConfigError: the storage does not answer.
+        """
+        try:
+            for name in self.storage.folders(TRIALS):
+                trial_id, _, when = name.rpartition(".")
+                if when.isdigit():
+                    self._attempts.setdefault(trial_id, set()).add(f"{TRIALS}/{name}")
+        except StorageError as error:
+            raise ConfigError(
+                OPTION,
+                str(error),
+                "a storage that answers",
+                "See that it can be reached, and its rights",
+            ) from error
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended_at = time.monotonic()
+        self._work.put(None)
+        self._thread.join(END_SECONDS + AGAIN_SECONDS)
+        if self._thread.is_alive() or self._fault:
+            self.tell(
+                f"warning: storage: not all files of trials have come from {self.storage.shown} "
+                f"({self._fault or 'it takes too long'}); they stay there"
+            )
+
+    # ------------------------------------------------------------------- places
+
+    def find_places(self, trial_id: str) -> tuple[str, ...]:
+        """Return the folders of a trial's attempts, the newest first."""
+        known = set(self._attempts.get(trial_id, ()))
+        checkpoint = find_checkpoint(self.ledger, trial_id)
+        if checkpoint is not None:
+            known.add(checkpoint.rpartition("/")[0])
+        return tuple(sorted(known, key=_when, reverse=True))
+
+    def record(self, trial_id: str, checkpoint: str) -> None:
+        """Note a checkpoint that has just been stored, and remove the one before the last."""
+        attempt = checkpoint.rpartition("/")[0]
+        self._attempts.setdefault(trial_id, set()).add(attempt)
+        self.ledger.put_checkpoint(trial_id, checkpoint)
+        stored = self._checkpoints.setdefault(trial_id, [])
+        if stored and not stored[-1].startswith(f"{attempt}/"):
+            stored.clear()  # of an attempt before; the end removes it
+        stored.append(checkpoint)
+        for outdated in stored[:-KEPT]:
+            self._later(partial(self.storage.delete_folder, outdated))
+        del stored[:-KEPT]
+
+    def finish(self, trial_id: str) -> None:
+        """A trial has ended: bring its results here, and leave its last checkpoint alone there."""
+        last, attempts = find_checkpoint(self.ledger, trial_id), self.find_places(trial_id)
+        self._checkpoints.pop(trial_id, None)
+        if last is None:
+            return
+        self._attempts[trial_id] = {last.rpartition("/")[0]}
+        self._later(partial(self._settle, trial_id, last, attempts))
+
+    def _settle(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
+        if self.remote:
+            fetch_results(self.storage, last, trial_folder(self.trials, trial_id))
+        for attempt in attempts:
+            if not last.startswith(f"{attempt}/"):
+                self.storage.delete_folder(attempt)
+                continue
+            for name in self.storage.folders(attempt):
+                if f"{attempt}/{name}" != last:
+                    self.storage.delete_folder(f"{attempt}/{name}")
+
+    def forget(self, trial_id: str) -> None:
+        """Remove all that is stored of a trial.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        for attempt in self.find_places(trial_id):
+            self.storage.delete_folder(attempt)
+        self._attempts.pop(trial_id, None)
+        self.ledger.put_checkpoint(trial_id, None)
+
+    def offer(self, trial_id: str) -> None:
+        """Store a trial that has ended in the driver's folder alone, for nodes that read it.
+
+        Raises:
+            OSError: the storage does not take it.
+        """
+        folder = trial_folder(self.trials, trial_id)
+        if self.find_places(trial_id) or not (folder / FINAL).exists():
+            return
+        checkpoint = f"{TRIALS}/{check_trial_id(trial_id)}.{time.time_ns()}/checkpoint_000000"
+        with tempfile.TemporaryDirectory(prefix=".stored-", dir=folder) as draft:
+            copy_checkpoint(folder, Path(draft) / "checkpoint")
+            self.storage.put_folder(checkpoint, Path(draft) / "checkpoint")
+        self.record(trial_id, checkpoint)
+
+    def fetch(self, trial_id: str) -> None:
+        """Bring a trial's results into its folder here, if they are not there.
+
+        Raises:
+            OSError: the storage does not answer, or there is no room here.
+        """
+        folder = trial_folder(self.trials, trial_id)
+        if not _is_whole(folder):
+            place = find_newest(self.storage.files, self.storage.root, self.find_places(trial_id))
+            if place is not None:
+                fetch_results(self.storage, place, folder)
+
+    # ------------------------------------------------------------ in the background
+
+    def _later(self, do: Callable[[], None]) -> None:
+        self._work.put(do)
+
+    def _go_on(self) -> None:
+        """Do what there is to do, one after the other; what fails is tried again before the rest,
+        until the end has waited long enough for it."""
+        while (do := self._work.get()) is not None:
+            while not self._ended_at or time.monotonic() < self._ended_at + END_SECONDS:
+                try:
+                    do()
+                    self._fault = ""
+                    break
+                except OSError as error:
+                    if not self._fault:
+                        log.warning("%s; it is tried again", error)
+                    self._fault = str(error)
+                    time.sleep(AGAIN_SECONDS)
+
+
+def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
+    """Return where in storage a trial's newest checkpoint is, as the ledger says.
+
+    Raises:
+        ConfigError: a place that no checkpoint of this trial can have, in a ledger that was edited.
+    """
+    row = ledger.trial(check_trial_id(trial_id))
+    if row is None or not row["checkpoint"]:
+        return None
+    checkpoint = str(row["checkpoint"])
+    if not re.fullmatch(rf"{TRIALS}/{re.escape(trial_id)}\.\d+/checkpoint_\d+", checkpoint):
+        raise ConfigError(
+            str(ledger.path),
+            f"the checkpoint {checkpoint[:200]!r} of trial {trial_id}",
+            f"one in {TRIALS}/{trial_id}.…",
+            "The ledger was edited or damaged: restore it from a copy, or give another --out",
+        )
+    return checkpoint
+
+
+def _when(attempt: str) -> int:
+    return int(attempt.rpartition(".")[2])
+
+
+def _is_whole(folder: Path) -> bool:
+    return (folder / EXPORT).exists() and (folder / FINAL).exists()
+
+
+def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:
+    """Bring what people and later jobs read of a trial from its last checkpoint into its folder.
+
+    Raises:
+        OSError: the storage does not answer, or there is no room here.
+    """
+    for name in RESULTS:
+        storage.get(f"{checkpoint}/{name}", inside(folder, name))
+
+
+def weights_here(trials: Path, trial_id: str) -> None:
+    """Bring the weights of a trial into its folder here, if they lie in a storage that the ledger
+    beside is copied to. An address with a password is noted nowhere, and so not looked at.
+
+    Raises:
+        OSError: the storage does not answer, or there is no room here.
+    """
+    folder, ledger = trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
+    if _is_whole(folder) or not ledger.is_file():
+        return
+    with Ledger(ledger) as known:
+        checkpoint = find_checkpoint(known, trial_id)
+    if checkpoint is None:
+        return
+    for place in Note.read(trials.parent / NOTE).copies:
+        if HIDDEN not in place:
+            fetch_results(Storage(place), checkpoint, folder)

@@ -1,0 +1,179 @@
+"""Trials' checkpoints in storage, as the driver records, brings, offers and removes them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ablate.ledger.ledger import Ledger
+from ablate.ledger.owner import Owner
+from ablate.storage import checkpoints as module
+from ablate.storage.checkpoints import TrialCheckpoints, weights_here
+from ablate.storage.copies import NOTE
+from ablate.storage.store import Storage, StorageError
+from ablate.storage.word import Note
+from trainables.errors import ConfigError
+from trainables.jobs.node_folder import copy_checkpoint
+
+TRIAL = "0123456789abcdef-s0"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage(str(tmp_path / "there"))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "out" / "ledger.sqlite") as made:
+        made.claim(TRIAL, "0" * 64, 0, {}, Owner.me())
+        yield made
+
+
+@pytest.fixture
+def made(tmp_path: Path, storage: Storage, ledger: Ledger) -> TrialCheckpoints:
+    return TrialCheckpoints(storage, ledger, tmp_path / "out/trials", remote=True, tell=print)
+
+
+def trained(folder: Path, word: str = "weights", *, ended: bool = True) -> Path:
+    """A trial's folder: under way, or ended."""
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    (folder / "checkpoints" / "steps-1-best-0.pt").write_text(word)
+    if ended:
+        for name in ("best.safetensors", "final.json", "trial.log"):
+            (folder / name).write_text(word)
+    return folder
+
+
+def store(made: TrialCheckpoints, folder: Path, when: int, number: int) -> str:
+    """What Tune does on a node."""
+    place = f"trials/{TRIAL}.{when}/checkpoint_{number:06d}"
+    copy_checkpoint(folder, folder.parent / "draft")
+    made.storage.put_folder(place, folder.parent / "draft")
+    made.record(TRIAL, place)
+    return place
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_last_checkpoint_stays_and_its_results_come(
+    tmp_path: Path, made: TrialCheckpoints, ledger: Ledger
+) -> None:
+    folder = trained(tmp_path / "node" / TRIAL, ended=False)
+    with made:
+        store(made, folder, 1, 0)
+        for number in range(4):
+            store(made, folder, 2, number)
+        until(lambda: len(made.storage.folders(f"trials/{TRIAL}.2")) == module.KEPT)
+        assert made.find_places(TRIAL) == (f"trials/{TRIAL}.2", f"trials/{TRIAL}.1")
+        last = store(made, trained(folder), 2, 4)
+        made.finish(TRIAL)
+    assert made.storage.folders("trials") == [f"{TRIAL}.2"]
+    assert made.storage.folders(f"trials/{TRIAL}.2") == ["checkpoint_000004"]
+    here = tmp_path / "out" / "trials" / TRIAL
+    assert sorted(path.name for path in here.iterdir()) == [
+        "best.safetensors",
+        "final.json",
+        "trial.log",
+    ]
+    row = ledger.trial(TRIAL)
+    assert row is not None and row["checkpoint"] == last
+
+
+def test_a_new_driver_finds_what_its_ledger_has_not_heard_of(
+    tmp_path: Path, made: TrialCheckpoints, storage: Storage
+) -> None:
+    store(made, trained(tmp_path / "node" / TRIAL), 7, 0)
+    with Ledger(tmp_path / "older" / "ledger.sqlite") as older:
+        other = TrialCheckpoints(
+            storage, older, tmp_path / "older" / "trials", remote=False, tell=print
+        )
+        with other:
+            assert other.find_places(TRIAL) == (f"trials/{TRIAL}.7",)
+            other.fetch(TRIAL)
+    assert (tmp_path / "older/trials" / TRIAL / "best.safetensors").read_text() == "weights"
+
+
+def test_what_is_here_alone_is_offered_once(
+    tmp_path: Path, made: TrialCheckpoints, storage: Storage
+) -> None:
+    made.offer(TRIAL)
+    assert storage.folders("trials") == []
+    trained(tmp_path / "out" / "trials" / TRIAL)
+    made.offer(TRIAL)
+    made.offer(TRIAL)
+    assert len(storage.folders("trials")) == 1
+    made.forget(TRIAL)
+    assert storage.folders("trials") == [] and made.find_places(TRIAL) == ()
+
+
+def test_weights_are_fetched_where_the_ledger_s_note_says_so(
+    tmp_path: Path, made: TrialCheckpoints, storage: Storage
+) -> None:
+    trials = tmp_path / "out" / "trials"
+    store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
+    weights_here(trials, TRIAL)  # nobody says where they are
+    assert not (trials / TRIAL).exists()
+    Note("ledger", {storage.shown: 1}).write(trials.parent / NOTE)
+    weights_here(trials, TRIAL)
+    assert (trials / TRIAL / "best.safetensors").read_text() == "weights"
+
+
+def test_a_storage_that_is_away_for_a_while_loses_nothing(
+    tmp_path: Path, made: TrialCheckpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
+    get, faults = Storage.get, [StorageError("away"), StorageError("away")]
+
+    def failing(self: Storage, name: str, path: Path) -> bool:
+        if faults:
+            raise faults.pop()
+        return get(self, name, path)
+
+    monkeypatch.setattr(Storage, "get", failing)
+    with made:
+        store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
+        made.finish(TRIAL)
+    assert not faults and (tmp_path / "out/trials" / TRIAL / "final.json").exists()
+
+
+def test_a_storage_that_stays_away_is_told_of(
+    tmp_path: Path, made: TrialCheckpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(module, "END_SECONDS", 0.1)
+    monkeypatch.setattr(made, "tell", told.append)
+
+    def failing(self: Storage, name: str, path: Path) -> bool:
+        raise StorageError("it is away")
+
+    monkeypatch.setattr(Storage, "get", failing)
+    with made:
+        store(made, trained(tmp_path / "node" / TRIAL), 1, 0)
+        made.finish(TRIAL)
+    assert len(told) == 1 and "it is away" in told[0]
+
+
+@pytest.mark.parametrize("place", ["trials/other.1/checkpoint_0", "../x.1/checkpoint_0", "/x"])
+def test_a_place_that_no_checkpoint_has_is_refused(
+    made: TrialCheckpoints, ledger: Ledger, place: str
+) -> None:
+    ledger.put_checkpoint(TRIAL, place)
+    with pytest.raises(ConfigError):
+        made.find_places(TRIAL)
+
+
+def test_no_password_goes_to_nodes(tmp_path: Path, ledger: Ledger) -> None:
+    storage = Storage("s3://me:and-my-word@bucket/a?region=eu-west-1")
+    with pytest.raises(ConfigError) as caught:
+        TrialCheckpoints(storage, ledger, tmp_path, remote=True, tell=print)
+    assert "and-my-word" not in str(caught.value)

@@ -1,0 +1,147 @@
+"""A job on the node that it has come to: its folder, its data, and what the storage has of it."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+
+from tests.trainables import core_trials
+from trainables.data.dataset import fingerprint
+from trainables.jobs import node_folder
+from trainables.jobs.node_folder import (
+    check_data,
+    copy_checkpoint,
+    fetch_files,
+    files_to_store,
+    find_newest,
+    localise,
+    state_of,
+)
+from trainables.jobs.payload import Leader, Payload, Storage
+from trainables.jobs.request import Fold, Job
+
+FILES = pyarrow.fs.LocalFileSystem()
+TRIALS = ("a" * 16 + "-s0", "b" * 16 + "-s0")
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setenv("ABLATE_CACHE", str(tmp_path / "cache-of-the-node"))
+    config = core_trials.config(core_trials.draw(tmp_path / "images"))
+    made = core_trials.job(config, tmp_path, tmp_path / "out" / "trials" / TRIALS[0])
+    return replace(made, trial_id=TRIALS[0])
+
+
+def payload(job: Job, there: Path, **places: tuple[str, ...]) -> Payload:
+    checkpoints = {TRIALS["ab".index(name)]: place for name, place in places.items()}
+    storage = Storage(str(there), True, checkpoints)
+    return Payload(job, "a:b", True, Leader("host", 1, 0.0), storage=storage)
+
+
+def write(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_the_newest_state_its_best_and_the_results_are_stored(tmp_path: Path) -> None:
+    states = ["steps-1-best-1.pt", "steps-3-best-2.pt", "steps-2-best-2.pt", ".steps-4.pt.7.tmp"]
+    names = [f"checkpoints/{name}" for name in (*states, "best-1.pt", "best-2.pt")]
+    folder = write(tmp_path / "t", *names, "trial.log", ".lock", "final.json")
+    (tmp_path / "t" / ".stored-draft").mkdir()
+    expected = ["checkpoints/best-2.pt", "checkpoints/steps-3-best-2.pt", "final.json", "trial.log"]
+    assert [name for name, _ in files_to_store(folder)] == expected
+    before = state_of(folder)
+    write(folder, "trial.log", "checkpoints/steps-1-best-1.pt")
+    assert state_of(folder) == before, "a log is no newer state"
+    write(folder, "checkpoints/steps-4-best-2.pt")
+    assert state_of(folder) != before
+    copy_checkpoint(folder, tmp_path / "draft")
+    assert (tmp_path / "draft/checkpoints/steps-4-best-2.pt").exists()
+
+
+def test_the_newest_whole_checkpoint_is_found(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", "checkpoints/steps-1-best-1.pt", "checkpoints/best-1.pt")
+    for name in ("x.1/checkpoint_000000", "x.1/checkpoint_000001", "x.2/checkpoint_000000"):
+        copy_checkpoint(folder, tmp_path / "draft")
+        shutil.copytree(tmp_path / "draft", tmp_path / "there" / name)
+    there, folders = str(tmp_path / "there"), ("x.2", "x.1", "x.gone")
+    assert find_newest(FILES, there, folders) == "x.2/checkpoint_000000"
+    (tmp_path / "there/x.2/checkpoint_000000/checkpoints/best-1.pt").write_text("cut")
+    assert find_newest(FILES, there, folders) == "x.1/checkpoint_000001"
+    (tmp_path / "there/x.1/checkpoint_000001/files.json").unlink()
+    assert find_newest(FILES, there, folders) == "x.1/checkpoint_000000"
+    assert find_newest(FILES, there, ()) is None
+
+
+def test_a_node_without_the_driver_s_folder_is_named(tmp_path: Path, job: Job) -> None:
+    given = replace(payload(job, tmp_path), storage=None)
+    with pytest.raises(OSError, match=rf"node .*{tmp_path}/out/trials does not exist.*--storage"):
+        localise(given)
+    (tmp_path / "out" / "trials").mkdir(parents=True)
+    assert localise(given) is job
+
+
+def test_trials_that_a_job_works_on_come_into_folders_of_the_node(tmp_path: Path, job: Job) -> None:
+    exports = [tmp_path / "out" / "trials" / trial / "best.safetensors" for trial in TRIALS]
+    members = tuple(Fold(job.config, 0, export) for export in exports)
+    given = payload(replace(job, members=members), tmp_path, a=("x.1",), b=("y.1",))
+    here = localise(given)
+    cache = tmp_path / "cache-of-the-node"
+    folder = here.runtime.trial_dir
+    assert folder is not None and folder.is_relative_to(cache)
+    assert all(each.export.is_relative_to(cache) for each in here.members)
+    assert here.runtime.cache_dir == cache.resolve() and given.job.runtime.trial_dir != folder
+    brought: list[tuple[str, Path]] = []
+
+    def download(place: str, target: Path) -> None:
+        brought.append((place, target))
+
+    fetch_files(given, here, lambda places: places[0], download)
+    assert brought == [
+        ("x.1", folder),
+        ("x.1", here.members[0].export.parent),
+        ("y.1", here.members[1].export.parent),
+    ]
+
+
+def test_a_state_in_the_driver_s_folder_is_not_written_over(tmp_path: Path, job: Job) -> None:
+    given = payload(job, tmp_path, a=("x.1",))
+    assert given.storage is not None
+    given = replace(given, storage=replace(given.storage, own_folder=False))
+    brought: list[str] = []
+    for expected in (["x.1"], ["x.1"]):
+        fetch_files(given, job, lambda places: places[0], lambda place, _: brought.append(place))
+        assert brought == expected
+        assert job.runtime.trial_dir is not None
+        write(job.runtime.trial_dir, "checkpoints/steps-1-best-0.pt")
+
+
+def test_a_node_with_other_data_or_none_is_named_before_training(
+    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_folder, "_checked", set())
+    config = core_trials.config(tmp_path / "images")
+    check_data(job, fingerprint(config.data, job.runtime.cache_dir))
+    root = tmp_path / "images"
+    with pytest.raises(OSError, match=rf"node .*the data set folder in {root} is not the driver"):
+        check_data(job, "0" * 64)
+    shutil.rmtree(root)
+    with pytest.raises(OSError, match=rf"node .*{root}"):
+        check_data(job, "1" * 64)
+
+
+def test_folders_of_runs_that_ended_a_day_ago_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "nodes", "old/t/x", "ours/t/x")
+    node_folder.remove_stale_folders(tmp_path / "nodes" / "ours")
+    assert (tmp_path / "nodes/old/t/x").exists()
+    monkeypatch.setattr(node_folder, "STALE_SECONDS", -1.0)
+    node_folder.remove_stale_folders(tmp_path / "nodes" / "ours")
+    assert [path.name for path in (tmp_path / "nodes").iterdir()] == ["ours"]
