@@ -11,8 +11,7 @@ from typing import Any
 
 from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
-from ablate.engine.presence import Driver, drivers
-from ablate.engine.progress import StudyRow, duration, line
+from ablate.engine.presence import Driver, StudyRow, drivers, duration, line
 from ablate.ledger import queries
 from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_sweep

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ablate.engine.progress import duration
+from ablate.engine.presence import duration
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.values.terminal import one_line

@@ -27,7 +27,7 @@ from ablate.engine.preflight import (
     check_readable,
     stores,
 )
-from ablate.engine.progress import duration
+from ablate.engine.presence import duration
 from ablate.engine.ray.resources import at_once
 from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts

@@ -173,14 +173,15 @@ def copy_checkpoint(folder: Path, target: Path) -> None:
     """
     while True:
         shutil.rmtree(target, ignore_errors=True)
-        (target / CHECKPOINTS).mkdir(parents=True)
         sizes = {}
         try:
             for name, path in files_to_store(folder):
+                (target / name).parent.mkdir(parents=True, exist_ok=True)
                 _link(path, target / name)
                 sizes[name] = (target / name).stat().st_size
         except FileNotFoundError:
             continue
+        target.mkdir(parents=True, exist_ok=True)  # a trial may have no file yet
         (target / MANIFEST).write_text(json.dumps(sizes), encoding="utf-8")
         return
 

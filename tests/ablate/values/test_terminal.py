@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from ablate.engine.presence import output_folder
-from ablate.engine.progress import Board, StudyRow
+from ablate.engine.presence import StudyRow, output_folder
+from ablate.engine.progress import Board
 from ablate.values.terminal import say
 from tests.ablate import specs
 from tests.ablate.driven import dispatch
