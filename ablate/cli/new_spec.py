@@ -26,8 +26,8 @@ from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
 from ablate.values.errors import listed, nearest
 from ablate.values.terminal import say
-from trainables.backbones.backbone import check_name, import_timm
-from trainables.backbones.beside_timm import MODELS
+from trainables.backbones.own_models import BACKBONES
+from trainables.backbones.timm_models import check_name, import_timm
 from trainables.data.dataset import DATASETS, class_count, data_config
 from trainables.data.splits import class_counts
 from trainables.errors import ConfigError
@@ -254,7 +254,7 @@ def _data(given: str) -> str:
 
 
 def _backbone(given: str) -> str:
-    if given != PACKAGED and given not in MODELS:
+    if given != PACKAGED and given not in BACKBONES:
         check_name(import_timm(), given)
     return given
 
@@ -263,9 +263,9 @@ def _weights(backbone: str) -> str:
     """Where a backbone's pretrained weights come from."""
     if backbone == PACKAGED:
         return "packaged"
-    if backbone not in MODELS:
+    if backbone not in BACKBONES:
         return "timm"
-    if MODELS[backbone].torchvision is None:
+    if not BACKBONES[backbone].IN_TORCHVISION:
         raise ConfigError(
             "--backbone",
             f"{backbone}, whose weights nobody offers to programs",

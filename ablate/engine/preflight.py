@@ -28,7 +28,7 @@ from ablate.samplers import branches
 from ablate.sweep.progression import Progression
 from ablate.sweep.uses import Use, of_batch, placed, uses
 from ablate.values.terminal import progress_shown, say
-from trainables.backbones.absent import absent, fetch
+from trainables.backbones.weights import absent, fetch
 from trainables.config.images import DataConfig
 from trainables.config.network import BackboneConfig
 from trainables.data.cache import required

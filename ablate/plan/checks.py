@@ -23,7 +23,7 @@ from ablate.spec.loaded import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from ablate.values.secrets import check_secrets
-from trainables.backbones.absent import check_fits
+from trainables.backbones.backbone import check_fits
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared

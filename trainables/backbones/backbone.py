@@ -1,29 +1,35 @@
 """Backbones: any timm model, and those that timm lacks, from images to pooled features.
 
 Shape legend: B batch · S side of the image · C, H, W of a feature map · F features.
-
-timm is imported when the first backbone is built, so that plans and cached-feature trials do
-without it.
 """
 
 from __future__ import annotations
 
-import difflib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from trainables.backbones.beside_timm import MODELS
 from trainables.backbones.frozen_norms import fold_frozen_norms
+from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.pixels import Pixels, Triple, pixels
-from trainables.backbones.weights import PACKAGED_MEAN_STD, check_route, load_weights
-from trainables.backbones.weights_files import fill
+from trainables.backbones.timm_models import (
+    check_name,
+    download_model,
+    import_timm,
+    size_argument,
+)
+from trainables.backbones.weights import (
+    PACKAGED_MEAN_STD,
+    ROUTES,
+    check_route,
+    fill,
+    has_file,
+    load_weights,
+)
 from trainables.errors import ConfigError
 from trainables.machine.precision import full
 from trainables.streams import seeded
@@ -145,8 +151,8 @@ def count_parameters(config: BackboneConfig, image_size: int) -> int:
 
 def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
     """Return the configured model with its weights, and the pixels that they expect."""
-    if config.name in MODELS:
-        return _beside_timm(config)
+    if config.name in BACKBONES:
+        return _load_own(config)
     timm = import_timm()
     check_name(timm, config.name)
     check_route(config)
@@ -156,7 +162,7 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
     if config.weights == "timm":
-        model = downloaded(config.name, sized)
+        model = download_model(config.name, sized)
     elif config.weights != "none":
         load_weights(model, config, _classifier(model))
     if config.weights == "packaged":
@@ -164,15 +170,27 @@ def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixe
     return model, Pixels(tuple(mean), tuple(std))
 
 
-def _beside_timm(config: BackboneConfig) -> tuple[nn.Module, Pixels]:
-    known = MODELS[config.name]
+def _load_own(config: BackboneConfig) -> tuple[nn.Module, Pixels]:
+    known = BACKBONES[config.name]
     check_route(config)
-    model = known.make()
-    if config.weights == "torchvision" and known.torchvision is not None:
-        fill(model, known.torchvision(), known.classifier, "torchvision's file", config.name)
+    model = known.build()
+    if config.weights == "torchvision":
+        fill(model, known.download(), known.CLASSIFIER, "torchvision's file", config.name)
     elif config.weights != "none":
-        load_weights(model, config, known.classifier, known.of_file)
-    return model, known.pixels
+        load_weights(model, config, known.CLASSIFIER, known.convert)
+    return model, known.PIXELS
+
+
+def check_fits(config: BackboneConfig, image_size: int) -> None:
+    """Load a configured weights file that is here, so that a wrong one is found before any trial.
+
+    Raises:
+        ConfigError: another file than its SHA-256 says, or one with the tensors of another model.
+    """
+    if config.weights in ROUTES or not has_file(config):
+        return
+    with seeded(0, "backbone.check"):  # the caller's random numbers stay as they are
+        load_model(config, image_size)
 
 
 def folds(config: BackboneConfig) -> bool:
@@ -189,52 +207,6 @@ def frozen_backbone(
     return backbone.requires_grad_(False).eval()
 
 
-def import_timm() -> Any:
-    """timm, or one line that says what to reinstall.
-
-    A torch of one build beside a torchvision of another fails at import, with `operator
-    torchvision::nms does not exist` or an undefined symbol.
-    """
-    try:
-        return import_module("timm")
-    except (RuntimeError, ImportError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if isinstance(error, ModuleNotFoundError) and error.name == "timm":
-            raise ConfigError("timm", "not installed", "timm >= 1.0", "pip install timm") from error
-        raise ConfigError(
-            "torch and torchvision",
-            f"torch {_version('torch')} with torchvision {_version('torchvision')} ({reason})",
-            "builds that belong together",
-            "Reinstall both from one index: pip install --force-reinstall torch torchvision",
-        ) from error
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
-
-
-def check_name(timm: Any, name: str) -> None:
-    """Raise ConfigError where neither timm nor we have such a model."""
-    if name in MODELS or timm.is_model(name.split(".", 1)[0]):
-        return
-    near = difflib.get_close_matches(name, [*MODELS, *timm.list_models()], n=3, cutoff=0.5)
-    raise ConfigError(
-        "backbone.name",
-        repr(name),
-        f"the name of a timm model, or {', '.join(MODELS)}",
-        f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()",
-    )
-
-
-def size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
-    """Models with position embeddings or windows are built for one size."""
-    cfg = timm.models.get_pretrained_cfg(name)
-    return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
-
-
 @contextmanager
 def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
     try:
@@ -247,29 +219,6 @@ def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
             "a model and a size that fit",
             "Change data.image_size",
         ) from error
-
-
-def downloaded(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
-    """A model with timm's own weights, which it downloads where its cache lacks them.
-
-    Raises:
-        ConfigError: unknown model, or they cannot be had.
-    """
-    timm = import_timm()
-    check_name(timm, name)
-    sized = sized or {}
-    try:
-        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **sized)
-    except Exception as error:
-        # Hubs and HTTP libraries raise types of their own, which need not be installed here.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(
-            "backbone.weights",
-            f"timm, but {name} could not be fetched ({reason})",
-            "weights that timm can download or has in its cache",
-            "Check the connection, or give weights: packaged, none, or the path of a file",
-        ) from error
-    return model
 
 
 def _classifier(model: nn.Module) -> tuple[str, ...]:

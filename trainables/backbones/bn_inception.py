@@ -21,7 +21,9 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+
+from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
+from trainables.backbones.pixels import Pixels
 
 FEATURES = 1024
 
@@ -57,12 +59,35 @@ BLOCKS = {
 }
 
 
-class BNInception(nn.Module):
+@BACKBONES.register("bn_inception")
+class BNInception(OwnModel):
     """Images to maps, without the classifier: 10.3 M parameters."""
+
+    PIXELS = Pixels(mean=(104.0, 117.0, 128.0), std=(1.0, 1.0, 1.0), channels="bgr", maximum=255)
+    CLASSIFIER = ("last_linear", "fc")
+    FILE = WeightsFile(
+        "bn_inception-52deb4733.pth",
+        "52deb4733",
+        "about 45.3 MB: 11,315,272 numbers of 32 bits in 416 tensors, with the classifier of 1,000 "
+        "classes",
+        "conv1_7x7_s2.{weight,bias} of [64, 3, 7, 7] and [64], each convolution followed by its "
+        "norm, conv1_7x7_s2_bn.{weight,bias,running_mean,running_var}; conv2_3x3_reduce, "
+        "conv2_3x3; inception_3a_1x1 … inception_5b_pool_proj; last_linear.{weight,bias}. Norms "
+        "may be [1, C], as Caffe has them, or [C]",
+        "the model collection of the package pretrainedmodels offers it, converted from Caffe; "
+        "the public code of Proxy-Anchor fetches it, that of Multi-Similarity asks for it, both in "
+        "torch.hub's cache (~/.cache/torch/hub/checkpoints, formerly ~/.torch/models), where it "
+        "lies on machines that ran them",
+        "bn_inception-239d2248.pth (the same collection, earlier), "
+        "bn_inception-9f5701afb96c8044.pth (video recognition, classifier `fc`) and "
+        "bn_inception_weights_pt04.pt (Proxy-NCA) are said to have the same layout: check them "
+        "with --file. A checkpoint of a training run, whose names begin with model. or module. "
+        "and which has an embedding layer, is converted by --file and --save. A .caffemodel is "
+        "not read; Inception-v3 is another network",
+    )
 
     def __init__(self) -> None:
         super().__init__()
-        self.grad_checkpointing = False
         self._convolution("conv1_7x7_s2", 3, 64, side=7, stride=2)
         self._convolution("conv2_3x3_reduce", 64, 64)
         self._convolution("conv2_3x3", 64, 192, side=3)
@@ -70,29 +95,22 @@ class BNInception(nn.Module):
         for name, block in BLOCKS.items():
             width = self._block(f"inception_{name}", block, width)
 
+    @classmethod
+    def convert(cls, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Files converted from Caffe keep the norms' vectors as [1, C]."""
+        return {
+            name: value[0] if "_bn." in name and value.dim() == 2 and len(value) == 1 else value
+            for name, value in tensors.items()
+        }
+
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, 1024, s, s]."""
         maps = F.max_pool2d(self._passed("conv1_7x7_s2", images), 3, 2, ceil_mode=True)
         maps = self._passed("conv2_3x3", self._passed("conv2_3x3_reduce", maps))
         maps = F.max_pool2d(maps, 3, 2, ceil_mode=True)
         for name, block in BLOCKS.items():
-            given = (f"inception_{name}", block, maps)
-            if self.grad_checkpointing:
-                maps = checkpoint(self._through, *given, use_reentrant=False)
-            else:
-                maps = self._through(*given)
+            maps = self._run_block(self._through, f"inception_{name}", block, maps)
         return maps
-
-    def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """As timm's: whether `backward` computes the inside of each block anew."""
-        self.grad_checkpointing = enable
-
-    def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
-        """[B, 1024, s, s] → [B, 1024], the global average."""
-        return maps.mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))
 
     def _convolution(
         self, name: str, inputs: int, outputs: int, *, side: int = 1, stride: int = 1
@@ -133,14 +151,3 @@ class BNInception(nn.Module):
         if block.projected:
             pooled = self._passed(f"{name}_pool_proj", pooled)
         return torch.cat([*branches, pooled], 1)
-
-
-def of_file(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a weights file as the model has them.
-
-    Files converted from Caffe keep the norms' vectors as [1, C].
-    """
-    return {
-        name: value[0] if "_bn." in name and value.dim() == 2 and len(value) == 1 else value
-        for name, value in tensors.items()
-    }

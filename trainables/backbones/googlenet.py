@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
+from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
+from trainables.backbones.pixels import Pixels
 from trainables.errors import ConfigError
 
 FEATURES = 1024
@@ -22,70 +23,72 @@ _LAYERS = (
 )
 
 
-class GoogLeNet(nn.Module):
+@BACKBONES.register("googlenet")
+class GoogLeNet(OwnModel):
     """Images to maps: 5.6 M parameters. Module names are torchvision's."""
+
+    PIXELS = Pixels(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
+    CLASSIFIER = ("fc", "aux1", "aux2")
+    IN_TORCHVISION = True
+    FILE = WeightsFile(
+        "googlenet-1378be20.pth",
+        "1378be20",
+        "49.7 MB",
+        "conv1.conv.weight, conv1.bn.{weight,bias,running_mean,running_var}, conv2, conv3, "
+        "inception3a.branch1 … inception5b.branch4, aux1, aux2, fc",
+        "torchvision offers it: weights: torchvision fetches it and checks the digits in its "
+        "name; without a connection, copy it to torch.hub's cache "
+        "(~/.cache/torch/hub/checkpoints) or give its path",
+        "the GoogLeNet of Caffe (bvlc_googlenet.caffemodel, and the tf_ckpt_from_caffe.mat made "
+        "from it, which early metric-learning code in TensorFlow reads) has no BatchNorm and "
+        "convolutions of 5 × 5: it is another network, and cannot be converted into this one",
+    )
 
     def __init__(self, whole: nn.Module) -> None:
         """whole: torchvision's model."""
         super().__init__()
-        self.grad_checkpointing = False
         for name in _LAYERS:
             self.add_module(name, whole.get_submodule(name))
+
+    @classmethod
+    def build(cls) -> GoogLeNet:
+        from torchvision.models import googlenet  # alone it takes a second
+
+        return cls(googlenet(weights=None, aux_logits=False, init_weights=True))
+
+    @classmethod
+    def hub_file(cls) -> str:
+        from torchvision.models import GoogLeNet_Weights
+
+        return str(GoogLeNet_Weights.DEFAULT.url).rpartition("/")[2]
+
+    @classmethod
+    def download(cls) -> dict[str, Tensor]:
+        from torchvision.models import GoogLeNet_Weights
+
+        try:
+            tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
+                GoogLeNet_Weights.DEFAULT.url,
+                map_location="cpu",
+                check_hash=True,
+                weights_only=True,
+            )
+        except (OSError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise ConfigError(
+                "backbone.weights",
+                f"torchvision, but googlenet could not be fetched ({reason})",
+                "weights that torchvision can download or has in its cache",
+                "Check the connection, or give weights: none, or the path of a file",
+            ) from error
+        return tensors
 
     def forward_features(self, images: Tensor) -> Tensor:
         """[B, 3, S, S] → [B, 1024, s, s], s = S / 32 rounded up."""
         for name in _LAYERS:
             layer = self.get_submodule(name)
-            if self.grad_checkpointing and name.startswith("inception"):
-                images = checkpoint(layer, images, use_reentrant=False)
+            if name.startswith("inception"):
+                images = self._run_block(layer, images)
             else:
                 images = layer(images)
         return images
-
-    def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """As timm's: whether `backward` computes the inside of each block anew."""
-        self.grad_checkpointing = enable
-
-    def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
-        """[B, 1024, s, s] → [B, 1024], the global average."""
-        return maps.mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))
-
-
-def googlenet() -> GoogLeNet:
-    """With initial values from torch's global generator."""
-    from torchvision.models import googlenet as torchvisions
-
-    return GoogLeNet(torchvisions(weights=None, aux_logits=False, init_weights=True))
-
-
-def weights_file() -> str:
-    """The name of torchvision's file, under which torch.hub keeps it."""
-    from torchvision.models import GoogLeNet_Weights
-
-    return str(GoogLeNet_Weights.DEFAULT.url).rpartition("/")[2]
-
-
-def downloaded() -> dict[str, Tensor]:
-    """The tensors of torchvision's own weights, fetched where its cache lacks them.
-
-    Raises:
-        ConfigError: they cannot be had.
-    """
-    from torchvision.models import GoogLeNet_Weights
-
-    try:
-        tensors: dict[str, Tensor] = torch.hub.load_state_dict_from_url(
-            GoogLeNet_Weights.DEFAULT.url, map_location="cpu", check_hash=True, weights_only=True
-        )
-    except (OSError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(
-            "backbone.weights",
-            f"torchvision, but googlenet could not be fetched ({reason})",
-            "weights that torchvision can download or has in its cache",
-            "Check the connection, or give weights: none, or the path of a file",
-        ) from error
-    return tensors

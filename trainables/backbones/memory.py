@@ -25,8 +25,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trainables.backbones.backbone import check_name, import_timm, size_argument
-from trainables.backbones.beside_timm import MODELS
+from trainables.backbones.own_models import BACKBONES
+from trainables.backbones.timm_models import check_name, import_timm, size_argument
 from trainables.errors import ConfigError
 
 
@@ -43,7 +43,7 @@ def check_checkpointing(name: str) -> None:
         raise ConfigError(
             "training.checkpointing",
             f"true with backbone {name}, which has no way to",
-            "a model of timm's that knows set_grad_checkpointing, or " + ", ".join(MODELS),
+            "a model of timm's that knows set_grad_checkpointing, or " + ", ".join(BACKBONES),
             "Leave it out, or give training.micro_batch",
         )
 
@@ -173,8 +173,8 @@ def _can_exchange(norm: nn.Module) -> bool:
 def _on_meta(name: str, image_size: int | None) -> nn.Module:
     """A model without values. image_size: None where it does not matter."""
     with torch.device("meta"):
-        if name in MODELS:
-            return MODELS[name].make()
+        if name in BACKBONES:
+            return BACKBONES[name].build()
         timm = import_timm()
         check_name(timm, name)
         sized = {} if image_size is None else size_argument(timm, name, image_size)

@@ -1,11 +1,4 @@
-"""The backbones that the five papers and their base losses' authors train, and their weights files.
-
-Facts about files that are not offered here come from the source of the package pretrainedmodels
-0.7.4 (its module `bninception` names the file, the order of channels and the range of pixels, and
-its model has the tensors of ours and gives the same numbers), from torchvision's own record, and
-from the public code of the losses. A digest that nobody could check here is not written down: by
-torch.hub's convention the digits in a file's name are the first of its SHA-256.
-"""
+"""The backbones that five papers and their base losses' authors train, and their weights files."""
 
 from __future__ import annotations
 
@@ -14,9 +7,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from trainables.backbones.absent import absent
-from trainables.backbones.beside_timm import MODELS
-from trainables.backbones.weights_files import file_digest, fill, read_tensors
+from trainables.backbones.own_models import BACKBONES, OwnModel
+from trainables.backbones.weights import absent, file_digest, fill, read_tensors
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.streams import seeded
@@ -54,75 +46,13 @@ OF_PAPERS = (
 )
 
 
-@dataclass(frozen=True)
-class WeightsFile:
-    """What is known of the usual weights file of a model that timm lacks.
-
-    file: its name. digest: the first digits of its SHA-256. size: in words. keys: how its tensors
-    are named. found: where such files usually are. others: files that look alike, and what to do.
-    """
-
-    file: str
-    digest: str
-    size: str
-    keys: str
-    found: str
-    others: str
-
-
-WEIGHTS_FILES = {
-    "bn_inception": WeightsFile(
-        "bn_inception-52deb4733.pth",
-        "52deb4733",
-        "about 45.3 MB: 11,315,272 numbers of 32 bits in 416 tensors, with the classifier of 1,000 "
-        "classes",
-        "conv1_7x7_s2.{weight,bias} of [64, 3, 7, 7] and [64], each convolution followed by its "
-        "norm, conv1_7x7_s2_bn.{weight,bias,running_mean,running_var}; conv2_3x3_reduce, "
-        "conv2_3x3; inception_3a_1x1 … inception_5b_pool_proj; last_linear.{weight,bias}. Norms "
-        "may be [1, C], as Caffe has them, or [C]",
-        "the model collection of the package pretrainedmodels offers it, converted from Caffe; "
-        "the public code of Proxy-Anchor fetches it, that of Multi-Similarity asks for it, both in "
-        "torch.hub's cache (~/.cache/torch/hub/checkpoints, formerly ~/.torch/models), where it "
-        "lies on machines that ran them",
-        "bn_inception-239d2248.pth (the same collection, earlier), "
-        "bn_inception-9f5701afb96c8044.pth (video recognition, classifier `fc`) and "
-        "bn_inception_weights_pt04.pt (Proxy-NCA) are said to have the same layout: check them "
-        "with --file. A checkpoint of a training run, whose names begin with model. or module. "
-        "and which has an embedding layer, is converted by --file and --save. A .caffemodel is "
-        "not read; Inception-v3 is another network",
-    ),
-    "googlenet": WeightsFile(
-        "googlenet-1378be20.pth",
-        "1378be20",
-        "49.7 MB",
-        "conv1.conv.weight, conv1.bn.{weight,bias,running_mean,running_var}, conv2, conv3, "
-        "inception3a.branch1 … inception5b.branch4, aux1, aux2, fc",
-        "torchvision offers it: weights: torchvision fetches it and checks the digits in its "
-        "name; without a connection, copy it to torch.hub's cache "
-        "(~/.cache/torch/hub/checkpoints) or give its path",
-        "the GoogLeNet of Caffe (bvlc_googlenet.caffemodel, and the tf_ckpt_from_caffe.mat made "
-        "from it, which early metric-learning code in TensorFlow reads) has no BatchNorm and "
-        "convolutions of 5 × 5: it is another network, and cannot be converted into this one",
-    ),
-    "pyramidnet200": WeightsFile(
-        "none",
-        "",
-        "no file",
-        "conv1, bn1, layer1.0 … layer3.21, bn_final",
-        "IDML trains it on CIFAR from random values: weights: none",
-        "a checkpoint of your own with these names can be given by its path",
-    ),
-}
-
-
 def describe_weights(name: str) -> str:
     """Return which weights file a model of ours needs, how to know it, and how to convert one.
 
     Raises:
         ConfigError: timm has the model, or nobody has.
     """
-    known = _known(name)
-    pixels = MODELS[name].pixels
+    known, pixels = _find_model(name).FILE, BACKBONES[name].PIXELS
     order = "blue, green, red" if pixels.channels == "bgr" else "red, green, blue"
     digest = f"begins with {known.digest} (`sha256sum FILE` prints it)" if known.digest else "none"
     rows = {
@@ -151,13 +81,14 @@ def check_weights_file(name: str, path: Path, save: Path | None = None) -> str:
     Raises:
         ConfigError: the file is another model's, or `save` is there.
     """
-    known = _known(name)
+    known = _find_model(name)
     digest, tensors = file_digest(path), read_tensors(path)
     lines = [f"{path}: {path.stat().st_size / 1e6:.1f} MB, SHA-256 {digest}"]
-    if known.digest and not digest.startswith(known.digest):
-        lines.append(f"This is not {known.file}, whose SHA-256 begins with {known.digest}.")
+    if known.FILE.digest and not digest.startswith(known.FILE.digest):
+        usual = known.FILE
+        lines.append(f"This is not {usual.file}, whose SHA-256 begins with {usual.digest}.")
     with seeded(0, "backbone.check"):
-        model = MODELS[name].make()
+        model = known.build()
     own = model.state_dict()
     if save is not None:
         prefix = _common_prefix(tensors, set(own))
@@ -168,7 +99,7 @@ def check_weights_file(name: str, path: Path, save: Path | None = None) -> str:
             lines.append(f"The prefix {prefix} was taken away.")
         if dropped:
             lines.append(f"Left out: {', '.join(dropped)}.")
-    fill(model, MODELS[name].of_file(tensors), MODELS[name].classifier, str(path), name)
+    fill(model, known.convert(tensors), known.CLASSIFIER, str(path), name)
     lines.append(f"It has all tensors of {name}.")
     if save is not None:
         _save(model.state_dict(), save)
@@ -178,15 +109,15 @@ def check_weights_file(name: str, path: Path, save: Path | None = None) -> str:
     return "\n".join(lines)
 
 
-def _known(name: str) -> WeightsFile:
-    if name not in WEIGHTS_FILES:
+def _find_model(name: str) -> type[OwnModel]:
+    if name not in BACKBONES:
         raise ConfigError(
             "ablate backbones",
             repr(name),
-            f"one of {', '.join(WEIGHTS_FILES)}",
+            f"one of {', '.join(BACKBONES)}",
             "Other names are timm's, which fetches their weights with weights: timm",
         )
-    return WEIGHTS_FILES[name]
+    return BACKBONES[name]
 
 
 def _listed(values: tuple[float, ...]) -> str:

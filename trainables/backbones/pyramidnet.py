@@ -18,7 +18,9 @@ import math
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+
+from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
+from trainables.backbones.pixels import IMAGENET
 
 FEATURES = 4 * 256
 DEPTH, WIDENING, FIRST, EXPANSION = 200, 240, 16, 4
@@ -47,12 +49,23 @@ class Bottleneck(nn.Module):
         return out + F.pad(maps, (0, 0, 0, 0, 0, out.shape[1] - maps.shape[1]))
 
 
-class PyramidNet200(nn.Module):
+@BACKBONES.register("pyramidnet200")
+class PyramidNet200(OwnModel):
     """Images to maps, without the classifier: 26.7 M parameters."""
+
+    PIXELS = IMAGENET
+    CLASSIFIER = ("fc",)
+    FILE = WeightsFile(
+        "none",
+        "",
+        "no file",
+        "conv1, bn1, layer1.0 … layer3.21, bn_final",
+        "IDML trains it on CIFAR from random values: weights: none",
+        "a checkpoint of your own with these names can be given by its path",
+    )
 
     def __init__(self) -> None:
         super().__init__()
-        self.grad_checkpointing = False
         blocks = (DEPTH - 2) // 9
         self.conv1 = nn.Conv2d(3, FIRST, 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(FIRST)
@@ -77,20 +90,6 @@ class PyramidNet200(nn.Module):
         for stage in (1, 2, 3):
             layer = self.get_submodule(f"layer{stage}")
             assert isinstance(layer, nn.Sequential)
-            if self.grad_checkpointing:
-                for block in layer:
-                    maps = checkpoint(block, maps, use_reentrant=False)
-            else:
-                maps = layer(maps)
+            for block in layer:
+                maps = self._run_block(block, maps)
         return F.relu(self.bn_final(maps))
-
-    def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """As timm's: whether `backward` computes the inside of each block anew."""
-        self.grad_checkpointing = enable
-
-    def forward_head(self, maps: Tensor, pre_logits: bool = True) -> Tensor:
-        """[B, 1024, s, s] → [B, 1024], the global average."""
-        return maps.mean((2, 3))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))

@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.backbones.backbone import Backbone, check_name, import_timm, size_argument
-from trainables.backbones.beside_timm import MODELS
+from trainables.backbones.backbone import Backbone
+from trainables.backbones.own_models import BACKBONES
+from trainables.backbones.timm_models import check_name, import_timm, size_argument
 from trainables.errors import ConfigError
 from trainables.machine.precision import full
 
@@ -100,7 +101,7 @@ def check_tokens(name: str, image_size: int, option: str) -> None:
 @lru_cache(maxsize=64)  # a plan asks it for each of its trials
 def _lacks(name: str, image_size: int) -> str | None:
     """What a model lacks for a second token, in words; None: nothing."""
-    if name in MODELS:
+    if name in BACKBONES:
         return "which has no tokens"
     timm = import_timm()
     check_name(timm, name)

@@ -130,6 +130,10 @@ class Registry(Generic[T]):
         self.load()
         return self._components[name]
 
+    def get(self, name: str) -> T | None:
+        self.load()
+        return self._components.get(name)
+
     def __iter__(self) -> Iterator[str]:
         """In the order of the modules that are named one by one, and within each as written; then
         those of packages, and of others, by name."""

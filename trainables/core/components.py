@@ -19,7 +19,12 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     "splits": ("trainables.data.splits",),
     "augmentation": ("trainables.data.augment",),
     "resizing": ("trainables.data.resizing.antialiased",),
-    "backbones": ("trainables.backbones.backbone",),
+    "backbones": (
+        "trainables.backbones.backbone",
+        "trainables.backbones.bn_inception",
+        "trainables.backbones.googlenet",
+        "trainables.backbones.pyramidnet",
+    ),
     "folding": ("trainables.backbones.frozen_norms",),
     "features": ("trainables.data.features",),
     EVALUATOR: (

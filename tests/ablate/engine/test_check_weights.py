@@ -12,8 +12,8 @@ import yaml
 
 from ablate.cli.main import main
 from tests.trainables import core_trials
-from trainables.backbones import absent
-from trainables.backbones.backbone import import_timm
+from trainables.backbones.timm_models import import_timm
+from trainables.backbones.weights import absent
 from trainables.config.network import BackboneConfig
 from trainables.data.features import cached_features
 from trainables.trial import TrialConfig
@@ -109,12 +109,12 @@ def test_a_model_that_timm_does_not_know(
 
 def test_what_is_in_timms_cache_is_here(offline: Path) -> None:
     config = BackboneConfig(name=MODEL, weights="timm")
-    assert absent.absent(config) == f"timm's file of {MODEL}"
+    assert absent(config) == f"timm's file of {MODEL}"
     folder = offline / "models--timm--mobilenetv3_small_050.lamb_in1k" / "snapshots" / "0"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text("{}")
-    assert absent.absent(config) is not None
+    assert absent(config) is not None
     (folder / "model.safetensors").write_bytes(b"")
-    assert absent.absent(config) is None
-    assert absent.absent(BackboneConfig()) is None
-    assert absent.absent(BackboneConfig(weights="none")) is None
+    assert absent(config) is None
+    assert absent(BackboneConfig()) is None
+    assert absent(BackboneConfig(weights="none")) is None

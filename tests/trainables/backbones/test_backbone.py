@@ -13,9 +13,9 @@ import timm
 import torch
 from safetensors.torch import save_file
 
-from trainables.backbones import backbone as backbones
-from trainables.backbones import weights
-from trainables.backbones.backbone import build_backbone, frozen_backbone, import_timm
+from trainables.backbones import timm_models, weights
+from trainables.backbones.backbone import build_backbone, frozen_backbone
+from trainables.backbones.timm_models import import_timm
 from trainables.backbones.weights import PACKAGED_SHA256, packaged_file, weights_identity
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
@@ -224,7 +224,7 @@ def test_a_broken_pair_says_what_to_reinstall(
     def broken(name: str) -> Any:
         raise error
 
-    monkeypatch.setattr(backbones, "import_module", broken)
+    monkeypatch.setattr(timm_models, "import_module", broken)
     with pytest.raises(ConfigError, match="--force-reinstall torch torchvision") as caught:
         import_timm()
     assert str(error) in str(caught.value)

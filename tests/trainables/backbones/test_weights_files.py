@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from ablate.cli.main import main
-from trainables.backbones.absent import check_fits
-from trainables.backbones.backbone import frozen_backbone
-from trainables.backbones.beside_timm import MODELS
-from trainables.backbones.of_papers import WEIGHTS_FILES, check_weights_file, describe_weights
+from trainables.backbones.backbone import check_fits, frozen_backbone
+from trainables.backbones.of_papers import check_weights_file, describe_weights
+from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
@@ -28,7 +27,7 @@ from trainables.streams import seeded
 def caffes(*, prefix: str = "", classifier: str = "last_linear") -> dict[str, Tensor]:
     """Return tensors laid out as in BN-Inception's usual file: norms of [1, C], a classifier."""
     with seeded(0, "file"):
-        own = MODELS["bn_inception"].make().state_dict()
+        own = BACKBONES["bn_inception"].build().state_dict()
         tensors = {
             prefix + name: torch.rand_like(value)[None] if "_bn." in name else value
             for name, value in own.items()
@@ -64,13 +63,14 @@ def test_what_is_said_of_the_usual_file_is_what_the_model_has() -> None:
     assert f"{numbers:,} numbers of 32 bits in {len(tensors)} tensors" in describe_weights(
         "bn_inception"
     )
-    for name, known in WEIGHTS_FILES.items():
+    for name in BACKBONES:
+        known = BACKBONES[name].FILE
         said = describe_weights(name)
         assert known.file in said and known.digest in said
-        assert f"channels: {MODELS[name].pixels.channels}" in said
+        assert f"channels: {BACKBONES[name].PIXELS.channels}" in said
     assert "blue, green, red" in describe_weights("bn_inception")
     # Each name that is written out in full is one of the model's.
-    names = re.findall(r"(?:conv|inception)[0-9][a-z0-9_]*(?=[,;. ])", WEIGHTS_FILES[name].keys)
+    names = re.findall(r"(?:conv|inception)[0-9][a-z0-9_]*(?=[,;. ])", known.keys)
     assert all(any(own.startswith(each) for own in tensors) for each in names)
 
 

@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from trainables.backbones.absent import absent, fetch
+from trainables.backbones.weights import absent, fetch
 from trainables.core.code_version import list_differing_components
 from trainables.data.cache import required
 from trainables.data.dataset import fingerprint

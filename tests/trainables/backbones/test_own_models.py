@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainables.backbones import googlenet
 from trainables.backbones.backbone import build_backbone, frozen_backbone
-from trainables.backbones.beside_timm import MODELS
+from trainables.backbones.own_models import BACKBONES
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.streams import seeded
@@ -30,7 +30,7 @@ def parameters(model: nn.Module) -> int:
 def made(name: str) -> nn.Module:
     """With statistics and weights that no layer leaves as they are."""
     with seeded(0, "model"):
-        model = MODELS[name].make().double().eval()
+        model = BACKBONES[name].build().double().eval()
         for norm in model.modules():
             if isinstance(norm, nn.BatchNorm2d):
                 nn.init.normal_(norm.running_mean, 0, 0.1)
@@ -50,7 +50,7 @@ def made(name: str) -> nn.Module:
     ],
 )
 def test_sizes(name: str, million: float, tolerance: float, side: int, last: int) -> None:
-    model = MODELS[name].make().eval()
+    model = BACKBONES[name].build().eval()
     with torch.no_grad():
         maps = model.forward_features(torch.zeros(1, 3, side, side))
     assert maps.shape == (1, 1024, last, last)
@@ -171,7 +171,7 @@ def saved(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
 def test_the_usual_file_of_bn_inception(tmp_path: Path) -> None:
     """Flat names, norms of Caffe as [1, C], a classifier, no counts of batches."""
     with seeded(0, "file"):
-        own = MODELS["bn_inception"].make().state_dict()
+        own = BACKBONES["bn_inception"].build().state_dict()
         tensors = {
             name: torch.rand_like(value)[None] if "_bn." in name else torch.randn_like(value)
             for name, value in own.items()
@@ -250,11 +250,11 @@ def test_torchvisions_weights_come_by_its_own_route(monkeypatch: pytest.MonkeyPa
     name = "inception5b.branch1.conv.weight"
     assert torch.equal(backbone.model.state_dict()[name], whole[name])
     ((url, options),) = asked
-    assert url.endswith(googlenet.weights_file())
+    assert url.endswith(googlenet.GoogLeNet.hub_file())
     assert options["weights_only"] and options["check_hash"]
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", list(BACKBONES))
 def test_norms_fold_and_a_step_reaches_every_weight(name: str) -> None:
     config = BackboneConfig.model_validate({"name": name, "weights": "none", "pool": "avg"})
     with seeded(0, "fold"):

@@ -1,0 +1,113 @@
+"""timm's models: which there are, for which size they are built, and their weights.
+
+timm is imported when the first of them is asked for, so that plans and cached-feature trials do
+without it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import torch
+from torch import nn
+
+from trainables.backbones.own_models import BACKBONES
+from trainables.errors import ConfigError
+
+SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
+
+
+def import_timm() -> Any:
+    """timm, or one line that says what to reinstall.
+
+    A torch of one build beside a torchvision of another fails at import, with `operator
+    torchvision::nms does not exist` or an undefined symbol.
+    """
+    try:
+        return import_module("timm")
+    except (RuntimeError, ImportError, OSError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if isinstance(error, ModuleNotFoundError) and error.name == "timm":
+            raise ConfigError("timm", "not installed", "timm >= 1.0", "pip install timm") from error
+        raise ConfigError(
+            "torch and torchvision",
+            f"torch {_version('torch')} with torchvision {_version('torchvision')} ({reason})",
+            "builds that belong together",
+            "Reinstall both from one index: pip install --force-reinstall torch torchvision",
+        ) from error
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "missing"
+
+
+def check_name(timm: Any, name: str) -> None:
+    """Raise ConfigError where neither timm nor we have such a model."""
+    if name in BACKBONES or timm.is_model(name.split(".", 1)[0]):
+        return
+    near = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=3, cutoff=0.5)
+    raise ConfigError(
+        "backbone.name",
+        repr(name),
+        f"the name of a timm model, or {', '.join(BACKBONES)}",
+        f"Did you mean {', '.join(near)}?" if near else "See timm.list_models()",
+    )
+
+
+def size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
+    """Models with position embeddings or windows are built for one size."""
+    cfg = timm.models.get_pretrained_cfg(name)
+    return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
+
+
+def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
+    """A model with timm's own weights, which it downloads where its cache lacks them.
+
+    Raises:
+        ConfigError: unknown model, or they cannot be had.
+    """
+    timm = import_timm()
+    check_name(timm, name)
+    sized = sized or {}
+    try:
+        model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **sized)
+    except Exception as error:
+        # Hubs and HTTP libraries raise types of their own, which need not be installed here.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ConfigError(
+            "backbone.weights",
+            f"timm, but {name} could not be fetched ({reason})",
+            "weights that timm can download or has in its cache",
+            "Check the connection, or give weights: packaged, none, or the path of a file",
+        ) from error
+    return model
+
+
+def has_download(name: str) -> bool:
+    """Whether timm has a model's weights without a download, as it looks for them itself."""
+    timm = import_timm()
+    check_name(timm, name)
+    known = timm.models.get_pretrained_cfg(name)
+    if known is None:
+        return False
+    if known.file:
+        return Path(known.file).exists()
+    if known.hf_hub_id:
+        from huggingface_hub.constants import HF_HUB_CACHE
+
+        repository = str(known.hf_hub_id).partition("@")[0].replace("/", "--")
+        snapshots = Path(HF_HUB_CACHE) / f"models--{repository}" / "snapshots"
+        return any(path.suffix in SUFFIXES for path in snapshots.glob("*/*") if path.exists())
+    if known.url:
+        file = Path(urlparse(known.url).path).name
+        return (Path(torch.hub.get_dir()) / "checkpoints" / file).exists()
+    return False
