@@ -6,15 +6,17 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection
 from pydantic import ValidationError
 
 from reports.errors import ReportError
 from reports.figures.axes import AxesOptions, axes_of
+from reports.figures.history import history
 from reports.figures.parallel import LEFT_OUT, heights
 from reports.frame import Frame
-from reports.recipe import Figure
+from reports.recipe import Figure, Table
 from reports.stats.importance import importances
 from reports.tables.cells import trials_of
 from tests.reports.made import METRIC, drawer, frame
@@ -63,6 +65,29 @@ def test_the_neutral_cell_is_no_proposal_and_a_lost_one_keeps_its_number() -> No
     best = told.best(METRIC)
     worst = told.best("test/spectrum")  # where less is better
     assert best is not None and best.number == 12 and worst is not None and worst.number == 1
+
+
+def test_the_best_so_far_follows_the_order_of_the_plan() -> None:
+    means = list(MEANS.values())
+    for metric, best in ((METRIC, np.maximum), ("test/spectrum", np.minimum)):
+        cells = made(metric).study("s")
+        trials = trials_of(cells, metric)
+        assert trials.best_so_far(metric) == pytest.approx(best.accumulate(means))
+        assert trials_of(pd.concat([cells.iloc[::-1]]), metric) == trials
+
+
+def test_a_history_has_dots_with_their_spread_and_the_best_so_far() -> None:
+    drawn = history(made(), Table(kind="search", study="s"))
+    axes = drawn.figure.axes[0]
+    (step,) = [line for line in axes.lines if line.get_label() == "best so far"]
+    assert list(step.get_xdata()) == list(MEANS)
+    assert list(step.get_ydata()) == pytest.approx([100 * mean for mean in MEANS.values()])
+    assert len(axes.collections) == 1  # the bars
+    for words in ("Crosses: 1 without a result", "± one sd", "Dashed: neutral"):
+        assert words in drawn.caption
+    single = frame("search", POINTS, value, seeds=1, study={"space": SPACE})
+    one = history(single, Table(kind="search", study="s"))
+    assert not one.figure.axes[0].collections and "±" not in one.caption
 
 
 def test_slices_have_a_dot_for_each_trial_that_has_the_parameter() -> None:

@@ -1,0 +1,330 @@
+"""Comparisons: which rows stand in them, what each is compared with, what is printed beside."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from reports.errors import ReportError
+from reports.frame import OTHER, Frame
+from reports.pages import csv_table, markup
+from reports.published.papers import table as printed
+from reports.recipe import Recipe, Table
+from reports.tables.build import build, build_all
+from reports.tables.labels import is_share, metric_label
+from reports.tables.model import Sheet, TableData
+from reports.tables.verdict import verdicts
+from tests.reports.made import METRIC, frame
+
+RECALL = "test/recall_at_1"
+DEVIATION = "train/relative_deviation"
+
+
+def compared(found: Frame, **recipe: Any) -> TableData:
+    table = build(found, Table(kind="compare", study="s", **recipe))
+    assert isinstance(table, TableData)
+    return table
+
+
+# --- a method switched off may be the best of its tuning
+
+ROWS = ["plain", "ddml", "nir", f"ddml{OTHER}", f"nir{OTHER}"]
+
+
+def tuned(won: list[str]) -> Frame:
+    """`won`: the methods whose best is neutral; the other rows are one trial with theirs."""
+    coords: list[dict[str, Any]] = [{"variant": name} for name in ROWS[:3]]
+    coords += [{"variant": name, "neutral": "left out"} for name in ROWS[3:]]
+    value = {name: 0.5 + 0.01 * i for i, name in enumerate(ROWS)}
+    made = frame("compare", coords, lambda c, s: value[c["variant"]] + s / 1e3, names=ROWS)
+    cells = made.parents[0].document["cells"]
+    for cell in cells:
+        name = cell["cell"].removesuffix(OTHER)
+        if cell["cell"].endswith(OTHER) and name not in won:
+            cell["trial_id"] = f"t{ROWS.index(name)}-{cell['seed']}"
+    trials = made.trials[made.trials["trial_id"].isin([cell["trial_id"] for cell in cells])]
+    keys = ("study", "cell", "coords", "idx")
+    tags = [
+        {"ablate.cells": json.dumps([{k: c[k] for k in keys} for c in cells if c["trial_id"] == t])}
+        for t in trials["trial_id"]
+    ]
+    return Frame(None, made.parents, trials.assign(tags=tags))
+
+
+@pytest.mark.parametrize(
+    ("won", "labels", "means"),
+    [
+        ([], ["plain", "ddml", "nir"], [0.501, 0.511, 0.521]),
+        (
+            ["ddml"],
+            ["plain", "ddml (best is neutral)", "ddml, not neutral", "nir"],
+            [0.501, 0.511, 0.531, 0.521],
+        ),
+        (
+            ["ddml", "nir"],
+            [
+                *("plain", "ddml (best is neutral)", f"ddml{OTHER}"),
+                *("nir (best is neutral)", f"nir{OTHER}"),
+            ],
+            [0.501, 0.511, 0.531, 0.521, 0.541],
+        ),
+    ],
+)
+def test_where_the_best_is_neutral_the_best_other_stands_beside_it(
+    won: list[str], labels: list[str], means: list[float]
+) -> None:
+    made = compared(tuned(won), baseline="plain")
+    assert [row.labels for row in made.rows] == [(label,) for label in labels]
+    summaries = [row.measured[METRIC].summary for row in made.rows]
+    assert [each and round(each.mean, 3) for each in summaries] == means
+    notes = [note for note in made.notes if "best is neutral" in note]
+    assert [note.partition(":")[0] for note in notes] == won
+    assert made.headers == ("variant",)
+
+
+def test_crossed_rows_that_leave_neutral_cells_out_are_no_level_of_a_factor() -> None:
+    coords = [{"method": m, "loss": loss} for m in ("plain", "ddml") for loss in ("pa", "ms")]
+    names = [f"method={c['method']},loss={c['loss']}" for c in coords]
+    coords.append({**coords[2], "neutral": "left out"})
+    names.append(names[2] + OTHER)
+    made = frame("compare", coords, lambda c, s: 0.5 + len(c) / 100 + s / 1e3, names=names)
+    found = compared(made)
+    assert found.headers == ("method", "loss")
+    assert [row.labels[0] for row in found.rows][2:4] == ["ddml (best is neutral)", f"ddml{OTHER}"]
+    both = build_all(made, Recipe(tables=(Table(kind="compare", study="s"),)))
+    assert [isinstance(each, Sheet) for each in both] == [False, True]
+    assert "neutral" not in str(both[1].rows)
+
+
+@pytest.mark.parametrize("kind", ["search", "importance"])
+def test_a_neutral_cell_is_no_draw_of_a_search(kind: str) -> None:
+    coords: list[dict[str, Any]] = [{"lr": 10 ** -(1 + i / 8)} for i in range(16)]
+    coords.append({"neutral": "yes", "lr": 0.01})
+    names = [f"{i:04d}" for i in range(16)] + ["neutral"]
+    study = {"space": {"lr": {"low": 1e-3, "high": 1e-1, "log": True, "choice": None}}}
+    made = frame("search", coords, lambda c, s: 0.5 + c["lr"], names=names, study=study)
+    found = build(made, Table(kind=kind, study="s", top=17))
+    if isinstance(found, TableData):
+        assert found.headers == ("trial", "lr")
+        assert "neutral" in [row.labels[0] for row in found.rows]
+    else:
+        assert [number[4] for number in found.numbers] == [16]
+
+
+# --- several data sets, and factors within which rows are compared
+
+LEVEL = {"birds": 0.6, "cars": 0.3}
+CROSS = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), LEVEL)]
+
+
+def value(coords: dict[str, Any], seed: int) -> float:
+    better = 0.1 if coords.get("method") == "ddml" else 0.0
+    return LEVEL[where(coords)["data.name"]] + better + 1e-3 * seed
+
+
+def where(coords: dict[str, Any]) -> dict[str, str]:
+    return {"data.name": coords.get("data") or coords["variant"].split()[-1]}
+
+
+def on_data(coords: list[dict[str, Any]], seeds: int = 3, **recipe: Any) -> TableData:
+    names = [" ".join(at.values()) for at in coords]
+    made = frame("compare", coords, value, names=names, params=where, seeds=seeds)
+    return compared(made, **recipe)
+
+
+def differences(found: TableData) -> dict[str, float | None]:
+    gaps = {row.cell: row.measured[METRIC].difference for row in found.rows}
+    return {cell: gap and round(gap.mean, 6) for cell, gap in gaps.items()}
+
+
+def baselines(found: TableData) -> list[str]:
+    return [row.cell for row in found.rows if row.baseline]
+
+
+@pytest.mark.parametrize("order", [("birds", "cars"), ("cars", "birds")])
+def test_each_data_set_of_a_cross_has_its_own_baseline_and_verdict(order: tuple[str, str]) -> None:
+    crossed = [{"method": m, "data": d} for m, d in itertools.product(("plain", "ddml"), order)]
+    found = on_data(crossed, seeds=8)
+    gains = {f"ddml {d}": 0.1 for d in order}
+    assert differences(found) == {**{f"plain {d}": None for d in order}, **gains}
+    assert baselines(found) == [f"plain {d}" for d in order]
+    assert {row.cell for row in found.rows if row.measured[METRIC].better} == {*gains}
+    text = markup.markdown(found)
+    assert "Rows are on 2 data sets" in text and "over 2 comparison(s)" in text
+
+
+def test_each_data_set_with_each_loss_has_its_own_baseline() -> None:
+    """Losses and data sets crossed with methods, `within: [loss]`: as many baselines as of both."""
+    crossed = [
+        {"data": data, "loss": loss, "method": method}
+        for data, loss, method in itertools.product(LEVEL, ("pa", "ms", "ns"), ("plain", "ddml"))
+    ]
+    found = on_data(crossed, within=["loss"])
+    expected = {f"{data} {loss} plain" for data in LEVEL for loss in ("pa", "ms", "ns")}
+    assert {*baselines(found)} == expected
+    assert {gap for name, gap in differences(found).items() if "ddml" in name} == {0.1}
+
+
+def test_the_recipe_s_baseline_names_the_method() -> None:
+    found = differences(on_data(CROSS, baseline={"method": "ddml"}))
+    assert found == {
+        **{f"plain {data}": -0.1 for data in LEVEL},
+        **{f"ddml {data}": None for data in LEVEL},
+    }
+
+
+def test_a_variant_alone_on_its_data_set_is_compared_with_nothing() -> None:
+    found = on_data([{"variant": "a birds"}, {"variant": "b birds"}, {"variant": "c cars"}])
+    assert differences(found) == {"a birds": None, "b birds": 0.0, "c cars": None}
+    assert baselines(found) == ["a birds"]
+    assert "No baseline to compare with: c cars." in found.notes
+    one = on_data([{"variant": "a birds"}, {"variant": "b birds"}])
+    assert differences(one) == {"a birds": None, "b birds": 0.0}
+
+
+def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None:
+    """Of a row that has not begun, nothing tells the data set; no more of it is known."""
+    names, lost = [" ".join(at.values()) for at in CROSS], {"method": "ddml", "data": "cars"}
+    made = frame(
+        "compare",
+        CROSS,
+        lambda at, seed: None if at == lost else value(at, seed),
+        names=names,
+        params=lambda at: {} if at == lost else where(at),
+    )
+    found = compared(made)
+    assert [row.cell for row in found.rows] == names
+    assert differences(found)["ddml birds"] == 0.1 and differences(found)["ddml cars"] is None
+    assert "| ddml | cars | missing |" in markup.markdown(found)
+
+
+def test_a_name_of_two_lines_stays_one_row_of_markdown() -> None:
+    found = on_data([{"variant": "a\n| b birds"}, {"variant": "c birds"}])
+    assert "| a \\| b birds |" in markup.markdown(found)
+
+
+def test_a_refused_combination_is_a_row_without_numbers_and_a_reason() -> None:
+    pairs = [("pa", "plain"), ("pa", "nir"), ("ms", "plain"), ("ms", "ddml")]
+    coords = [{"loss": loss, "method": method} for loss, method in pairs]
+    tuning = {",".join(f"{k}={v}" for k, v in at.items()): 4 for at in coords}
+    made = frame("compare", coords, lambda at, seed: 0.3 + seed / 100, tuning=tuning)
+    refused = {"loss": "ms", "method": "nir"}
+    made.document["spec"]["refused"] = {
+        "s": [{"cell": "loss=ms,method=nir", "coords": refused, "reason": "a loss with proxies"}]
+    }
+    assert baselines(compared(made)) == ["loss=pa,method=plain"]
+    found = compared(made, within=["loss"])
+    assert baselines(found) == ["loss=pa,method=plain", "loss=ms,method=plain"]
+    row = found.rows[-1]
+    assert row.labels == ("ms", "nir") and row.n == row.planned == 0
+    assert "Refused: loss=ms,method=nir: expected a loss with proxies." in found.notes
+    lines = markup.markdown(found).splitlines()
+    first, further = (line for line in lines if line.startswith("| ms | nir |"))
+    assert first.startswith("| ms | nir | refused |") and first.rstrip("| ").endswith("–")
+    assert not any(letter.isdigit() for letter in further)
+
+
+# --- what is published beside them
+
+PRINTED = {"PA": "Proxy-Anchor 512", "DetReg": "Ours 512"}
+
+
+def beside_print(**published: Any) -> TableData:
+    given = {"table": "detreg/table1", "columns": {RECALL: "CUB/R@1"}, "rows": PRINTED, **published}
+    variants = [{"variant": name} for name in PRINTED]
+    cells = frame(
+        "compare", variants, lambda at, seed: 0.6 + 0.01 * seed, names=[*PRINTED], metric=RECALL
+    )
+    return compared(cells, metrics=(RECALL,), published=given)
+
+
+def test_printed_rows_that_nobody_trains_stand_below_with_their_numbers_alone() -> None:
+    found = beside_print(others=True)
+    below = found.rows[2:]
+    every = [row.name for row in printed("detreg/table1").rows]
+    assert [row.cell for row in below] == [name for name in every if name not in PRINTED.values()]
+    for row in below:
+        number = row.measured[RECALL].printed
+        assert row.printed_only and row.n == row.planned == 0 and not row.run_ids
+        assert number is not None and number.row == row.cell
+    text = markup.markdown(found)
+    assert "| HDC 384 (published only) | – |  | 53.6 | – |" in text
+    assert "Without a result" not in text, "nothing is missing"
+    assert [verdict.cell for verdict in verdicts([found])] == ["DetReg"]
+    assert csv_table.to_csv(found).count("HDC 384") == 2, "once as a cell and once as its label"
+
+
+def test_patterns_choose_them() -> None:
+    assert [row.cell for row in beside_print(others=["MS *"]).rows[2:]] == ["MS 64", "MS 512"]
+    assert len(beside_print().rows) == 2
+    with pytest.raises(ReportError, match="Clustering 64"):
+        beside_print(others=["MX *"])
+
+
+def test_a_measured_number_says_how_far_it_is_from_the_printed_one() -> None:
+    found = beside_print(others=["MS 64"])
+    lines = [line for line in markup.markdown(found).splitlines() if line.startswith("| DetReg |")]
+    assert len([line for line in lines if "−8.10" in line]) == 1
+    assert any("published ones test-selected" in note for note in found.notes)
+
+
+def of_training(**rows: dict[str, str]) -> TableData:
+    published = {"table": "dvml/table4", "columns": {DEVIATION: "CUB"}, "rows": rows}
+    made = frame(
+        "compare",
+        [{"variant": name} for name in ("Triplet", "DVML+Triplet")],
+        lambda coords, seed: (0.8 if coords["variant"] == "Triplet" else 0.4) + 1e-3 * seed,
+        names=["a", "b"],
+        metric=DEVIATION,
+    )
+    return compared(made, metrics=(DEVIATION,), published=published)
+
+
+def test_each_metric_may_have_a_printed_row_of_its_own() -> None:
+    own = {"Triplet": {DEVIATION: "train: Triplet deviation"}, "DVML+Triplet": {}}
+    found = of_training(**own)
+    numbers = [row.measured[DEVIATION].printed for row in found.rows]
+    assert numbers[0] is not None and numbers[0].value == 86.14 and numbers[1] is None
+    text = markup.plain(found)
+    assert "80.10" in text and "relative deviation ↓, training (%)" in text
+    assert "Training: the classes that were trained on" in " ".join(text.split())
+    with pytest.raises(ValidationError, match="test/relative_deviation"):
+        of_training(Triplet={"test/relative_deviation": "test: Triplet deviation"})
+
+
+def test_how_metrics_are_shown() -> None:
+    assert is_share("train/recall_at_1") and is_share("train/gaussian_p")
+    assert not is_share("train/loss") and not is_share("train/density")
+    assert not is_share("test/of_another_package")
+    assert metric_label("test/of_another_package") == "of another package, test"
+    assert metric_label("train/nmi") == "NMI, training (%)"
+    assert metric_label("train/loss") == "loss, training"
+
+
+@pytest.mark.parametrize(
+    ("metric", "bold", "chance"),
+    [("test/spectrum", ["nir"], 1.0), ("test/density", [], 0.0), ("test/map_at_r", [], 0.0)],
+)
+def test_where_less_is_better_the_smaller_one_wins(
+    metric: str, bold: list[str], chance: float
+) -> None:
+    made = frame(
+        "compare",
+        [{"variant": "plain"}, {"variant": "nir"}],
+        lambda at, seed: (0.2 if at["variant"] == "plain" else 0.1) + 1e-3 * seed,
+        names=["plain", "nir"],
+        metric=metric,
+        seeds=6,
+    )
+    table = compared(made, metrics=(metric,), baseline="plain")
+    assert [row.cell for row in table.rows if row.measured[metric].better] == bold
+    comparison = table.rows[1].measured[metric].compared
+    assert comparison is not None and comparison.improvement is not None
+    assert comparison.improvement.probability == chance
+    assert comparison.difference is not None
+    assert comparison.difference.mean == pytest.approx(-0.1), "the difference keeps its sign"
+    assert ("↓" in markup.markdown(table)) == (metric == "test/spectrum")
