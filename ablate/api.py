@@ -184,9 +184,21 @@ def prepare(
         checkpoint_seconds=options.checkpoint_seconds,
         stuck_after=options.stuck_after,
         reads_data=options.runner == RUNNER,
-        provenance={**provenance(), "study_order": list(plan.spec.studies)},
+        provenance={
+            **provenance(),
+            "study_order": list(plan.spec.studies),
+            "metrics": _declared_metrics(),
+        },
     )
     return plan, settings
+
+
+def _declared_metrics() -> dict[str, dict[str, str]]:
+    """Return unit and direction of metrics of other packages, which a report cannot import."""
+    from trainables.evaluation.metric import METRIC_REGISTRY
+
+    metrics = [METRIC_REGISTRY[name] for name in METRIC_REGISTRY]
+    return {m.name: {"unit": m.unit, "direction": m.direction} for m in metrics if not m.is_own}
 
 
 def _asked(loaded: LoadedSpec, options: Options, *, leaves: bool, runs: bool) -> Request:

@@ -307,6 +307,7 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "objective": spec.get("objective", "val/map_at_r"),
         "studies": studies,
         "study_order": provenance.pop("study_order", None) or list(studies),
+        "metrics": provenance.pop("metrics", None) or {},
         "report": spec.get("report") or {},
         "provenance": provenance,
         "spec": spec,

@@ -160,30 +160,18 @@ class Sweep:
                 cell = by_trial[trial_id]
                 made = config(cell)
                 ledger.claim(trial_id, trial_id[:16] * 4, cell["seed"], made, Owner.me())
-                level, noise = (
-                    quality(made),
-                    np.random.default_rng([int(trial_id[:8], 16), cell["seed"]]),
-                )
+                level = quality(made)
+                noise = np.random.default_rng([int(trial_id[:8], 16), cell["seed"]])
                 events = []
                 for epoch in range(1, epochs + 1):
                     value = level * (1 - 0.5**epoch) + 0.004 * noise.standard_normal()
                     metrics = {
-                        "val/map_at_r": value,
-                        "train/loss": 3 * 0.7**epoch,
-                        "best/val/map_at_r": value,
-                        "term/metric/value": 2.0,
-                        "term/metric/weight": 1.0,
-                        "lr/head": 1e-3,
-                        "time/epoch_s": 0.1,
+                        **{"val/map_at_r": value, "best/val/map_at_r": value},
+                        **{"train/loss": 3 * 0.7**epoch, "lr/head": 1e-3, "time/epoch_s": 0.1},
+                        **{"term/metric/value": 2.0, "term/metric/weight": 1.0},
                     }
-                    events.append(
-                        {
-                            "epoch": epoch,
-                            "steps": 10 * epoch,
-                            "seconds": 0.1 * epoch,
-                            "metrics": metrics,
-                        }
-                    )
+                    spent = {"epoch": epoch, "steps": 10 * epoch, "seconds": 0.1 * epoch}
+                    events.append({**spent, "metrics": metrics})
                 ledger.record_epochs(trial_id, events)
                 if final:
                     ledger.record_final(trial_id, final_event(level, value, epochs, noise))
@@ -230,20 +218,13 @@ def final_event(level: float, value: float, epochs: int, noise: Any) -> dict[str
         return {"map_at_r": value + shift, "recall_at_1": recall, "nmi": 0.9 + shift}
 
     return {
-        "epochs": epochs,
-        "steps": 10 * epochs,
-        "seconds": 0.1 * epochs,
-        "best_epoch": epochs,
+        **{"epochs": epochs, "best_epoch": epochs, "steps": 10 * epochs, "seconds": 0.1 * epochs},
         "evaluations": {"val": {**split(0.0), "map_at_r": value}, "test": split(-0.05)},
         "evaluator": "retrieval-1",
         "export": "best.safetensors",
         "provenance": {
-            "device": "cpu",
-            "threads": 1,
-            "torch": "2.15.0",
-            "data_fingerprint": "feedbeef" * 4,
-            "resumed_from_epoch": None,
-            "steps_this_process": 10 * epochs,
+            **{"device": "cpu", "threads": 1, "torch": "2.15.0", "resumed_from_epoch": None},
+            **{"data_fingerprint": "feedbeef" * 4, "steps_this_process": 10 * epochs},
         },
     }
 

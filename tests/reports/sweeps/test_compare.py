@@ -15,6 +15,7 @@ from reports.errors import ReportError
 from reports.frame import Frame
 from reports.sweeps.compare import (
     BEST,
+    Matched,
     Pair,
     Place,
     Side,
@@ -52,92 +53,75 @@ def made(
     return Frame(None, found.parents, trials)
 
 
+def calls(matched: Matched) -> dict[str, str]:
+    (study,) = matched.studies
+    return {pair.cell.removeprefix("variant="): pair.call(METRIC) for pair in study.pairs}
+
+
 def test_a_cell_s_difference_is_paired_by_seed() -> None:
-    told = match(made(), made(0.05, tag="x"))
-    (study,) = told.studies
-    calls = {pair.cell: pair.call(study.metric) for pair in study.pairs}
-    assert calls == {
-        "variant=plain": "equal",
-        "variant=ddml": "better",
-        "variant=nir": "equal",
-    }
-    pair = next(p for p in study.pairs if p.cell == "variant=ddml")
+    matched = match(made(), made(0.05, tag="x"))
+    assert calls(matched) == {"plain": "equal", "ddml": "better", "nir": "equal"}
+    pair = matched.studies[0].pairs[1]
     gaps = [0.05 + 0.001 * (seed % 3) for seed in range(SEEDS)]
     low, high = scipy_stats.t.interval(0.95, SEEDS - 1, sum(gaps) / SEEDS, scipy_stats.sem(gaps))
     assert pair.difference is not None and pair.difference.n == SEEDS
     assert pair.difference.mean == pytest.approx(sum(gaps) / SEEDS)
     assert (pair.difference.low, pair.difference.high) == pytest.approx((low, high))
     assert pair.p == pytest.approx(3 * 2 / 2**SEEDS)  # Holm over three, all signs alike
-    assert "The second beside the first: 1 better, 2 equal." in headline(told)
-
-
-def test_what_is_worse_is_told_from_the_second_s_side() -> None:
-    told = match(made(0.05, tag="x"), made())
-    assert [p.call(METRIC) for p in told.studies[0].pairs] == ["equal", "worse", "equal"]
+    assert "The second beside the first: 1 better, 2 equal." in headline(matched)
+    assert calls(match(made(0.05, tag="x"), made()))["ddml"] == "worse"
 
 
 def test_settings_that_differ_are_named_with_their_cells() -> None:
-    told = match(made(), made(tag="x"))
-    (setting,) = told.settings
+    matched = match(made(), made(tag="x"))
+    (setting,) = matched.settings
     assert (setting.path, setting.first, setting.second) == ("optimizer.lr", "0.001", "0.01")
     assert setting.cells == tuple(f"s: variant={row['variant']}" for row in ROWS)
-    text = plain(told)
-    assert "optimizer.lr" in text and "s: variant=plain; s: variant=ddml and 1 more" in text
-
-
-def test_settings_of_searches_and_of_other_seeds_are_named_too() -> None:
-    """Of a search what all of its trials have in common; its proposals differ in any case."""
-
-    def search(offset: int, epochs: str) -> Frame:
-        points = [{"x": i + offset} for i in range(4)]
-        return frame(
-            "search",
-            points,
-            lambda at, seed: 0.1 * at["x"],
-            seeds=1,
-            params=lambda at: {"training.epochs": epochs, "optimizer.lr": str(at["x"])},
-        )
-
-    (setting,) = match(search(0, "1"), search(2, "40")).settings
-    assert (setting.path, setting.first, setting.second) == ("training.epochs", "1", "40")
+    assert "s: variant=plain; s: variant=ddml and 1 more" in plain(matched)
     first, second = made(seeds=1), made(seeds=1, tag="x")
     second.cells["seed"] += 7
     assert [each.path for each in match(first, second).settings] == ["optimizer.lr"]
 
 
-def test_the_same_trials_are_said_to_be_so_and_not_listed() -> None:
-    told = match(made(), made())
-    assert told.settings == () and told.made == ()
-    assert headline(told) == "3 cells in both. The second beside the first: 3 same trials."
-    assert sheets(told) == []
-    assert "The same trials with the same values: s." in plain(told)
+def test_a_search_is_shown_by_its_best_and_by_what_its_trials_have_in_common() -> None:
+    def search(offset: int, epochs: str) -> Frame:
+        return frame(
+            "search",
+            [{"x": i + offset} for i in range(4)],
+            lambda at, seed: 0.1 * at["x"],
+            seeds=1,
+            params=lambda at: {"training.epochs": epochs, "optimizer.lr": str(at["x"])},
+        )
+
+    matched = match(search(0, "1"), search(2, "40"))
+    (setting,), (pair,) = matched.settings, matched.studies[0].pairs
+    assert (setting.path, setting.first, setting.second) == ("training.epochs", "1", "40")
+    assert pair.cell == BEST and (pair.first.cell, pair.second.cell) == ("x=3", "x=5")
+    assert pair.difference is not None and pair.difference.mean == pytest.approx(0.2)
 
 
-def test_trials_of_one_id_with_other_values_are_shown() -> None:
+def test_the_same_trials_are_said_to_be_so_unless_their_values_differ() -> None:
     """Two stores of one sweep that disagree are what a reader must see."""
-    told = match(made(), made(0.02))
-    shown = sheets(told)[0]
+    matched = match(made(), made())
+    assert matched.settings == () and matched.made == () and sheets(matched) == []
+    assert headline(matched) == "3 cells in both. The second beside the first: 3 same trials."
+    assert "The same trials with the same values: s." in plain(matched)
+    shown = sheets(match(made(), made(0.02)))[0]
     assert [row[0].text for row in shown.rows] == ["variant=ddml"]
     assert "Not shown: 2 cells that are the same trials in both." in shown.notes
 
 
 def test_cells_and_seeds_of_one_alone_are_named() -> None:
-    told = match(made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x"))
-    (study,) = told.studies
+    matched = match(made(), made(0.02, rows=ROWS[1:], seeds=1, tag="x"))
+    (study,) = matched.studies
     assert study.only == (("variant=plain",), ()) and len(study.pairs) == 2
     assert study.pairs[0].difference is not None and study.pairs[0].difference.n == 1
     assert study.pairs[0].call(METRIC) == "cannot tell"
-    assert "Only in the first: variant=plain." in plain(told)
-
-
-def test_a_search_is_shown_by_its_best() -> None:
-    def search(offset: int) -> Frame:
-        points = [{"x": i + offset} for i in range(4)]
-        return frame("search", points, lambda at, seed: 0.1 * at["x"], seeds=1)
-
-    (pair,) = match(search(0), search(2)).studies[0].pairs
-    assert pair.cell == BEST and (pair.first.cell, pair.second.cell) == ("x=3", "x=5")
-    assert pair.difference is not None and pair.difference.mean == pytest.approx(0.2)
+    assert "Only in the first: variant=plain." in plain(matched)
+    lone, other = (Side("c", values, frozenset("a")) for values in ({0: 0.5}, {1: 0.9}))
+    assert Pair("c", lone, other, None, None, same=False).call(METRIC) == "cannot tell"
+    none = Side("c", {}, frozenset())
+    assert Pair("c", lone, none, None, None, same=False).call(METRIC) == "no result"
 
 
 def test_the_files_hold_what_was_found(tmp_path: Path) -> None:
@@ -197,11 +181,3 @@ def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main(wrong) != 0
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1
-
-
-def test_a_seed_of_one_alone_tells_nothing() -> None:
-    lone = {0: 0.5}
-    sides = [Side("c", lone, frozenset("a")), Side("c", {1: 0.9}, frozenset("b"))]
-    assert Pair("c", *sides, None, None, same=False).call(METRIC) == "cannot tell"
-    none = Side("c", {}, frozenset())
-    assert Pair("c", sides[0], none, None, None, same=False).call(METRIC) == "no result"

@@ -15,10 +15,11 @@ from reports.pages import csv_table, markup
 from reports.published.papers import table as printed
 from reports.recipe import Recipe, Table
 from reports.tables.build import build, build_all
-from reports.tables.labels import is_share, metric_label
+from reports.tables.labels import declare_metrics, is_share, metric_label, metric_of
 from reports.tables.model import Sheet, TableData
 from reports.tables.verdict import verdicts
 from tests.reports.made import METRIC, frame
+from trainables.evaluation.metric import METRIC_REGISTRY
 
 RECALL = "test/recall_at_1"
 DEVIATION = "train/relative_deviation"
@@ -303,6 +304,14 @@ def test_how_metrics_are_shown() -> None:
     assert metric_label("test/of_another_package") == "of another package, test"
     assert metric_label("train/nmi") == "NMI, training (%)"
     assert metric_label("train/loss") == "loss, training"
+
+
+def test_metrics_are_shown_as_they_are_declared() -> None:
+    for name in METRIC_REGISTRY:
+        declared, shown = METRIC_REGISTRY[name], metric_of(f"test/{name}")
+        assert (shown.unit, shown.direction) == (declared.unit, declared.direction), name
+    declare_metrics({"far_of_others": {"unit": "%", "direction": "minimize"}})
+    assert metric_label("test/far_of_others") == "far of others ↓, test (%)"
 
 
 @pytest.mark.parametrize(
