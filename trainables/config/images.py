@@ -29,7 +29,7 @@ class SplitConfig(ComponentConfig):
     by: "classes", none of which is in two parts; or "images", so that each part shows others of
         every class, whose images `test` and `validation` then divide. The trial's task says it.
     imbalance: training classes are thinned to sizes that fall exponentially, the largest over the
-        smallest being this, where all have as many (`data/by_images.py`). None: all images.
+        smallest being this, where all have as many (`data/splits.py`). None: all images.
     """
 
     protocol: Literal["held_out", "paper"] = "held_out"

@@ -30,7 +30,6 @@ from trainables.data.images import Images
 DATASETS: Registry[type[DataSource]] = Registry(
     "data",
     "trainables.data.embedded.reader",
-    "trainables.data.embedded.digits",
     "trainables.data.sets",
 )
 

@@ -14,7 +14,12 @@ With k folds, block f of the n training classes, places ⌊f·n/k⌋ to ⌊(f+1)
 the classes in the order of their names, or of a permutation by `streams.derive(seed,
 "data.folds")`. The blocks are disjoint, cover all training classes, and differ by at most one.
 
-By images, each part shows other images of every class: `by_images.py`.
+By images, each part shows other images of every class. A data set that was made for classification
+has test images, and perhaps validation images; these are taken. Otherwise, of the n images of a
+class in a permutation by `streams.derive(seed, "data.images")`, the last round(test · n) are
+tested, and of the others the last round(validation · rest) are held out for validation. Either
+share takes at least one image of each class, and leaves at least one. Changing the validation share
+leaves the test images alone.
 """
 
 from __future__ import annotations
@@ -28,7 +33,6 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.by_images import Rows, deal, kept
 from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from trainables.config.images import DataConfig, SplitConfig
 
 SplitName = Literal["train", "val", "test"]
+FEWEST = 2  # images that an imbalance leaves a class, so that each still has a partner
 
 
 @dataclass(frozen=True)
@@ -137,7 +142,7 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     made = _whole(dataset, config, fingerprint)
     if config.imbalance is None:
         return made
-    stays = kept(made.train.labels, config.imbalance, config.seed)
+    stays = thin_classes(made.train.labels, config.imbalance, config.seed)
     train = replace(
         made.train, index=made.train.index[stays], labels=made.train.labels[stays], queries=None
     )
@@ -146,7 +151,7 @@ def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
 
 def _whole(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     if config.by == "images":
-        return _by_images(dataset, deal(dataset, config), fingerprint)
+        return _split_by_images(dataset, config, fingerprint)
     official = dataset.official
     if official is None:
         rest, test = _tested(sorted(dataset.classes), config)
@@ -174,12 +179,13 @@ def _whole(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
     )
 
 
-def _by_images(dataset: Dataset, rows: Rows, fingerprint: str) -> Splits:
-    names = _names(dataset, rows.train)
+def _split_by_images(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
+    train, val, test = deal_images(dataset, config)
+    names = _names(dataset, train)
     return Splits(
-        train=_subset(dataset, names, rows.train),
-        val=None if rows.val is None else _subset(dataset, names, rows.val),
-        test=_subset(dataset, names, rows.test),
+        train=_subset(dataset, names, train),
+        val=None if val is None else _subset(dataset, names, val),
+        test=_subset(dataset, names, test),
         fingerprint=fingerprint,
         by_images=True,
     )
@@ -284,3 +290,96 @@ def _subset(dataset: Dataset, names: list[str], rows: Tensor | None = None) -> S
         return Subset(dataset.images, index, labels[index], classes)
     index = index[torch.argsort(roles, stable=True)]
     return Subset(dataset.images, index, labels[index], classes, int((roles == QUERY).sum()))
+
+
+def deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Deal the images of `dataset`: rows that train, validate (None under protocol "paper", which
+    selects on test) and are tested. Its own test images win over `config.test`, and its validation
+    images over `config.validation`.
+
+    Raises:
+        ConfigError: a class with too few images; a division of the data set's own in which other
+            classes are tested than train, or queries are looked for in a gallery.
+    """
+    official = dataset.official
+    if (official is not None and not official.shared) or dataset.roles is not None:
+        raise ConfigError(
+            "data",
+            "a data set whose own division tests "
+            + ("classes that do not train" if dataset.roles is None else "queries in a gallery"),
+            "one whose test shows other images of the classes that train, or one with no division",
+            "It is of task: retrieval; for classification take another",
+        )
+    order = torch.randperm(
+        len(dataset.labels), generator=streams.generator(config.seed, "data.images")
+    )
+    held: Tensor | None = None
+    if official is None:
+        keep = 1 if config.protocol == "paper" else 2
+        rest, test = _cut(dataset, order, config.test, keep=keep)
+    else:
+        rest, test, held = order[torch.isin(order, official.train)], official.test, official.val
+    if config.protocol == "paper":
+        rest, held = rest if held is None else torch.cat([rest, held]), None
+    elif held is None:
+        rest, held = _cut(dataset, rest, config.validation)
+    for part in (test, held):
+        if part is not None:
+            _known(dataset, rest, part)
+    return rest, held, test
+
+
+def _cut(dataset: Dataset, rows: Tensor, share: float, keep: int = 1) -> tuple[Tensor, Tensor]:
+    """The first and the last of each class's rows, in their order: of n the last round(share · n),
+    at least 1, and at most what leaves `keep`."""
+    rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
+    labels = dataset.labels[rows]
+    sizes = torch.bincount(labels, minlength=len(dataset.classes))
+    few = torch.nonzero((sizes > 0) & (sizes <= keep)).squeeze(1)
+    if len(few):
+        name = dataset.classes[int(few[0])]
+        raise ConfigError(
+            "data.split",
+            f"{int(sizes[few[0]])} image(s) of class {name} to divide ({len(few)} classes so)",
+            f"at least {keep + 1} of each class",
+            "Add images, or leave those classes out",
+        )
+    last = torch.minimum((share * sizes.double()).round().long().clamp_min(1), sizes - keep)
+    place = torch.arange(len(rows)) - (torch.cumsum(sizes, 0) - sizes)[labels]
+    held = place >= (sizes - last)[labels]
+    return rows[~held], rows[held]
+
+
+def _known(dataset: Dataset, train: Tensor, part: Tensor) -> None:
+    """That every image is of a class that trains."""
+    strange = ~torch.isin(dataset.labels[part], dataset.labels[train])
+    if bool(strange.any()):
+        name = dataset.classes[int(dataset.labels[part[strange]][0])]
+        raise ConfigError(
+            "data",
+            f"images of class {name} to be told, none of which trains",
+            "classes that train",
+            "Add training images, or leave that class out",
+        )
+
+
+def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
+    """Choose which images of a split stay, bool [N]: of the class at place k of C, in an order that
+    is drawn, max(2, round(n_k · ratio^(−k / (C − 1)))) images, which are drawn; the first one keeps
+    all of its n, the last one a share of 1 / ratio. Exponential decay: Cui et al., "Class-balanced
+    loss based on effective number of samples", CVPR 2019.
+
+    Args:
+        labels: [N], of classes 0 … C − 1.
+        seed: of the split; neither a trial's nor that by which classes are dealt.
+    """
+    generator = streams.generator(seed, "data.imbalance")
+    sizes = torch.bincount(labels).tolist()
+    order = torch.randperm(len(sizes), generator=generator).tolist()
+    stays = torch.zeros(len(labels), dtype=torch.bool)
+    for place, label in enumerate(order):
+        share = ratio ** (-place / max(1, len(sizes) - 1))
+        rows = (labels == label).nonzero().squeeze(1)
+        drawn = torch.randperm(len(rows), generator=generator)
+        stays[rows[drawn[: max(FEWEST, round(sizes[label] * share))]]] = True
+    return stays

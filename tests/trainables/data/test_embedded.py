@@ -16,7 +16,7 @@ from trainables.config.images import EMBEDDED, DataConfig
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.embedded import reader
 from trainables.data.embedded.reader import Emoji, Typefaces
-from trainables.data.embedded.writer import write_embedded
+from trainables.data.embedded.rebuild import write_embedded
 from trainables.errors import ConfigError
 
 

@@ -9,8 +9,8 @@ import torch
 
 from tests.trainables import core_trials
 from trainables.config.images import DataConfig
-from trainables.data.by_images import kept
 from trainables.data.splits import load_splits
+from trainables.data.splits import thin_classes as kept
 
 
 @pytest.mark.parametrize(("ratio", "each"), [(10.0, 100), (3.0, 7), (500.0, 40)])

@@ -1,4 +1,5 @@
-"""The embedded data sets: decoded once into the cache, memory-mapped from there."""
+"""The embedded data sets: decoded once into the cache, memory-mapped from there; and the digits
+that come with scikit-learn."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import hashlib
 import json
 import logging
 from dataclasses import replace
+from functools import cache as once
 from pathlib import Path
 from typing import Any, ClassVar, TypedDict
 
@@ -21,6 +23,8 @@ from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 HERE = Path(__file__).parent
+DIGITS = tuple("0123456789")
+MOST = 16  # the largest value of a pixel of a digit
 
 
 class Entry(TypedDict):
@@ -181,3 +185,47 @@ class Characters(Embedded):
         labels = order[column.indices.to_numpy()].astype(np.int64)
         np.save(folder / "labels.npy", labels, allow_pickle=False)
         (folder / "classes.json").write_text(json.dumps(classes.tolist()))
+
+
+@DATASETS.register("digits")
+class Digits(DataSource):
+    """10 digits, 1,797 drawings by hand, 8 × 8 grey (Alpaydin and Kaynak, "Optical recognition of
+    handwritten digits", UCI 1998): small enough for tests of classification."""
+
+    REVISION: ClassVar[int] = 1
+
+    @classmethod
+    def fingerprint(cls, config: DataConfig, cache: Path) -> str:
+        pixels, labels = _read_digits()
+        digest = hashlib.sha256(f"digits {cls.REVISION}".encode())
+        digest.update(pixels.tobytes())
+        digest.update(labels.tobytes())
+        return digest.hexdigest()
+
+    @classmethod
+    def class_count(cls, config: DataConfig, cache: Path) -> int:
+        return len(DIGITS)
+
+    @classmethod
+    def without_pixels(cls, config: DataConfig, cache: Path) -> Dataset | None:
+        return cls.load(config, cache)  # a file or a few, mapped and not read
+
+    @classmethod
+    def summary(cls, config: DataConfig) -> Summary | None:
+        return Summary(None, {"all": Count(len(DIGITS), len(_read_digits()[1]))})
+
+    @classmethod
+    def load(cls, config: DataConfig, cache: Path) -> Dataset:
+        pixels, labels = _read_digits()
+        images = Images.same_size(torch.from_numpy(pixels.copy()))
+        return Dataset(images, torch.from_numpy(labels.copy()), DIGITS)
+
+
+@once
+def _read_digits() -> tuple[np.ndarray, np.ndarray]:
+    """Return pixels [N, 8, 8] uint8, brought from 0 … 16 to 0 … 255, and labels [N] int64."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    pixels = (found.images * 255 / MOST).round().astype(np.uint8)
+    return pixels, found.target.astype(np.int64)

@@ -6,14 +6,12 @@
 
     data = "/datasets"          or a list of folders
 
-Each machine of a cluster looks by itself; what one of them has fetched stands in for what it lacks
-(`stand_in`). Where nothing is found, or a folder above or below the
+Each machine of a cluster looks by itself. Where nothing is found, or a folder above or below the
 right one, the error says what was found, what was expected, and what to give instead.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from pathlib import Path
@@ -24,7 +22,6 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
 VARIABLE = "ABLATE_DATA"
-FETCHED = "ABLATE_FETCHED"  # for processes that this one starts; nobody else sets it
 SHOWN = 6  # names of what a wrong folder holds
 
 
@@ -85,30 +82,10 @@ def _told(about: About, root: Path) -> bool:
 
 
 def given_root(config: DataConfig) -> Path | None:
-    """`data.root` as a whole path, or what stands in for it; None without either."""
-    if (instead := _standing().get(_key(config))) is not None:
-        return Path(instead)
+    """Return `data.root` as a whole path; None without."""
     if config.root is None:
         return None
     return Path(os.path.realpath(user_path(config.root, "data.root")))
-
-
-def stand_in(config: DataConfig, place: Path | None) -> None:
-    """Let `place` be read for a data set wherever its configuration says that it lies, here and in
-    processes that this one starts; None: no longer. The configuration stays what it is."""
-    others = {key: path for key, path in _standing().items() if key != _key(config)}
-    mine = {} if place is None else {_key(config): str(place)}
-    os.environ[FETCHED] = json.dumps(others | mine)
-
-
-def _standing() -> dict[str, str]:
-    given = os.environ.get(FETCHED)
-    known: dict[str, str] = json.loads(given) if given else {}
-    return known
-
-
-def _key(config: DataConfig) -> str:
-    return json.dumps([config.name, config.root])
 
 
 def root_of(config: DataConfig, about: About) -> Path:
