@@ -75,14 +75,14 @@ class Passes:
         self._kept = None
         if self.backbone is None:
             return self._of(inputs)
-        own = self.group.own(inputs)
+        own = self.group.local_shard(inputs)
         parts = torch.split(own, self.most or len(own))
         if len(parts[0]) == len(inputs):
             return self._of(inputs)
         _check_norms(self.backbone, exchanged=len(parts) == 1)
         with torch.set_grad_enabled(len(parts) == 1):
             found = torch.cat([self._of(part) for part in parts])
-        whole = self.group.gathered(found, len(inputs))
+        whole = self.group.all_gather(found, len(inputs))
         self._kept = Kept(whole, parts, found if found.requires_grad else None)
         trains = any(parameter.requires_grad for parameter in self.backbone.parameters())
         return whole.requires_grad_(trains)
@@ -98,10 +98,10 @@ class Passes:
             if kept is None or self.backbone is None:
                 return
             # Alike but for kernels that add in no fixed order; so they stay alike.
-            self.group.like_first_(_gradients(self.rest))
+            self.group.broadcast_(_gradients(self.rest))
             if kept.whole.grad is None:
                 return  # a held backbone, or a loss that no feature reaches
-            own = self.group.own(kept.whole.grad)
+            own = self.group.local_shard(kept.whole.grad)
             if kept.graph is not None:
                 kept.graph.backward(own)  # type: ignore[no-untyped-call]
             else:
@@ -109,7 +109,7 @@ class Passes:
                     kept.parts, torch.split(own, len(kept.parts[0])), strict=True
                 ):
                     self._of(part).backward(gradient)  # type: ignore[no-untyped-call]
-        self.group.add_(_gradients(self.backbone))
+        self.group.all_reduce_(_gradients(self.backbone))
 
     def provenance(self) -> dict[str, int | bool]:
         """What rounds otherwise than one plain pass does; nothing, where it is that."""

@@ -66,9 +66,9 @@ class Features:
     def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
         for index, rows in self.held:
             if index is subset.index:
-                yield from group.share(torch.split(rows, FEATURE_BLOCK))
+                yield from group.local_shard(torch.split(rows, FEATURE_BLOCK))
                 return
-        for part in group.share(torch.split(subset.index, FEATURE_BLOCK)):
+        for part in group.local_shard(torch.split(subset.index, FEATURE_BLOCK)):
             yield self._rows(part)
 
     def _rows(self, rows: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class Pictures:
         )
 
     def blocks(self, subset: Subset, group: Group = ALONE) -> Iterator[Tensor]:
-        blocks = group.share(torch.split(subset.index, IMAGE_BLOCK))
+        blocks = group.local_shard(torch.split(subset.index, IMAGE_BLOCK))
         self.reader.expect(blocks)
         for block in blocks:
             images, rows = self.reader.take(block)

@@ -60,7 +60,9 @@ class Looks:
             TrialFailure: an embedding is not finite.
         """
         found, subset = self.metrics(split, metrics), self.splits[split]
-        return self.group.told(lambda: found | measured(self.network, self.inputs, subset))
+        return self.group.broadcast_object(
+            lambda: found | measured(self.network, self.inputs, subset)
+        )
 
     @torch.inference_mode()
     def metrics(self, split: str, metrics: tuple[str, ...]) -> dict[str, float]:
@@ -68,6 +70,8 @@ class Looks:
         self.network.eval()
         task, network, subset = self.task, self.network, self.splits[split]
         own = [task.answer(network, block) for block in self.inputs.blocks(subset, self.group)]
-        answers = self.group.collected(own, self.device)
+        answers = self.group.gather(own, self.device)
         restarts = self.config.evaluation.restarts
-        return self.group.told(lambda: task.read(network, answers, subset, metrics, restarts))
+        return self.group.broadcast_object(
+            lambda: task.read(network, answers, subset, metrics, restarts)
+        )

@@ -72,7 +72,7 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         check_shared(config, group.size, on_gpus=self.device.type == "cuda")
-        with group.first_alone():
+        with group.main_first():
             self.splits = load_splits(config.data, runtime.cache_dir)
         self.splits.require(looked_at(config, self.splits))
         self.hash = config_hash(config, self.splits.fingerprint)
@@ -98,7 +98,7 @@ class Trainer:
         place = None if runtime.trial_dir is None else runtime.trial_dir / "checkpoints"
         self.checkpoints = None if place is None else Checkpoints(place, self.hash, seed)
         kept = self.checkpoints if resume else None
-        saved = group.told(lambda: None if kept is None else kept.latest())
+        saved = group.broadcast_object(lambda: None if kept is None else kept.latest())
         if saved is not None:
             self._restore(*saved)
 
@@ -122,7 +122,7 @@ class Trainer:
         if self.steps == 0 and self.config.embedding.init == "pca":
             where = self.runtime.cache_dir
             start_from_data(self.config, self.network, self.inputs, self.splits, where)
-            self.group.like_first_(self.parameters)
+            self.group.broadcast_(self.parameters)
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self.clock = time.monotonic()  # what the reader did with it is not training time

@@ -16,48 +16,51 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from io import BytesIO
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
-PATIENCE = timedelta(days=7)  # the others wait while the first computes metrics
+Whole = TypeVar("Whole", Tensor, Sequence[Any])
+PATIENCE = timedelta(days=7)  # the others wait while the main process computes metrics
 BUCKET = 2**24  # numbers that are exchanged at once
 LOOPBACK = ("lo", "lo0")  # of Linux, of macOS
 
 
 @dataclass(frozen=True)
 class Group:
-    """Of P = `size` processes this is number `rank`.
+    """Process number `rank` of P = `size`; its collectives have the names of `torch.distributed`.
 
-    tensors, told_by: torch's groups; None: this process is alone, and every call returns at once.
+    tensors, control: torch's groups, for tensors of a step and for what is said; None: this
+    process is alone, and every call returns at once.
     """
 
     rank: int = 0
     size: int = 1
     tensors: Any = None
-    told_by: Any = None
+    control: Any = None
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process is the one that writes, and reads metrics."""
         return self.rank == 0
 
     def counts(self, rows: int) -> list[int]:
-        """How many of B rows are each process's: consecutive ones, as equal as can be."""
+        """Return how many of B rows are each process's: consecutive ones, as equal as can be."""
         return [rows // self.size + (rank < rows % self.size) for rank in range(self.size)]
 
-    def own(self, whole: Tensor) -> Tensor:
-        """This process's rows of [B, ...]."""
-        return torch.split(whole, self.counts(len(whole)))[self.rank]
+    def local_shard(self, whole: Whole) -> Whole:
+        """Return this process's part of a sequence, or its rows of a tensor [B, ...]."""
+        counts = self.counts(len(whole))
+        begin = sum(counts[: self.rank])
+        return whole[begin : begin + counts[self.rank]]
 
-    def gathered(self, own: Tensor, rows: int) -> Tensor:
-        """[B, ...] of everybody's own rows, without gradient."""
+    def all_gather(self, own: Tensor, rows: int) -> Tensor:
+        """Return [B, ...] of everybody's own rows, without gradient."""
         if self.size == 1:
             return own.detach()
         counts = self.counts(rows)
@@ -67,83 +70,60 @@ class Group:
         dist.all_gather(parts, padded, group=self.tensors)
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
-    def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """This process's of a sequence: consecutive ones, as equally many as can be."""
-        counts = self.counts(len(parts))
-        begin = sum(counts[: self.rank])
-        return parts[begin : begin + counts[self.rank]]
-
-    def collected(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
-        """[N, ...] of everybody's parts in order, in the first process; in the others what is
-        their own, of which nobody needs it.
+    def gather(self, parts: Sequence[Tensor], device: torch.device) -> Tensor:
+        """Return [N, ...] of everybody's parts in order, in the main process; in the others what
+        is their own, of which nobody needs it.
 
         Args:
-            parts: rows of this process, on `device`; none, where it has none. The first has some.
+            parts: rows of this process, on `device`; none, where it has none. The main one has
+                some.
         """
         own = torch.cat(list(parts)) if parts else torch.empty(0, device=device)
         if self.size == 1:
             return own
-        rows = torch.tensor(len(own))
-        counts = [torch.zeros_like(rows) for _ in range(self.size)]
-        dist.all_gather(counts, rows, group=self.told_by)
-        shape, dtype = self.told(lambda: (list(own.shape[1:]), own.dtype))
-        padded = torch.zeros(int(max(counts)), *shape, dtype=dtype, device=device)
-        if parts:
-            padded[: len(own)] = own
-        found = [torch.empty_like(padded) for _ in counts] if self.leads else None
-        dist.gather(padded, found, dist.get_global_rank(self.tensors, 0), group=self.tensors)
-        if found is None:
+        everybody: list[Any] | None = [None] * self.size if self.is_main else None
+        dist.gather_object(own.cpu(), everybody, group=self.control, group_dst=0)
+        if everybody is None:
             return own
-        return torch.cat([part[: int(count)] for part, count in zip(found, counts, strict=True)])
+        return torch.cat([part.to(device) for part in everybody if len(part)])
+
+    def all_reduce_(self, tensors: Sequence[Tensor]) -> None:
+        """Let each become the sum of all processes', in place."""
+        self._exchange(tensors, dist.all_reduce)
+
+    def broadcast_(self, tensors: Sequence[Tensor]) -> None:
+        """Let each become the main process's, in place."""
+        self._exchange(tensors, lambda flat, group: dist.broadcast(flat, group=group, group_src=0))
 
     @torch.no_grad()
-    def add_(self, tensors: Sequence[Tensor]) -> None:
-        """Each becomes the sum of all processes', in place."""
-        if self.size > 1:
-            for bucket in _buckets(tensors):
-                flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-                dist.all_reduce(flat, group=self.tensors)
-                _unpack(flat, bucket)
+    def _exchange(self, tensors: Sequence[Tensor], collective: Callable[..., Any]) -> None:
+        """Pass tensors through a collective, many at once."""
+        if self.size == 1:
+            return
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            collective(flat, group=self.tensors)
+            parts = torch.split(flat, [tensor.numel() for tensor in bucket])
+            for tensor, part in zip(bucket, parts, strict=True):
+                tensor.copy_(part.view(tensor.shape))
 
-    @torch.no_grad()
-    def like_first_(self, tensors: Sequence[Tensor]) -> None:
-        """Each becomes the first process's, in place."""
-        if self.size > 1:
-            for bucket in _buckets(tensors):
-                flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-                dist.broadcast(flat, dist.get_global_rank(self.tensors, 0), group=self.tensors)
-                _unpack(flat, bucket)
-
-    def told(self, find: Callable[[], T]) -> T:
-        """What the first process finds, tensors and plain values, on the CPU; the others wait for
-        it. It goes as torch saves it and is read as weights are, which runs no code."""
+    def broadcast_object(self, find: Callable[[], T]) -> T:
+        """Return what the main process finds, tensors on the CPU; the others wait for it."""
         if self.size == 1:
             return find()
-        first = dist.get_global_rank(self.told_by, 0)
-        found, file = (find() if self.leads else None), BytesIO()
-        if self.leads:
-            torch.save(found, file)
-        length = torch.tensor(file.tell())
-        dist.broadcast(length, first, group=self.told_by)
-        content = torch.zeros(int(length), dtype=torch.uint8)
-        if self.leads:
-            content = torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
-        dist.broadcast(content, first, group=self.told_by)
-        if self.leads:
-            return cast("T", found)
-        heard: T = torch.load(
-            BytesIO(content.numpy().tobytes()), map_location="cpu", weights_only=True
-        )
-        return heard
+        objects: list[Any] = [find() if self.is_main else None]
+        dist.broadcast_object_list(objects, group=self.control, group_src=0)
+        found: T = objects[0]
+        return found
 
     @contextmanager
-    def first_alone(self) -> Iterator[None]:
-        """A block that the first process goes through before all others: it fills caches."""
-        if not self.leads:
-            self.told(lambda: None)
+    def main_first(self) -> Iterator[None]:
+        """Run a block in the main process before all others: it fills caches."""
+        if not self.is_main:
+            dist.barrier(self.control)
         yield
-        if self.leads:
-            self.told(lambda: None)
+        if self.is_main and self.size > 1:
+            dist.barrier(self.control)
 
 
 ALONE = Group()
@@ -191,9 +171,3 @@ def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
                 bucket = []
             bucket.append(tensor)
         yield bucket
-
-
-def _unpack(flat: Tensor, bucket: Sequence[Tensor]) -> None:
-    sizes = [tensor.numel() for tensor in bucket]
-    for tensor, part in zip(bucket, torch.split(flat, sizes), strict=True):
-        tensor.copy_(part.view(tensor.shape))

@@ -44,7 +44,7 @@ def stepped(group: Group) -> list[Any]:
         backbone = divided.convolutions(freeze_bn=False)
         synchronise(backbone, group.tensors)
         step = divided.stepped(backbone, *case, group=group, **GIVEN)
-        found.append((step if group.leads else divided.digest(step), buffers(backbone)))
+        found.append((step if group.is_main else divided.digest(step), buffers(backbone)))
     return found
 
 

@@ -51,20 +51,20 @@ def steps(group: Group, pair: Group | None) -> list[Any]:
             found.append(divided.stepped(backbone, *case, group=group, **given))
             if pair is not None:
                 found.append(divided.stepped(backbone, *case, 3, group=pair, **given))
-    return found if group.leads else [divided.digest(step) for step in found]
+    return found if group.is_main else [divided.digest(step) for step in found]
 
 
 def exchanged(group: Group) -> tuple[Any, ...]:
     rows = torch.arange(20.0).view(10, 2)
-    own = group.own(rows)
+    own = group.local_shard(rows)
     mine = [torch.full((2, 2), float(group.rank + 1)), torch.full((3,), 2.0, dtype=torch.float64)]
-    group.add_(mine)
+    group.all_reduce_(mine)
     first = [torch.full((2,), float(group.rank + 7), requires_grad=True)]
-    group.like_first_(first)
-    told = group.told(lambda: {"rank": group.rank})
-    with group.first_alone():
+    group.broadcast_(first)
+    told = group.broadcast_object(lambda: {"rank": group.rank})
+    with group.main_first():
         pass
-    return len(own), group.gathered(own * 2, 10), mine, first[0].detach(), told
+    return len(own), group.all_gather(own * 2, 10), mine, first[0].detach(), told
 
 
 def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> Any:
@@ -80,7 +80,7 @@ def trained(group: Group, root: Path, cache: Path, folder: Path, until: int) -> 
         schedule={"name": "cosine", "warmup_epochs": 1},
         training={"epochs": 5},
     )
-    place = folder if group.leads else None
+    place = folder if group.is_main else None
     runtime = Runtime("cpu", 1, cache, place, checkpoint_seconds=0.0)
     torch.set_default_dtype(torch.float64)
     trainer = Trainer(trial, 0, runtime, group=group)
@@ -112,7 +112,7 @@ def everything(group: Group, *given: Path) -> dict[str, Any]:
     found["by four"] = trained(group, *given[:2], folder / "several", 2)
     if pair is not None:
         found["by two"] = trained(pair, *given[:2], folder / "several", 4)
-    if group.leads:
+    if group.is_main:
         found["by one"] = trained(ALONE, *given[:2], folder / "several", 5)
         found["alone"] = trained(ALONE, *given[:2], folder / "one", 5)
     return found

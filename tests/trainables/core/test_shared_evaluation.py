@@ -62,7 +62,7 @@ def _watch(trainer: Trainer, seen: list[Tensor], passed: list[int]) -> None:
 def collected(group: Group, rows: int) -> Tensor:
     """Rows 0 … in parts of 3, of whatever share a process has."""
     whole = torch.arange(2.0 * rows, dtype=torch.float64).view(rows, 1, 2)
-    return group.collected(group.share(torch.split(whole, 3)), torch.device("cpu"))
+    return group.gather(group.local_shard(torch.split(whole, 3)), torch.device("cpu"))
 
 
 def everything(group: Group, *given: Path) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def everything(group: Group, *given: Path) -> dict[str, Any]:
     found["collected"] = [collected(group, rows) for rows in (2, 9, 31)]
     if pair is not None:
         found["by two"] = read(pair, *given)
-    if group.leads:
+    if group.is_main:
         found["by one"] = read(ALONE, *given)
     return found
 
@@ -116,5 +116,5 @@ def test_fewer_parts_than_processes_are_collected_too(found: list[dict[str, Any]
 
 def test_one_process_collects_what_it_has() -> None:
     parts = torch.split(torch.arange(7.0), 2)
-    assert ALONE.share(parts) == parts
-    assert torch.equal(ALONE.collected(parts, torch.device("cpu")), torch.arange(7.0))
+    assert ALONE.local_shard(parts) == parts
+    assert torch.equal(ALONE.gather(parts, torch.device("cpu")), torch.arange(7.0))

@@ -14,7 +14,6 @@ import torch
 
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.views.embedded import Reader
-from trainables.jobs.views.kinds import read
 from trainables.jobs.views.request import Request, View, Wanted
 from trainables.machine.files import write_json
 
@@ -40,7 +39,7 @@ def _fails(wanted: Wanted, request: Request) -> bool:
         path = view.path(wanted.folder)
         try:
             path.parent.mkdir(exist_ok=True)
-            write_json(path, read(model, view))
+            write_json(path, model.read(view))
         except Exception as error:
             _tell(wanted, view, error)
             failed = True

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from trainables import streams
 from trainables.evaluation.structure import class_sums
-from trainables.jobs.views.embedded import Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded
 
 
+@VIEWS.register("affinity")
 @torch.inference_mode()
 def affinity(split: Embedded, *, classes: int) -> dict[str, Any]:
     """`cosines` [C × C] of up to `classes` training classes that are drawn, in an order that sets

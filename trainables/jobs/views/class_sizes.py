@@ -10,30 +10,21 @@ from typing import Any
 
 import torch
 
-from trainables.jobs.views.embedded import Embedded
-
-BLOCK = 256  # queries at a time
+from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded
 
 
+@VIEWS.register("class_sizes")
 @torch.inference_mode()
 def class_sizes(split: Embedded) -> dict[str, Any]:
     """Of each class with a query that can be answered: `classes`, names; `sizes`, images of it in
     this split; `trained`, images of it that the model was trained on, 0 of a class that it never
     saw; `recalls`, the share of its images whose nearest other one is of it."""
-    subset, labels = split.subset, split.labels
-    cut = subset.queries
-    first = 0 if cut is None else cut  # of the gallery
+    subset = split.subset
     total = len(subset.classes)
-    references, theirs = split.rows[first:], labels[first:]
     right = torch.zeros(total, dtype=torch.int64)
     asked = torch.zeros(total, dtype=torch.int64)
-    for block in torch.split(torch.arange(len(subset) if cut is None else cut), BLOCK):
-        places = block.to(labels.device)
-        scores = split.network.score(split.rows[places], references).float()
-        same = labels[places][:, None] == theirs[None]
-        if cut is None:
-            scores = scores.scatter(1, places[:, None], -torch.inf)
-            same = same.scatter(1, places[:, None], value=False)
+    for block in torch.split(torch.arange(split.query_count), BLOCK):
+        scores, same = split.score_queries(block.to(split.device))
         answered = same.any(1)
         hit = same.gather(1, scores.argmax(1, keepdim=True)).squeeze(1)
         own = subset.labels[block]

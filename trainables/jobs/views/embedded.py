@@ -1,4 +1,9 @@
-"""A trained model's embeddings of one split, and small pictures of its images."""
+"""A trained model's embeddings of one split, and the registry of what figures compute from them.
+
+A figure that needs a model is one file here: a function of an `Embedded` and its options that
+returns JSON-able values, registered in `VIEWS` by the name that a report's YAML has. How it is drawn
+is in `reports/figures/models/`, which holds no model. Packages outside join by `ablate.views`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,9 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from trainables import streams
 from trainables.backbones.backbone import Backbone, frozen_backbone
+from trainables.config.registry import Registry
 from trainables.core.assembly import assemble
 from trainables.core.export import read_weights
 from trainables.core.inputs import Inputs
@@ -25,10 +32,13 @@ from trainables.core.network import Network
 from trainables.data.augment import eval_images
 from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
+from trainables.jobs.views.request import View
 from trainables.machine.devices import resolve_device
 from trainables.machine.files import inside
 from trainables.trial import TrialConfig
 
+VIEWS: Registry[Callable[..., dict[str, Any]]] = Registry("views", "trainables.jobs.views")
+BLOCK = 256  # queries at a time
 SIDE = 72  # pixels of a small picture's long side
 QUALITY = 80  # of its JPEG
 
@@ -67,6 +77,37 @@ class Embedded:
     @property
     def labels(self) -> Tensor:
         return self.subset.labels.to(self.device)
+
+    @property
+    def gallery_start(self) -> int:
+        """Where in the split the images begin in which queries are looked for."""
+        return self.subset.queries or 0
+
+    @property
+    def query_count(self) -> int:
+        return len(self.subset) if self.subset.queries is None else self.subset.queries
+
+    def score_queries(self, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores [B, R] of queries against the gallery, and which of it are of their
+        class; of an image against itself −∞, and no hit."""
+        first = self.gallery_start
+        scores = self.network.score(self.rows[places], self.rows[first:]).float()
+        hits = self.labels[places][:, None] == self.labels[first:][None]
+        if first == 0:
+            itself = places[:, None]
+            scores = scores.scatter(1, itself, -torch.inf)
+            hits = hits.scatter(1, itself, value=False)
+        return scores, hits
+
+    def draw_pairs(self, count: int, stream: str) -> Tensor:
+        """Draw two images each of up to `count` classes that have as many; return their places."""
+        labels = self.subset.labels
+        order = torch.randperm(len(labels), generator=streams.generator(0, stream))
+        of_class: dict[int, list[int]] = {}
+        for place in order.tolist():
+            of_class.setdefault(int(labels[place]), []).append(place)
+        pairs = [places[:2] for places in of_class.values() if len(places) > 1][:count]
+        return torch.tensor([place for pair in pairs for place in pair])
 
     def pictures(self, places: Tensor) -> tuple[Tensor, Backbone]:
         """[B, 3, S, S] of the images at these places, and the backbone that takes them, which of
@@ -111,6 +152,17 @@ def encoded(pixels: np.ndarray[Any, Any]) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
+def fit_tsne(rows: Tensor, perplexity: float) -> list[list[float]]:
+    """Return a point [x, y] of each row, the same in each run on one machine."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    tsne = TSNE(init="pca", perplexity=perplexity, random_state=0)
+    with threadpool_limits(1):  # its threads spin while others compute: 17 times slower was seen
+        made = tsne.fit_transform(rows.cpu().numpy())
+    return [[round(float(x), 4), round(float(y), 4)] for x, y in made]
+
+
 class Reader:
     """The model of one trial's folder; its splits are loaded once.
 
@@ -138,6 +190,17 @@ class Reader:
                 self.config, self.network, self.inputs, self.splits[name], self.split
             )
         return self._known[name]
+
+    def read(self, view: View) -> dict[str, Any]:
+        """Return what a view's file holds: its kind, options, the split's size, and the values.
+
+        Raises:
+            ConfigError: the trial has no such split, or the split or the method nothing to be read.
+        """
+        options = dict(view.options)
+        split = self.split(options.pop("split"))
+        about = {"kind": view.kind, "options": dict(view.options)}
+        return about | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)
 
 
 def _trial(folder: Path) -> tuple[TrialConfig, int, Path]:

@@ -17,25 +17,22 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.jobs.views.embedded import Embedded
+from trainables.jobs.views.embedded import BLOCK, VIEWS, Embedded
 
 LOOKED_AT = 2048  # queries among which failures are sought
-BLOCK = 256  # queries at a time
 
 
+@VIEWS.register("gallery")
 @torch.inference_mode()
 def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> dict[str, Any]:
     """`rows`, each with `query`, a picture, its `class`, the `rank` of its first hit (from 1), and
     `near`: pictures with `class`, `hit` and `score`. `failures` of them come last, `failed`."""
-    subset, labels = split.subset, split.labels
-    cut = subset.queries
-    first = 0 if cut is None else cut  # of the gallery
-    order = torch.randperm(
-        len(subset) if cut is None else cut, generator=streams.generator(0, "views.gallery")
-    )[:LOOKED_AT].to(labels.device)
+    labels = split.labels
+    order = torch.randperm(split.query_count, generator=streams.generator(0, "views.gallery"))
+    order = order[:LOOKED_AT].to(labels.device)
     margins, known = [], []
     for block in torch.split(order, BLOCK):
-        scores, hits = _scores(split, block, first)
+        scores, hits = split.score_queries(block)
         right = scores.masked_fill(~hits, -torch.inf).amax(1)
         wrong = scores.masked_fill(hits, -torch.inf).amax(1)
         margins.append(wrong - right)
@@ -48,7 +45,7 @@ def gallery(split: Embedded, *, queries: int, failures: int, nearest: int) -> di
     failed = [place for place in failed if place not in drawn][:failures]
     chosen = [(place, False) for place in drawn] + [(place, True) for place in failed]
     return {
-        "rows": [_row(split, place, first, nearest, failed=lost) for place, lost in chosen],
+        "rows": [_row(split, place, nearest, failed=lost) for place, lost in chosen],
         "looked_at": len(usable),
         "failing": int((margin[there] > 0).sum()),
     }
@@ -66,21 +63,9 @@ def _of_other_classes(places: Tensor, labels: Tensor, count: int) -> list[int]:
     return (fresh + others)[:count]
 
 
-def _scores(split: Embedded, queries: Tensor, first: int) -> tuple[Tensor, Tensor]:
-    """[B, R] scores of queries against what is looked through, and which are of their class; of an
-    image against itself −∞, and no hit."""
-    references = split.rows[first:]
-    scores = split.network.score(split.rows[queries], references).float()
-    hits = split.labels[queries][:, None] == split.labels[first:][None]
-    if first == 0:
-        itself = queries[:, None]
-        scores = scores.scatter(1, itself, -torch.inf)
-        hits = hits.scatter(1, itself, value=False)
-    return scores, hits
-
-
-def _row(split: Embedded, place: int, first: int, nearest: int, *, failed: bool) -> dict[str, Any]:
-    scores, hits = _scores(split, torch.tensor([place], device=split.labels.device), first)
+def _row(split: Embedded, place: int, nearest: int, *, failed: bool) -> dict[str, Any]:
+    first = split.gallery_start
+    scores, hits = split.score_queries(torch.tensor([place], device=split.labels.device))
     order = scores[0].argsort(descending=True, stable=True)
     rank = int(hits[0][order].int().argmax()) + 1
     count = min(nearest, int(scores[0].isfinite().sum()))

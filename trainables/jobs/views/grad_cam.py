@@ -20,10 +20,11 @@ from torch import Tensor
 from trainables import streams
 from trainables.backbones.backbone import Backbone
 from trainables.errors import ConfigError
-from trainables.jobs.views.embedded import Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded
 from trainables.methods.base import Progress
 
 
+@VIEWS.register("grad_cam")
 def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[str, Any]:
     """`rows`, one of each of `images` classes: `picture`, `class`, and `maps`: term → [H][W], in
     0 … 1 of its largest, all 0 where the term does not depend on the image.
@@ -34,7 +35,7 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
     Raises:
         ConfigError: a backbone whose maps have no places, or a term that the trial has not.
     """
-    places = _of_classes(split, images)
+    places = split.draw_pairs(images, "views.grad_cam")
     pictures, backbone = split.pictures(places)
     labels = split.subset.labels[places].to(pictures.device)[:, None]
     method = split.network.method
@@ -59,17 +60,6 @@ def grad_cam(split: Embedded, *, images: int, terms: tuple[str, ...]) -> dict[st
             for at in range(0, len(places), 2)
         ],
     }
-
-
-def _of_classes(split: Embedded, count: int) -> Tensor:
-    """Two images each of `count` classes that have as many."""
-    labels = split.subset.labels
-    order = torch.randperm(len(labels), generator=streams.generator(0, "views.grad_cam"))
-    taken: dict[int, list[int]] = {}
-    for place in order.tolist():
-        taken.setdefault(int(labels[place]), []).append(place)
-    pairs = [places[:2] for places in taken.values() if len(places) > 1][:count]
-    return torch.tensor([place for pair in pairs for place in pair])
 
 
 def _cam(term: Tensor, maps: Tensor, backbone: Backbone) -> Tensor:

@@ -24,12 +24,13 @@ from torch import Tensor
 from trainables import streams
 from trainables.errors import ConfigError
 from trainables.evaluation.structure import class_sums
-from trainables.jobs.views.embedded import Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded
 
 DIRECTIONS = 720  # of the whole circle
 FINE = 2001  # between the two proxies
 
 
+@VIEWS.register("plane")
 @torch.inference_mode()
 def plane(split: Embedded, *, images: int, level: float) -> dict[str, Any]:
     """Of the two training classes whose proxies are most alike: `classes`, their names and that of

@@ -14,7 +14,7 @@ FOLDER = "views"  # in a trial's
 
 @dataclass(frozen=True, slots=True)
 class View(Crosses):
-    """name: of its file, without the ending. kind: one of `kinds.KINDS`. options: what that takes,
+    """name: of its file, without the ending. kind: of `embedded.VIEWS`. options: what that takes,
     and `split`."""
 
     name: str

@@ -19,12 +19,13 @@ from trainables import streams
 from trainables.backbones.backbone import Backbone
 from trainables.core.network import Network
 from trainables.errors import ConfigError
-from trainables.jobs.views.embedded import Embedded, encoded
+from trainables.jobs.views.embedded import VIEWS, Embedded, encoded, fit_tsne
 from trainables.methods.base import Progress
 
 PERPLEXITY = 10.0
 
 
+@VIEWS.register("single_step")
 def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> dict[str, Any]:
     """`before`, `after`: [x, y] of each image, t-SNE of the unit embeddings of both at once;
     `label`, the place of its class in `classes`; `pictures` of the anchor, as it was shown, and of
@@ -38,10 +39,11 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     Raises:
         ConfigError: too few classes of two images, or a step that is not finite.
     """
-    from sklearn.manifold import TSNE
-    from threadpoolctl import threadpool_limits
-
-    places = _pairs(split, images)
+    places = split.draw_pairs(images // 2, "views.single_step")
+    if len(places) < 4:
+        raise ConfigError(
+            "figures, single_step", f"{len(places) // 2} classes of two", "at least two"
+        )
     shown, backbone = split.pictures(places)
     shown = torch.cat([_darkened(shown[:1], backbone, dark), shown[1:]])
     labels = split.subset.labels[places].to(shown.device)[:, None]
@@ -53,10 +55,7 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
     after = _unit(network, inputs)
     if not after.isfinite().all():
         raise ConfigError("figures, single_step.rate", f"{rate:g}", "a rate of finite steps")
-    tsne = TSNE(init="pca", perplexity=min(PERPLEXITY, len(places) / 2 - 1), random_state=0)
-    with threadpool_limits(1):  # its threads spin while others compute
-        made = tsne.fit_transform(torch.cat([before, after]).cpu().numpy())
-    points = [[round(float(x), 4), round(float(y), 4)] for x, y in made]
+    points = fit_tsne(torch.cat([before, after]), min(PERPLEXITY, len(places) / 2 - 1))
     names = sorted({split.name(place) for place in places.tolist()})
     return {
         "before": points[: len(places)],
@@ -67,19 +66,6 @@ def single_step(split: Embedded, *, images: int, rate: float, dark: float) -> di
         "distances": [float((each[0] - each[1]).norm()) for each in (before, after)],
         "moved": (after - before).norm(dim=1).tolist(),
     }
-
-
-def _pairs(split: Embedded, count: int) -> Tensor:
-    """Two images each of classes that have as many, in an order that is drawn."""
-    labels = split.subset.labels
-    order = torch.randperm(len(labels), generator=streams.generator(0, "views.single_step"))
-    taken: dict[int, list[int]] = {}
-    for place in order.tolist():
-        taken.setdefault(int(labels[place]), []).append(place)
-    pairs = [found[:2] for found in taken.values() if len(found) > 1][: count // 2]
-    if len(pairs) < 2:
-        raise ConfigError("figures, single_step", f"{len(pairs)} classes of two", "at least two")
-    return torch.tensor([place for pair in pairs for place in pair])
 
 
 def _darkened(pictures: Tensor, backbone: Backbone, dark: float) -> Tensor:

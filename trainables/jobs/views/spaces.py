@@ -9,12 +9,13 @@ import torch
 from trainables import streams
 from trainables.errors import ConfigError
 from trainables.evaluation.structure import singular_shares, spectrum, squared
-from trainables.jobs.views.embedded import Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded
 
 BINS = 60
 FARTHEST = 2.0  # between rows of unit length
 
 
+@VIEWS.register("spectrum")
 @torch.inference_mode()
 def spectrum_of(split: Embedded) -> dict[str, Any]:
     """`shares`: singular values of the unit embeddings over their sum, descending; `spectrum`: ρ
@@ -23,6 +24,7 @@ def spectrum_of(split: Embedded) -> dict[str, Any]:
     return {"shares": shares.tolist(), "spectrum": spectrum(split.unit)}
 
 
+@VIEWS.register("distances")
 @torch.inference_mode()
 def distances(split: Embedded, *, images: int) -> dict[str, Any]:
     """Euclidean distances of unit embeddings over all pairs of up to `images` images of whole

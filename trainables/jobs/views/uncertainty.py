@@ -13,9 +13,10 @@ import torch
 
 from trainables import streams
 from trainables.errors import ConfigError
-from trainables.jobs.views.embedded import Embedded
+from trainables.jobs.views.embedded import VIEWS, Embedded
 
 
+@VIEWS.register("uncertainty")
 @torch.inference_mode()
 def uncertainty(split: Embedded, *, images: int, ends: int) -> dict[str, Any]:
     """`values`: of each thing measured its values, of up to `images` images that are drawn; by the

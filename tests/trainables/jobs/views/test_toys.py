@@ -17,9 +17,7 @@ from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.jobs.views import single_step as steps
 from trainables.jobs.views.embedded import Embedded, Reader
-from trainables.jobs.views.kinds import read
 from trainables.jobs.views.request import View
 
 RATE, DARK, TEMPERATURE = 0.3, 0.25, 0.05
@@ -42,7 +40,7 @@ def model(tmp_path_factory: pytest.TempPathFactory, drawn: Path, shared_cache: P
 
 
 def asked(model: Reader, kind: str, split: str, **options: Any) -> dict[str, Any]:
-    found = read(model, View("x", kind, {"split": split, **options}))
+    found = model.read(View("x", kind, {"split": split, **options}))
     json.dumps(found, allow_nan=False)
     return found
 
@@ -143,7 +141,7 @@ def test_a_single_step_is_gradient_descent_on_the_loss(model: Reader) -> None:
     split = model.split("train")
     kept = {name: value.clone() for name, value in model.network.state_dict().items()}
     found = asked(model, "single_step", "train", images=8, rate=RATE, dark=DARK)
-    places = steps._pairs(split, 8)
+    places = split.draw_pairs(4, "views.single_step")
     labels = split.subset.labels[places]
     assert len(places) == 8 and bool((labels[::2] == labels[1::2]).all())
     before, after = descended(split, places)

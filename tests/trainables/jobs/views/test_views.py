@@ -22,9 +22,8 @@ from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.jobs.views.embedded import Embedded, Reader
+from trainables.jobs.views.embedded import VIEWS, Embedded, Reader
 from trainables.jobs.views.grad_cam import _cam
-from trainables.jobs.views.kinds import KINDS, read
 from trainables.jobs.views.request import Request, View, Wanted
 
 CLOSE = 1e-5  # float32 embeddings
@@ -62,7 +61,7 @@ def unit(split: Embedded) -> np.ndarray:
 
 
 def asked(model: Reader, kind: str, **options: Any) -> dict[str, Any]:
-    found = read(model, View("x", kind, {"split": "test", **options}))
+    found = model.read(View("x", kind, {"split": "test", **options}))
     json.dumps(found, allow_nan=False)
     return found
 
@@ -298,7 +297,7 @@ def test_every_kind_is_read_by_a_figure() -> None:
     from reports.figures.models import ModelOptions
     from reports.kinds import FIGURES, figure_options
 
-    taken: dict[str, Callable[..., Any]] = dict(KINDS)
+    taken: dict[str, Callable[..., Any]] = {name: VIEWS[name] for name in VIEWS}
     of_models = {kind for kind in FIGURES if issubclass(figure_options(kind), ModelOptions)}
     assert of_models == {*taken}
     for kind in of_models:
