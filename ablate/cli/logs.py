@@ -13,7 +13,7 @@ from ablate.cli.locate import ledger_path, trial_called
 from ablate.cli.options import add_out, positive
 from ablate.ledger.records import Records
 from ablate.values.terminal import say
-from trainables.core.trial_folder import TRIALS, trial_folder
+from trainables.core.trial_folder import TRIALS, TrialFolder
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     ledger = ledger_path(args.out)
     with Records(ledger) as records:
         trial = trial_called(records, args.trial)
-        file = trial_folder(ledger.parent / TRIALS, trial) / "trial.log"
+        file = TrialFolder.of(ledger.parent / TRIALS, trial).log
         if not file.is_file():
             status = (records.trial(trial) or {}).get("status")
             raise ConfigError(

@@ -14,8 +14,7 @@ from ablate.storage.checkpoints import weights_here
 from ablate.values.terminal import say
 from trainables import load
 from trainables.core.pictures import list_pictures
-from trainables.core.runtime import EXPORT
-from trainables.core.trial_folder import TRIALS
+from trainables.core.trial_folder import EXPORT, TRIALS
 from trainables.data.files.first_pass import Picture, ahead, picture_pixels
 from trainables.errors import ConfigError
 from trainables.machine.progress import Progress

@@ -26,11 +26,16 @@ from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.ledger.results import best_cell, cells_by_study, objectives
 from ablate.values.terminal import say
-from trainables.core.runtime import EXPORT
-from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
+from trainables.core.trial_folder import (
+    CHECKPOINTS,
+    EXPORT,
+    LOCK,
+    TRIALS,
+    check_trial_id,
+    trial_folder,
+)
 from trainables.errors import ConfigError
 
-CHECKPOINTS = "checkpoints"
 SETTLED = ("done", "failed")
 LINKED = re.compile(r"trials/([0-9a-f]{16}-s\d+)/" + re.escape(EXPORT))
 
@@ -196,7 +201,7 @@ def _remove(ledger: Ledger, pieces: Iterable[Piece]) -> tuple[int, list[str]]:
             continue
         try:
             folder = trial_folder(piece.path.parent.parent, piece.trial_id)  # still no link
-            with FileLock(folder / ".lock", timeout=0):
+            with FileLock(folder / LOCK, timeout=0):
                 if piece.path.is_dir():
                     shutil.rmtree(piece.path)
                 else:

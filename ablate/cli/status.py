@@ -17,7 +17,7 @@ from ablate.ledger.owner import Owner
 from ablate.ledger.queries import find_sweep
 from ablate.ledger.records import Records
 from ablate.values.terminal import one_line, say
-from trainables.core.trial_folder import TRIALS, trial_folder
+from trainables.core.trial_folder import TRIALS, TrialFolder
 
 AT_WORK, REASONS = 8, 5  # trials and reasons that are named
 
@@ -113,7 +113,7 @@ def _at_work(row: dict[str, Any], epoch: int, out: Path, now: float) -> dict[str
         "epoch": epoch,
         "epochs": (row["config"].get("training") or {}).get("epochs"),
         "seconds": round(now - (row["started"] or row["created"]), 1),
-        "log": str(trial_folder(out / TRIALS, row["trial_id"]) / "trial.log"),
+        "log": str(TrialFolder.of(out / TRIALS, row["trial_id"]).log),
     }
 
 

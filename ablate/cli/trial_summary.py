@@ -12,11 +12,11 @@ from ablate.engine.presence import duration
 from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.values.terminal import one_line
-from trainables.core.trial_folder import TRIALS, trial_folder
+from trainables.core.trial_folder import CONFIG, EXPORT, LOG, TRIALS, trial_folder
 
 METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
 CELLS = 3  # that are named
-FILES = ("trial.log", "config.json", "best.safetensors")
+FILES = (LOG, CONFIG, EXPORT)
 
 
 def words(records: Records, trial_id: str, out: Path) -> list[str]:

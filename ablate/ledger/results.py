@@ -18,8 +18,7 @@ from ablate.values.paths import has, leaves, lookup, varied_paths
 from ablate.values.terminal import one_line, say
 from reports.cell_rows import build_cell_rows
 from reports.pages.csv_table import guarded
-from trainables.core.runtime import EXPORT
-from trainables.core.trial_folder import TRIALS, trial_folder
+from trainables.core.trial_folder import TRIALS, TrialFolder
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 
@@ -194,7 +193,7 @@ class Best:
     @property
     def model(self) -> Path:
         """Path of the exported model of the best trial; it is gone where it was pruned."""
-        return trial_folder(self.out / TRIALS, self.trials[0]) / EXPORT
+        return TrialFolder.of(self.out / TRIALS, self.trials[0]).export
 
     @property
     def yaml(self) -> str:

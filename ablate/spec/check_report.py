@@ -222,7 +222,7 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
 
 def _measures() -> set[str]:
     """What methods measure of a split beside the metrics."""
-    from trainables.core.measures import SUFFIXES
+    from trainables.core.looks import SUFFIXES
     from trainables.methods.base import METHODS
 
     names = {name for method in METHODS for name in METHODS[method].MEASURES}

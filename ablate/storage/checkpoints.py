@@ -24,14 +24,22 @@ from ablate.storage.copies import NOTE
 from ablate.storage.store import OPTION, Storage, StorageError
 from ablate.storage.word import Note
 from reports.uri import HIDDEN, has_secret
-from trainables.core.runtime import EXPORT
-from trainables.core.trial_folder import TRIALS, check_trial_id, trial_folder
+from trainables.core.trial_folder import (
+    CONFIG,
+    EXPORT,
+    LOG,
+    RESULT,
+    SOURCE,
+    TRIALS,
+    check_trial_id,
+    trial_folder,
+)
 from trainables.errors import ConfigError
-from trainables.jobs.node_folder import FINAL, copy_checkpoint, find_newest
+from trainables.jobs.node_folder import copy_checkpoint, find_newest
 from trainables.machine.files import inside
 
 KEPT = 2  # checkpoints of an attempt that is under way
-RESULTS = ("trial.log", "config.json", "source.json", EXPORT, FINAL)  # the last: the rest is here
+RESULTS = (LOG, CONFIG, SOURCE, EXPORT, RESULT)  # the last: the rest is here
 AGAIN_SECONDS, END_SECONDS = 5.0, 60.0  # after a fault; that the end waits for files
 
 log = logging.getLogger("ablate.engine")
@@ -162,7 +170,7 @@ class TrialCheckpoints:
             OSError: the storage does not take it.
         """
         folder = trial_folder(self.trials, trial_id)
-        if self.find_places(trial_id) or not (folder / FINAL).exists():
+        if self.find_places(trial_id) or not (folder / RESULT).exists():
             return
         checkpoint = f"{TRIALS}/{check_trial_id(trial_id)}.{time.time_ns()}/checkpoint_000000"
         with tempfile.TemporaryDirectory(prefix=".stored-", dir=folder) as draft:
@@ -228,7 +236,7 @@ def _when(attempt: str) -> int:
 
 
 def _is_whole(folder: Path) -> bool:
-    return (folder / EXPORT).exists() and (folder / FINAL).exists()
+    return (folder / EXPORT).exists() and (folder / RESULT).exists()
 
 
 def fetch_results(storage: Storage, checkpoint: str, folder: Path) -> None:

@@ -26,8 +26,8 @@ from reports.figures.models import Asked, asked
 from reports.frame import Frame
 from reports.store import open_client
 from reports.uri import sweep_page
-from trainables.core.trial_folder import TRIALS, trial_folder
-from trainables.jobs.views.request import FOLDER, Request, View, Wanted
+from trainables.core.trial_folder import TRIALS, VIEWS, trial_folder
+from trainables.jobs.views.request import Request, View, Wanted
 
 LOG = logging.getLogger("ablate")
 
@@ -84,7 +84,7 @@ def supply(
             for each in missing:
                 path = _path(trials, each)
                 if path.is_file():
-                    client.log_artifact(each.run_id, str(path), FOLDER)
+                    client.log_artifact(each.run_id, str(path), VIEWS)
 
         yield ready
 

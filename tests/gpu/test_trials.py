@@ -11,8 +11,9 @@ import torch
 
 from tests.trainables.core_trials import config, job, merged
 from trainables.core.export import load
-from trainables.core.runtime import EXPORT, Runtime
+from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.core.trial_folder import EXPORT
 from trainables.data.features import cached_features
 from trainables.jobs.job import run_job
 from trainables.methods.base import METHODS

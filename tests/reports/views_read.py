@@ -15,7 +15,8 @@ from PIL import Image
 from reports.figures.models import asked
 from reports.frame import load
 from reports.store import open_client
-from trainables.jobs.views.request import FOLDER, View
+from trainables.core.trial_folder import VIEWS
+from trainables.jobs.views.request import View
 
 
 def picture() -> str:
@@ -125,4 +126,4 @@ def leave(uri: str, sweep_id: str, trials: Path, kinds: Mapping[str, Any] = READ
         path = View(each.name, each.kind, each.options).path(trials / each.trial_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(kinds[each.kind]), encoding="utf-8")
-        client.log_artifact(each.run_id, str(path), FOLDER)
+        client.log_artifact(each.run_id, str(path), VIEWS)

@@ -26,8 +26,9 @@ from tests.trainables import core_trials, golden_values
 from tests.trainables.components import loss_options
 from tests.trainables.data import trees
 from trainables.core import components, source_digests
-from trainables.core.runtime import EXPORT, Runtime
+from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.core.trial_folder import EXPORT
 from trainables.data.dataset import DATASETS, data_config, load_dataset
 from trainables.evaluation.metrics import ALL, evaluate
 from trainables.jobs.ensemble import Member, evaluate_ensemble

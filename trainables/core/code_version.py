@@ -16,11 +16,10 @@ from pathlib import Path
 
 from trainables.core import components, source_digests
 from trainables.core.components import EVALUATOR
+from trainables.core.trial_folder import TrialFolder
 from trainables.machine.files import write_json
 
 LOG = logging.getLogger(__name__)
-SOURCE = "source.json"
-RESULTS = ("final.json", "checkpoints")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ def list_foreign_components(folder: Path, source: Code) -> set[str]:
 
 def _recorded(folder: Path) -> dict[str, str | None]:
     try:
-        hashes: dict[str, str | None] = json.loads((folder / SOURCE).read_text())
+        hashes: dict[str, str | None] = json.loads(TrialFolder(folder).source.read_text())
     except (FileNotFoundError, ValueError):
         return {}
     return hashes
@@ -85,14 +84,11 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
     foreign = list_foreign_components(folder, source)
     if trains and foreign - {EVALUATOR}:
         LOG.warning("%s: begun by other %s; begins anew", folder, ", ".join(sorted(foreign)))
-        for name in RESULTS:
-            path = folder / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        TrialFolder(folder).result.unlink(missing_ok=True)
+        if (checkpoints := TrialFolder(folder).checkpoints).exists():
+            shutil.rmtree(checkpoints)
     before, hashes = _recorded(folder), dict(source.hashes)
     after = hashes if trains else before | {EVALUATOR: hashes[EVALUATOR]}
     if after != before:
-        write_json(folder / SOURCE, after)
+        write_json(TrialFolder(folder).source, after)
     return EVALUATOR not in foreign

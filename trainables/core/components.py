@@ -30,7 +30,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     EVALUATOR: (
         "trainables.evaluation.metrics",
         "trainables.jobs.ensemble",
-        "trainables.core.measures",
+        "trainables.core.looks",
     ),
 }
 

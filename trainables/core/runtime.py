@@ -8,8 +8,6 @@ from typing import Any
 
 from trainables.machine.cache_folder import default_cache
 
-EXPORT = "best.safetensors"  # in a trial's folder: the trained model (`trainables/core/export.py`)
-
 
 @dataclass(frozen=True)
 class Runtime:

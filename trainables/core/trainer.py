@@ -27,8 +27,9 @@ from trainables.core.export import write_export
 from trainables.core.identity import config_hash
 from trainables.core.looks import Looks, Scores, looked_at
 from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
-from trainables.core.runtime import EXPORT, EpochReport, FinalReport, Runtime
+from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace, overwhelming_terms
+from trainables.core.trial_folder import EXPORT, TrialFolder
 from trainables.data.sampler import epoch_batches
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
@@ -95,8 +96,10 @@ class Trainer:
         self.trace: Trace | None = None
         self.resumed_from: int | None = None
         self.clock = self._saved = time.monotonic()
-        place = None if runtime.trial_dir is None else runtime.trial_dir / "checkpoints"
-        self.checkpoints = None if place is None else Checkpoints(place, self.hash, seed)
+        self.folder = None if runtime.trial_dir is None else TrialFolder(runtime.trial_dir)
+        self.checkpoints: Checkpoints | None = None
+        if self.folder is not None:
+            self.checkpoints = Checkpoints(self.folder.checkpoints, self.hash, seed)
         kept = self.checkpoints if resume else None
         saved = group.broadcast_object(lambda: None if kept is None else kept.latest())
         if saved is not None:
@@ -222,9 +225,8 @@ class Trainer:
         self.network.load_state_dict(self.best["weights"])
         wanted = tuple(dict.fromkeys((*self.looks.task.metrics, *metrics)))
         evaluations = {split: self.looks.evaluate(split, wanted) for split in evaluate}
-        folder = self.runtime.trial_dir
-        if folder is not None:
-            write_export(folder / EXPORT, self.network, self.config, self.splits.train)
+        if self.folder is not None:
+            write_export(self.folder.export, self.network, self.config, self.splits.train)
         return FinalReport(
             best_epoch=self.best["epoch"],
             epochs=self.epoch,
@@ -232,7 +234,7 @@ class Trainer:
             seconds=self.seconds,
             evaluations=evaluations,
             evaluator=EVALUATOR,
-            export=EXPORT if folder is not None else None,
+            export=None if self.folder is None else EXPORT,
             provenance=self.provenance(),
             history=self.history,
         )

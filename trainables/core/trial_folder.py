@@ -1,4 +1,4 @@
-"""The folder of a trial, made of an id that a stranger may have written.
+"""The folder of a trial: what lies in it by which name, and where it is.
 
 Ids come from ledgers, files of cells, results of batches and MLflow stores. Each can be edited or
 of somebody else, and an id such as `/data`, `../../photographs`, or one whose folder is a link,
@@ -8,11 +8,20 @@ leads out of the output folder. So every path of a trial is made here
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.errors import ConfigError
 
 TRIALS = "trials"  # the folder of all trials, in an output folder, a batch's folder and a storage
+CONFIG = "config.json"  # its resolved configuration and seed
+SOURCE = "source.json"  # the digests of the code that made the rest
+RESULT = "final.json"  # its last event, once it has ended
+EXPORT = "best.safetensors"  # the trained model (`trainables/core/export.py`)
+CHECKPOINTS = "checkpoints"
+LOG = "trial.log"
+VIEWS = "views"  # what figures computed from its model
+LOCK = ".lock"  # of the process that works in it
 LONGEST = 200  # characters of an id; a file's name may have 255 bytes
 
 
@@ -51,3 +60,46 @@ def trial_folder(trials: Path, trial_id: object) -> Path:
             "Remove the link, and copy there the folder that it leads to",
         )
     return folder
+
+
+@dataclass(frozen=True)
+class TrialFolder:
+    """Every path of one trial's folder; nothing of it need be there yet."""
+
+    path: Path
+
+    @staticmethod
+    def of(trials: Path, trial_id: object) -> TrialFolder:
+        """Return a trial's folder below `trials`. Raises ConfigError as `trial_folder`."""
+        return TrialFolder(trial_folder(trials, trial_id))
+
+    @property
+    def config(self) -> Path:
+        return self.path / CONFIG
+
+    @property
+    def source(self) -> Path:
+        return self.path / SOURCE
+
+    @property
+    def result(self) -> Path:
+        return self.path / RESULT
+
+    @property
+    def export(self) -> Path:
+        return self.path / EXPORT
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    @property
+    def log(self) -> Path:
+        return self.path / LOG
+
+    @property
+    def lock(self) -> Path:
+        return self.path / LOCK
+
+    def view(self, name: str) -> Path:
+        return self.path / VIEWS / f"{name}.json"

@@ -16,6 +16,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from trainables.core.trial_folder import LOCK, TrialFolder
 from trainables.errors import TrialFailure
 from trainables.jobs.hidden import HidingFormatter, failure
 from trainables.jobs.request import Job
@@ -24,7 +25,7 @@ from trainables.machine.processes import Watch, still_working
 Event = dict[str, Any]
 Runner = Callable[[Job], Iterator[Event]]
 
-LOCK, LOCK_SECONDS = ".lock", 120.0
+LOCK_SECONDS = 120.0
 # How much goes wrong before a trial or a study is left, under a driver and in a batch alike.
 RETRIES = 3  # of a trial that the machine ended
 EQUAL_ERRORS = 3  # of configuration in a study, without a success between them: the study stops
@@ -70,7 +71,7 @@ class Attempt:
             raise ValueError(f"job of trial {job.trial_id} without a folder")
         self.folder = job.runtime.trial_dir
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(self.folder / LOCK)
+        self._lock = FileLock(TrialFolder(self.folder).lock)
         try:
             self._lock.acquire(timeout=lock_seconds)
         except Timeout:
@@ -78,7 +79,7 @@ class Attempt:
                 f"{self.folder}: found the trial's folder locked by another process for "
                 f"{lock_seconds:.0f} s; expected it free. End that process and start again"
             ) from None
-        self._log = logging.FileHandler(self.folder / "trial.log", encoding="utf-8", delay=True)
+        self._log = logging.FileHandler(TrialFolder(self.folder).log, encoding="utf-8", delay=True)
         self._log.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(message)s"))
         self._logger = logging.getLogger("trainables")
         self._logger.addHandler(self._log)
@@ -101,7 +102,7 @@ class Attempt:
         end = time.monotonic() + patience
         seconds = self.job.runtime.stuck_after
         if seconds is not None:
-            self._watch = Watch(seconds, self.folder / "trial.log")
+            self._watch = Watch(seconds, TrialFolder(self.folder).log)
         try:
             if self._events is None:
                 self._say("begins (%s), process %d", self.job.mode, os.getpid())
@@ -111,7 +112,7 @@ class Attempt:
                 still_working()
                 if event["event"] == "final":
                     if self.clean:
-                        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+                        shutil.rmtree(TrialFolder(self.folder).checkpoints, ignore_errors=True)
                     return reports
                 if event["event"] == "paused":
                     return reports

@@ -22,6 +22,7 @@ from trainables.core.export import read_weights
 from trainables.core.identity import config_hash
 from trainables.core.runtime import EpochReport, FinalReport
 from trainables.core.trainer import Trainer
+from trainables.core.trial_folder import TrialFolder
 from trainables.data.dataset import fingerprint
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import EVALUATOR
@@ -36,7 +37,6 @@ from trainables.trial import TrialConfig
 
 LOG = logging.getLogger(__name__)
 Final = dict[str, Any] | None
-FINAL = "final.json"
 DIGEST = "sha256"  # of all else in it
 
 
@@ -117,7 +117,7 @@ def identity_of(job: Job, config: TrialConfig) -> dict[str, Any]:
 def keep_result(folder: Path | None, final: dict[str, Any], key: dict[str, Any]) -> dict[str, Any]:
     """The final event, once it is on disk."""
     if folder is not None:
-        write_json(folder / FINAL, _with_digest({**final, **key}))
+        write_json(TrialFolder(folder).result, _with_digest({**final, **key}))
     LOG.info("selected epoch %s: %s", final["best_epoch"], json.dumps(final["evaluations"]))
     return final
 
@@ -176,20 +176,20 @@ def known_result(job: Job, folder: Path | None, key: dict[str, Any]) -> dict[str
 
 def _finished(folder: Path | None, key: dict[str, Any]) -> dict[str, Any] | None:
     """The final event of a trial that ended in this folder with its export still there."""
-    if folder is None or not (folder / FINAL).exists():
+    if folder is None or not (path := TrialFolder(folder).result).exists():
         return None
     try:
-        final: dict[str, Any] = json.loads((folder / FINAL).read_text())
+        final: dict[str, Any] = json.loads(path.read_text())
         digest = final.pop(DIGEST, None)  # files of before have none
         if digest is not None and digest != _with_digest(final)[DIGEST]:
             raise ValueError("its digest is of other content")
     except ValueError:
-        LOG.warning("%s is damaged; the trial goes on from its checkpoints", folder / FINAL)
+        LOG.warning("%s is damaged; the trial goes on from its checkpoints", path)
         return None
     known = {name: final.pop(name, None) for name in key}
     if known != key:
         raise ConfigError(
-            str(folder / FINAL),
+            str(path),
             f"the result of {known}",
             f"that of {key}",
             "Take another output folder, or remove this one",
@@ -203,7 +203,7 @@ def _with_digest(final: dict[str, Any]) -> dict[str, Any]:
 
 
 def write_config(folder: Path, config: TrialConfig, seed: int) -> None:
-    path = folder / "config.json"
+    path = TrialFolder(folder).config
     if not path.exists():  # the engine may have written it
         write_json(path, {"config": config.model_dump(mode="json"), "seed": seed})
 
@@ -238,11 +238,11 @@ def line(report: EpochReport, epochs: int) -> str:
 def trial_log(folder: Path | None) -> Iterator[None]:
     """All of `trainables`' log lines also go to trial.log while the trial runs here."""
     logger = logging.getLogger("trainables")
-    if folder is None or _logs_to(logger, folder / "trial.log"):
+    if folder is None or _logs_to(logger, TrialFolder(folder).log):
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(folder / "trial.log", encoding="utf-8")
+    handler = logging.FileHandler(TrialFolder(folder).log, encoding="utf-8")
     handler.setFormatter(HidingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     level = logger.level
     logger.addHandler(handler)

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainables.core.trial_folder import trial_folder
+from trainables.core.trial_folder import CHECKPOINTS, RESULT, trial_folder
 from trainables.jobs.payload import Payload
 from trainables.jobs.request import Job
 from trainables.machine.cache_folder import default_cache
@@ -28,7 +28,7 @@ from trainables.machine.files import inside
 from trainables.machine.processes import host_name
 
 NODES, READ = "nodes", "read"  # folders below the cache; of other trials' weights below the run's
-CHECKPOINTS, FINAL, MANIFEST = "checkpoints", "final.json", "files.json"
+MANIFEST = "files.json"
 STALE_SECONDS = 24 * 3600.0  # after which the folder of another run is nobody's
 
 Download = Callable[[str, Path], None]  # what is in this folder of the storage, into one here
@@ -120,7 +120,7 @@ def fetch_files(
     """
     storage, folder = payload.storage, job.runtime.trial_dir
     assert storage is not None and folder is not None
-    begun = (folder / FINAL).exists() or any((folder / CHECKPOINTS).glob("*"))
+    begun = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
     if storage.own_folder or not begun:
         place = newest(storage.checkpoints.get(job.trial_id, ()))
         if place is not None:
@@ -158,7 +158,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, int]]:
     state = {}
     for name, path in files_to_store(folder):
         with contextlib.suppress(FileNotFoundError):
-            if name.startswith(f"{CHECKPOINTS}/") or name == FINAL:
+            if name.startswith(f"{CHECKPOINTS}/") or name == RESULT:
                 stat = path.stat()
                 state[name] = (stat.st_size, stat.st_mtime_ns)
     return state

@@ -257,7 +257,7 @@ class Method(nn.Module):
         """Return what there is to know of a split's images beside where they lie, by name.
 
         A value [B] per image of a block; read of a sample of each split that is evaluated at the
-        end and told as mean and interval (`trainables/core/measures.py`).
+        end and told as mean and interval (`trainables/core/looks.py`).
 
         Args:
             inputs: [B, ...] as `prepare` gets them, a random sample's.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.trainables.core_trials import config, train
-from trainables.core.measures import bootstrap
+from trainables.core.looks import bootstrap
 from trainables.core.runtime import EpochReport, Runtime
 
 NAMES = ("uncertainty_original", "uncertainty_mixed", "uncertainty_gap")

@@ -15,8 +15,9 @@ from tests.oracles import retrieval
 from tests.trainables import core_trials
 from trainables.config.sections import EvaluationConfig
 from trainables.core import export
-from trainables.core.runtime import EXPORT, Runtime
+from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
+from trainables.core.trial_folder import EXPORT
 from trainables.data.splits import load_splits
 from trainables.errors import TrialFailure
 from trainables.evaluation.metrics import METRICS

@@ -1,8 +1,8 @@
 """A trained model's embeddings of one split, and the registry of what figures compute from them.
 
 A figure that needs a model is one file here: a function of an `Embedded` and its options that
-returns JSON-able values, registered in `VIEWS` by the name that a report's YAML has. How it is drawn
-is in `reports/figures/models/`, which holds no model. Packages outside join by `ablate.views`.
+returns JSON-able values, registered in `VIEWS` by the name that a report's YAML has. It is drawn in
+`reports/figures/models/`, which holds no model. Packages outside join by `ablate.views`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from trainables.core.assembly import assemble
 from trainables.core.export import read_weights
 from trainables.core.inputs import Inputs
 from trainables.core.network import Network
+from trainables.core.trial_folder import TrialFolder
 from trainables.data.augment import eval_images
 from trainables.data.splits import Subset, load_splits
 from trainables.errors import ConfigError
@@ -205,8 +206,8 @@ class Reader:
 
 def _trial(folder: Path) -> tuple[TrialConfig, int, Path]:
     try:
-        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        final = json.loads((folder / "final.json").read_text(encoding="utf-8"))
+        said = json.loads(TrialFolder(folder).config.read_text(encoding="utf-8"))
+        final = json.loads(TrialFolder(folder).result.read_text(encoding="utf-8"))
         export = inside(folder, final["export"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainables.core.trial_folder import TrialFolder
 from trainables.jobs.crossing import Crosses
-
-FOLDER = "views"  # in a trial's
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class View(Crosses):
 
     def path(self, trial: Path) -> Path:
         """Of its file, in a trial's folder."""
-        return trial / FOLDER / f"{self.name}.json"
+        return TrialFolder(trial).view(self.name)
 
 
 @dataclass(frozen=True, slots=True)
