@@ -18,9 +18,8 @@ from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.records import Records
 from ablate.ledger.results import Best, find_best, result_rows
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Fingerprint, Plan
-from ablate.spec.loaded import LoadedSpec
+from ablate.plan.plan import Fingerprint, Overrides, Plan
+from ablate.spec.model import LoadedSpec
 from ablate.spec.read import read_spec
 from ablate.tracking.store import Store
 from ablate.values.terminal import progress_shown

@@ -25,8 +25,7 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import is_full, room
 from ablate.ledger.sources import Differing, Sources, source_key, summary
-from ablate.plan.cell import Cell
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Cell, Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import training_job
 from ablate.values.terminal import say

@@ -20,8 +20,8 @@ from typing import Any
 import jinja2
 
 from ablate.plan.checks import checked_plan
-from ablate.plan.fair.neutral import options
-from ablate.plan.overrides import Overrides
+from ablate.plan.neutral import options
+from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load_text
 from ablate.values.errors import listed, nearest

@@ -8,7 +8,7 @@ list their points at once; a search grows by results (`ablate/samplers/propose.p
 A study has a centre: the layers below its own cells, into which the best values of other studies
 may be taken (`around`). Three fields mean the same in every design that declares them: `scheduler`
 ends cells early; `neutral` names a study at whose best rates one candidate more is trained, in
-which the method equals the plain loss (`ablate/plan/fair/neutral.py`); and a design with `tuning`
+which the method equals the plain loss (`ablate/plan/neutral.py`); and a design with `tuning`
 compares rows, whose budgets a plan states, unless it says how they were tuned.
 """
 
@@ -293,7 +293,7 @@ class StudyBase(SpecPart):
 
     def baseline(self) -> Around | None:
         """What its neutral cell is centred on: a candidate beside its own cells, in which the
-        method equals the plain loss (`ablate/plan/fair/neutral.py`). None: it has no such cell."""
+        method equals the plain loss (`ablate/plan/neutral.py`). None: it has no such cell."""
         return getattr(self, NEUTRAL, None)
 
     def centres(self) -> dict[str, str]:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger, heartbeats
 from ablate.ledger.owner import Owner
-from ablate.plan.cell import Cell
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Cell, Plan
 from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
 from ablate.values.errors import listed, nearest, shown

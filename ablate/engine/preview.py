@@ -33,7 +33,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.sources import refusal, summary
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.state import StudyState

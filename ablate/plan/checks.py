@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,20 @@ import yaml
 from ablate.designs.base import Probe
 from ablate.designs.parts import NEUTRAL_POINT, Point, Taken
 from ablate.plan import inherited
-from ablate.plan.check_objective import check_objective, check_read
-from ablate.plan.check_task import check_asked, check_shown
-from ablate.plan.identity import sweep_id
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Fingerprint, Plan
+from ablate.plan.plan import Fingerprint, Overrides, Plan, sweep_id
 from ablate.plan.resolve import MISFIT, check_path, resolve
-from ablate.plan.shown import check_curves
-from ablate.spec.loaded import LoadedSpec
+from ablate.spec.model import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from ablate.values.secrets import check_secrets
+from reports.recipe import Recipe
 from trainables.backbones.backbone import check_fits
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
 from trainables.core.assembly import check_shared
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
-from trainables.evaluation.tasks import Task, task_of
+from trainables.evaluation.tasks import TASKS, Task, task_of
 from trainables.trial import TrialConfig
 
 LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
@@ -53,8 +49,7 @@ def checked_plan(
     checks = Checks(plan)
     for name in loaded.order:
         checks.check_study(name)
-    check_curves(loaded.spec.report.curves, plan.spec.studies, plan.layers, checks.locate)
-    check_shown(plan, checks.tasks)
+    checks.check_report()
     check_secrets(plan.resolved_spec())
     plan.sweep_id = sweep_id(plan.spec, plan.base, plan.top, plan.fingerprints)
     return plan
@@ -89,7 +84,7 @@ class Checks:
             self._study(name)
 
     def _study(self, name: str) -> None:
-        study, place = self.spec.studies[name], f"studies.{name}"
+        study = self.spec.studies[name]
         if study.baseline() is not None:
             self._centre(name, NEUTRAL_POINT, ())
         if study.source() is not None:
@@ -102,15 +97,29 @@ class Checks:
         for probe in study.probes():
             self._probe(name, probe)
         for point in study.listed if None in tried else ():
-            self._trial(self.plan.layers(name, point, ()), place)
+            self._trial(name, self.plan.layers(name, point, ()))
+
+    # ------------------------------------------------------------------ layers
 
     def _probe(self, name: str, probe: Probe) -> None:
-        """That a path which the cells set is one, and that some of its values can be."""
-        where = f"studies.{name}.{probe.where}"
-        point = Point("", {}, dict(probe.above), "space")
-        check_path(probe.path, self.plan.layers(name, point, ()).merged, self.locate(where))
+        """Check that a path which the cells set is one, and that some of its values can be.
+
+        A rule between fields may hold only together with values that the other axes will set;
+        such a combination is left to the trial, which then fails by itself.
+        """
+        path, where = probe.path, self.locate(f"studies.{name}.{probe.where}")
+        above = Point("", {}, dict(probe.above), "space")
+        check_path(path, self.plan.layers(name, above, ()).merged, where)
         for value, remedy in probe.values:
-            self._value(name, probe.path, {**probe.above, probe.path: value}, where, remedy)
+            point = Point("", {}, {**probe.above, path: value}, "space")
+            try:
+                self.plan.resolved(name, point)
+            except ConfigError as fault:
+                own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
+                if not own and len(self.spec.studies[name].paths) > 1:
+                    continue
+                bad = fault.found if own else f"{value!r}, with which {fault.path} is {fault.found}"
+                raise ConfigError(where, bad, fault.expected, remedy) from None
 
     def _centre(self, name: str, point: Point | None, taken: Sequence[Mapping[str, Any]]) -> None:
         base = self.plan.layers(name, point, taken)
@@ -119,26 +128,23 @@ class Checks:
         for each in self.spec.studies[name].takes(point.arm if point else ()):
             self._taken(name, point, each, base.merged)
         try:
-            self._trial(base, f"studies.{name}")
+            self._trial(name, base)
         except ConfigError as error:
             rule = self._clash(name, point, base) if error.found == MISFIT and point else {}
             if len(rule) < 2:
                 raise
-            written = yaml.safe_dump(
-                [rule], default_flow_style=True, width=1000, sort_keys=False
-            ).strip()
+            flow = yaml.safe_dump([rule], default_flow_style=True, width=1000, sort_keys=False)
             raise ConfigError(
                 error.path,
                 error.found,
                 error.expected,
                 f"{error.remedy or 'Change one of them'}; or leave the combination out, with "
-                f"`exclude: {written}` in studies.{name}",
+                f"`exclude: {flow.strip()}` in studies.{name}",
             ) from None
 
     def _clash(self, name: str, point: Point, layers: Sequence[Layer]) -> dict[str, str]:
-        """The levels of a combination without any one of which its trial could be; none where it
-        could not be without all of them either."""
-        study = self.spec.studies[name]
+        """Return the levels of a combination without any one of which its trial could be; none
+        where it could not be without all of them either."""
         own = [f"studies.{name}.{layer.where}" for layer in point.layers]
         places = dict(zip(own, point.arm, strict=True)) if own else {}
         if self._misfit([layer for layer in layers if layer.where not in places]):
@@ -148,7 +154,8 @@ class Checks:
             for place, pair in places.items()
             if not self._misfit([layer for layer in layers if layer.where != place])
         )
-        alike = [p for p in study.listed if rule.items() <= dict(p.arm).items()]
+        listed = self.spec.studies[name].listed
+        alike = [each for each in listed if rule.items() <= dict(each.arm).items()]
         if all(self._misfit(self.plan.layers(name, each, ())) for each in alike):
             return rule
         return dict(point.arm)  # some of what the rule would leave out can be
@@ -160,35 +167,18 @@ class Checks:
             return True
         return False
 
-    def _trial(self, layers: Stack, place: str) -> None:
-        """That a trial of these layers can be, as far as can be told before it runs."""
-        config = resolve(layers, self.locate)
-        task = self.tasks[place.partition(".")[2]] = task_of(config)
-        check_asked(self.plan, place, task)
-        self._folds(config, place)
-        self._processes(config)
-        check_objective(self.plan, config, place)
-        check_read(self.plan, config, place)
-        self._scheduler(config, place)
-        try:
-            self.plan.fingerprint(config)
-        except ConfigError as fault:
-            if place.partition(".")[2] in self.plan.order:
-                raise self._folder(fault, layers) from None
-        loaded = (config.backbone, config.data.image_size)
-        if loaded not in self._weighed:
-            self._weights(config, layers)
-            self._weighed.append(loaded)
-
     def _taken(
         self, name: str, point: Point | None, taken: Taken, merged: Mapping[str, Any]
     ) -> None:
-        """What is taken from the best of a study must fit here and reach the trial: a later
-        layer that names another loss or method would drop its options with the name."""
+        """Check that what is taken from the best of a study fits here and reaches the trial: a
+        later layer that names another loss or method would drop its options with the name."""
         around, where = taken.around, self.locate(f"studies.{name}.{taken.where}")
+        source = self.spec.studies[around.best_of]
         for path in around.take or inherited.always_given(self.spec.studies, around.best_of):
             check_path(path, merged, where)
-            self._there(around.best_of, path, where)
+            varied = any(inherited.within(path, each) for each in source.paths)
+            if not varied and source.source() is None and None in source.representatives():
+                check_path(path, self.plan.layers(around.best_of, None, ()).merged, where)
             if not has(self.plan.layers(name, point, [{path: None}]).merged, path):
                 part = path.split(".", maxsplit=1)[0]
                 raise ConfigError(
@@ -199,44 +189,72 @@ class Checks:
                     f"Name the {part} in studies.{name}.trial, or list in `take` what to keep",
                 )
 
-    def _there(self, name: str, path: str, where: str) -> None:
-        """That a study's cells have a path, as far as its centre tells."""
-        study = self.spec.studies[name]
-        varied = any(inherited.within(path, each) for each in study.paths)
-        if not varied and study.source() is None and None in study.representatives():
-            check_path(path, self.plan.layers(name, None, ()).merged, where)
+    # ------------------------------------------------------------------ trials
 
-    def _value(
-        self,
-        name: str,
-        path: str,
-        values: dict[str, Any],
-        where: str,
-        remedy: str,
-    ) -> None:
-        """One value of an axis, with those that it depends on, and the others at the centre.
-
-        A rule between fields may hold only together with values that the other axes will set;
-        such a combination is left to the trial, which then fails by itself.
-        """
-        point, value = Point("", {}, values, "space"), values[path]
-        others = len(self.spec.studies[name].paths) > 1
+    def _trial(self, name: str, layers: Stack) -> None:
+        """Check that a trial of these layers can be, as far as can be told before it runs."""
+        config = resolve(layers, self.locate)
+        task = self.tasks[name] = task_of(config)
+        study, place = self.spec.studies[name], f"studies.{name}"
+        asked = {f"{place}.objectives.{i}.metric": o.metric for i, o in enumerate(study.objectives)}
+        for where, metric in (asked or {"objective": self.spec.objective}).items():
+            check_task(self.plan, where, metric, name, task)
+            self._objective(name, where, metric, config)
+        for i, metric in enumerate(study.metrics):
+            check_task(self.plan, f"{place}.metrics.{i}", f"/{metric}", name, task)
+        if config.data.split.protocol == "paper" and "val" in self.plan.evaluate(name):
+            raise ConfigError(
+                self.locate(f"{place}.evaluate"),
+                "'val'",
+                "test alone under data.split.protocol: paper, which trains on the validation "
+                "classes",
+                "Write `evaluate: [test]`, or change the protocol",
+            )
+        split = config.data.split
+        if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
+            raise ConfigError(
+                "--set data.split",
+                f"fold {split.fold} of {split.folds}",
+                f"neither fold nor folds: {place}.folds, {study.folds}, sets them",
+                "Change it there",
+            )
+        self._processes(config)
+        self._scheduler(name, config)
         try:
-            self.plan.resolved(name, point)
+            self.plan.fingerprint(config)
         except ConfigError as fault:
-            own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
-            if not own and others:
-                return
-            bad = fault.found if own else f"{value!r}, with which {fault.path} is {fault.found}"
-            raise ConfigError(self.locate(where), bad, fault.expected, remedy) from None
+            if name in self.plan.order:
+                raise self._folder(fault, layers) from None
+        loaded = (config.backbone, config.data.image_size)
+        if loaded not in self._weighed:
+            self._weights(config, layers)
+            self._weighed.append(loaded)
+
+    def _objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
+        """Check that a trial is compared by validation classes, and by test classes only in the
+        papers' protocol."""
+        paper = config.data.split.protocol == "paper"
+        if paper == (MetricName.parse(metric).split == "test"):
+            return
+        split = "test" if paper else "val"
+        expected = "a test metric under" if paper else "a val metric unless"
+        key = where.rpartition(".")[2]
+        raise ConfigError(
+            self.locate(where),
+            f"{metric!r}{_default(self.plan, where)} for studies.{name}",
+            f"{expected} data.split.protocol: paper",
+            f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
+        )
 
     def _folder(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
-        """The fault of a folder of images, with the line or the option that gave the folder."""
-        place = self.locate(origin(layers, "data.root", "data.root"))
+        """Return the fault of a folder of images, with what gave the folder."""
         if Path(fault.path).is_absolute():  # a file below data.root
+            place = self.locate(origin(layers, "data.root", "data.root"))
             return ConfigError(place, f"{fault.path}: {fault.found}", fault.expected, fault.remedy)
-        if not fault.path.startswith("data"):
-            return fault
+        return self._located(fault, layers) if fault.path.startswith("data") else fault
+
+    def _located(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
+        """Return the fault of a field, with the line or the option that gave it."""
         place = self.locate(origin(layers, fault.path, fault.path))
         return ConfigError(place, fault.found, fault.expected, fault.remedy)
 
@@ -245,11 +263,10 @@ class Checks:
             check_weights(config.backbone)
             check_fits(config.backbone, config.data.image_size)
         except ConfigError as fault:
-            place = self.locate(origin(layers, fault.path, fault.path))
-            raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
+            raise self._located(fault, layers) from None
 
     def _processes(self, config: TrialConfig) -> None:
-        """That a trial can be trained by as many processes as it is given GPUs, or is said."""
+        """Check that as many processes as are asked for, or GPUs, can train a trial."""
         resources = self.spec.resources
         asked = resources.processes or int(max(1.0, resources.gpus or 0.0))
         try:
@@ -259,42 +276,96 @@ class Checks:
             place = self.locate(f"resources.{where}")
             raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 
-    def _folds(self, config: TrialConfig, place: str) -> None:
-        """That no `--set` moves the folds of a study, so that a fold is of one ensemble only."""
-        folds = self.spec.studies[place.partition(".")[2]].folds
-        split = config.data.split
-        if folds is not None and (split.folds, split.fold) != (folds, 0):
-            raise ConfigError(
-                "--set data.split",
-                f"fold {split.fold} of {split.folds}",
-                f"neither fold nor folds: {place}.folds, {folds}, sets them",
-                "Change it there",
-            )
-
-    def _scheduler(self, config: TrialConfig, study: str) -> None:
-        """A scheduler compares cells at the end of any epoch, before the last."""
-        scheduler = self.spec.studies[study.partition(".")[2]].halting()
+    def _scheduler(self, name: str, config: TrialConfig) -> None:
+        """Check that a scheduler can compare cells at the end of any epoch, before the last."""
+        scheduler = self.spec.studies[name].halting()
         if scheduler is None:
             return
-        place, metric = f"{study}.scheduler", MetricName.parse(self.spec.objective).metric
-        locate = self.locate
+        place, metric = f"studies.{name}.scheduler", MetricName.parse(self.spec.objective).metric
         known = task_of(config).per_epoch
         if metric not in known:
             raise ConfigError(
-                locate("objective"),
+                self.locate("objective"),
                 f"{self.spec.objective!r} with a scheduler",
                 f"a metric of every epoch: {', '.join(known)}",
                 f"Change it, or drop {place}",
             )
         if config.selection.every != 1:
             raise ConfigError(
-                locate(place),
+                self.locate(place),
                 f"selection.every: {config.selection.every}",
                 "1 with a scheduler, which compares cells at every epoch",
             )
         if scheduler.grace >= config.training.epochs:
             raise ConfigError(
-                locate(f"{place}.grace"),
+                self.locate(f"{place}.grace"),
                 str(scheduler.grace),
                 f"less than training.epochs ({config.training.epochs}), or nothing is ever stopped",
             )
+
+    # ------------------------------------------------------------------ report
+
+    def check_report(self) -> None:
+        """Check that tables and figures show what is read in the task of their studies' trials, and
+        curves what trials look at in each epoch."""
+        each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
+        for i, drawn in enumerate(self.spec.report.curves):
+            split, last = MetricName.parse(drawn.metric)
+            if split != "train" or last not in each_epoch:
+                continue
+            for name in drawn.studies:
+                for point in self.spec.studies[name].representatives():
+                    merged = self.plan.layers(name, point, ()).merged
+                    if not merged.get("selection", {}).get("train_curve"):
+                        raise ConfigError(
+                            self.locate(f"report.curves.{i}.metric"),
+                            f"{drawn.metric!r}, which trials of {name} do not look at in each "
+                            "epoch",
+                            "a metric of every epoch",
+                            "Set `selection: {train_curve: true}` in their trial, or draw another",
+                        )
+        for place, metric, name in _metrics_shown(self.spec.report):
+            check_task(self.plan, place, metric, name, self.tasks[name])
+
+
+def _metrics_shown(report: Recipe) -> Iterator[tuple[str, str, str]]:
+    """Return (place, metric, study) of all that a report shows."""
+    for i, table in enumerate(report.tables):
+        for j, metric in enumerate(table.metrics):
+            yield f"report.tables.{i}.metrics.{j}", metric, table.study
+    for i, heatmap in enumerate(report.heatmaps):
+        yield f"report.heatmaps.{i}.metric", heatmap.metric, heatmap.study
+    drawn: dict[str, Sequence[Any]] = {
+        "curves": report.curves,
+        "factor_curves": report.factor_curves,
+        "figures": report.figures,
+    }
+    for kind, parts in drawn.items():
+        for i, part in enumerate(parts):
+            for name in part.studies:
+                yield f"report.{kind}.{i}.metric", part.metric, name
+
+
+def check_task(plan: Plan, place: str, metric: str, name: str, task: Task) -> None:
+    """Check that a metric is one of a study's task. What no task reads, as what methods measure, is
+    for others to judge.
+
+    Raises:
+        ConfigError: a metric of another task.
+    """
+    split, last = MetricName.parse(metric)
+    if task.reads(last) or not any(other.reads(last) for other in TASKS.values()):
+        return
+    written = [str(MetricName(split, each)) if split else each for each in task.metrics]
+    raise ConfigError(
+        plan.loaded.source.locate(place),
+        f"{(metric if split else last)!r}{_default(plan, place)} for studies.{name}",
+        f"a metric of task: {task.name}, as {', '.join(written[:3])}",
+        f"Write {written[0]}" if split else "Remove it",
+    )
+
+
+def _default(plan: Plan, place: str) -> str:
+    """Say of the sweep's objective that nobody wrote it."""
+    unsaid = place == "objective" and "objective" not in plan.spec.model_fields_set
+    return " (the default)" if unsaid else ""

@@ -10,32 +10,80 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_list
+from ablate.designs.study import Study
 from ablate.plan import inherited
-from ablate.plan.cell import Cell
-from ablate.plan.fair import tuning
-from ablate.plan.fair.neutral import neutral_layer, takes_neutral
-from ablate.plan.fair.tuning import Lineage
-from ablate.plan.identity import ELSEWHERE, study_key
-from ablate.plan.overrides import Overrides
-from ablate.plan.protocol import held_out
-from ablate.plan.resolve import resolve
-from ablate.plan.shown import refusals
-from ablate.spec.loaded import LoadedSpec
+from ablate.plan import inherited as tuning
+from ablate.plan.inherited import Lineage
+from ablate.plan.neutral import neutral_layer, takes_neutral
+from ablate.plan.resolve import MISFIT, resolve
+from ablate.spec.model import LoadedSpec, Spec
 from ablate.values.canonical import canonical_hash
 from ablate.values.errors import listed, nearest
-from ablate.values.layers import Layer, Stack
+from ablate.values.layers import Layer, Stack, merge
+from ablate.values.paths import expand, leaves
 from trainables.config.images import EMBEDDED, DataConfig
 from trainables.core import identity
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.trial import TrialConfig
 
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell at one seed.
+
+    fold: the one held out, in a study with folds.
+    error: why its configuration cannot be (a proposal that breaks a rule between fields);
+    such a cell is a failure from the start.
+    """
+
+    study: str
+    cell: str
+    coords: dict[str, Any]
+    idx: int
+    seed: int
+    trial_id: str
+    config_hash: str
+    config: dict[str, Any]
+    evaluate: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+    fold: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What the command line lays over a spec.
+
+    seeds: replaces the seeds of every study but searches, whose budget tuning depends on.
+    settings: `--set`, by dotted path.
+    studies: run these, and those they are centred on; the sweep stays the same, if the data of the
+        others are here. Empty: all.
+    data_root: of the data set that the spec names; if that has no folder, one of class folders.
+    allow_partial: data sets need not be as their makers say.
+    """
+
+    dataset: str | None = None
+    data_root: str | None = None
+    seeds: int | tuple[int, ...] | None = None
+    settings: Mapping[str, Any] | None = None
+    studies: tuple[str, ...] = ()
+    allow_partial: bool = False
+
+
 Fingerprint = Callable[[DataConfig, Path], str]
+
+
+LOOKED_AT = 500  # combinations of a study
+LayersOf = Callable[[str, Point | None, Sequence[Mapping[str, Any]]], Stack]
 
 
 class Plan:
@@ -50,7 +98,7 @@ class Plan:
     Attributes:
         order: the studies to run, each after those that it is centred on.
         base: the layers below all studies. top: the layer over all of them.
-        sweep_id: `ablate/plan/identity.py`; set once, when the plan has been checked
+        sweep_id: `ablate/plan/plan.py`; set once, when the plan has been checked
             (`ablate/plan/checks.py`), since `fingerprints` grow while a sweep runs.
         fingerprints: of the data sets met so far.
         as_written: studies not asked for to which `--set` is not applied, because it does not fit
@@ -292,3 +340,121 @@ class Plan:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))
         return dump
+
+
+# ------------------------------------------------------------------ identity
+
+
+# Options that say where data lies and how much of it is wanted: what is there has fingerprints.
+ELSEWHERE = ("--data-root", "--allow-partial")
+
+
+def sweep_id(spec: Spec, base: Sequence[Layer], top: Layer, fingerprints: Mapping[str, str]) -> str:
+    """Two sweeps are the same in all but titles, seeds, what is read of a trial, and the report.
+
+    Args:
+        base: the layers below all studies. top: the layer over all of them.
+        fingerprints: of the data sets that its trials read.
+    """
+    content = {
+        "name": spec.name,
+        "objective": spec.objective,
+        "trial": merge(layer for layer in base if layer.where not in ELSEWHERE),
+        "studies": {name: study.identity() for name, study in spec.studies.items()},
+        "set": expand(top.values, top.where),
+        "data": sorted(set(fingerprints.values())),
+    }
+    return canonical_hash(content)[:12]
+
+
+def study_key(
+    identifies: Mapping[str, Any], base: str, objective: str, seeds: Sequence[int]
+) -> str:
+    """Identifies a search's proposals.
+
+    Args:
+        identifies: what the study says that they follow from. base: the hash of its centre's
+            configuration. objective: the sweep's.
+    """
+    content = {**identifies, "base": base, "objective": objective, "seeds": list(seeds)}
+    return canonical_hash(content)[:16]
+
+
+# ------------------------------------------------------------------ protocol
+
+
+DECIDES = ("metric", "by")  # of objectives, and of what stands around the best of others
+
+
+def held_out(loaded: LoadedSpec, top: Layer) -> LoadedSpec:
+    """The spec with its objectives on validation, if `--set data.split.protocol=held_out` takes the
+    test classes from one that selects by them, as the papers do. What was read of the test classes
+    because a study was compared by them still is. The other way is no option's to say: whoever
+    wants to select by test classes writes it in the spec."""
+    spec = loaded.spec
+    if leaves(Stack([top]).merged).get("data.split.protocol") != "held_out":
+        return loaded
+    studies = {name: _study(study, spec.objective) for name, study in spec.studies.items()}
+    changed = {"objective": _on_validation(spec.objective), "studies": studies}
+    return replace(loaded, spec=spec.model_copy(update=changed))
+
+
+def _study(study: Study, objective: str) -> Study:
+    moved: Study = _moved(study)
+    splits = {MetricName.parse(metric).split for metric in study.compared_by(objective)}
+    if "test" in splits and "test" not in study.evaluate:
+        moved = moved.model_copy(update={"evaluate": (*study.evaluate, "test")})
+    return moved
+
+
+def _moved(value: Any) -> Any:
+    """A part of a study, with all that it holds, decided on validation."""
+    if isinstance(value, BaseModel):
+        held = {name: getattr(value, name) for name in type(value).model_fields}
+        made = {
+            name: _on_validation(each)
+            if name in DECIDES and isinstance(each, str)
+            else _moved(each)
+            for name, each in held.items()
+            if name != "trial"
+        }
+        changed = {name: each for name, each in made.items() if each is not held[name]}
+        return value.model_copy(update=changed) if changed else value
+    if isinstance(value, Mapping):
+        parts = {key: _moved(each) for key, each in value.items()}
+        return parts if any(parts[key] is not value[key] for key in value) else value
+    if isinstance(value, tuple):
+        each_moved = tuple(map(_moved, value))
+        return (
+            each_moved if any(a is not b for a, b in zip(each_moved, value, strict=True)) else value
+        )
+    return value
+
+
+def _on_validation(metric: str) -> str:
+    name = MetricName.parse(metric)
+    return str(name.on("val")) if name.split == "test" else metric
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def refused(study: Study, name: str, layers: LayersOf) -> Iterator[tuple[Point, str]]:
+    """The combinations that a study leaves out because no trial could have them, with the rule
+    between its parts that refuses them; not those left out by choice."""
+    for point in itertools.islice(study.left_out(), LOOKED_AT):
+        try:
+            resolve(layers(name, point, ()), str)
+        except ConfigError as fault:
+            if fault.found == MISFIT:
+                yield point, fault.expected
+
+
+def refusals(studies: Mapping[str, Study], layers: LayersOf) -> dict[str, list[dict[str, Any]]]:
+    """Study → its refused combinations as a report reads them: cell, coordinates, reason."""
+    found = {name: [*refused(study, name, layers)] for name, study in studies.items()}
+    return {
+        name: [{"cell": p.cell, "coords": p.coords, "reason": reason} for p, reason in pairs]
+        for name, pairs in found.items()
+        if pairs
+    }

@@ -1,4 +1,4 @@
-"""What a sweep's YAML may say, as a checked model.
+"""What a sweep's YAML may say, as a checked model, and where each of its parts was read.
 
 Layering of a cell's configuration, later wins: defaults < `trial` < `datasets.<chosen>` <
 the study's `trial` < values taken from other studies (`around`) < a variant's `trial` <
@@ -7,6 +7,7 @@ the cell's own values < `--set`. In a promote study, `trial` comes after what is
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -14,8 +15,8 @@ from pydantic import Field, field_validator
 from ablate.designs.base import COMPARED, SPLITS
 from ablate.designs.parts import Seeds, SpecPart, check_seeds
 from ablate.designs.study import Study
-from ablate.spec.check_objectives import check_compared
-from ablate.spec.fair.section import Fair
+from ablate.spec.checks import check_compared
+from ablate.spec.fair import Fair
 from ablate.values.errors import nearest_metric, shown, some_metrics
 from reports.recipe import Recipe
 from trainables.errors import ConfigError
@@ -120,3 +121,32 @@ class Spec(SpecPart):
                 nearest_metric(value, METRICS),
             )
         return value
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a spec was read: for messages. lines: dotted path → (file, line)."""
+
+    name: str
+    lines: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def locate(self, path: str) -> str:
+        """`spec.yaml line 12: studies.tune.space`, with the line of the nearest known level."""
+        if path.startswith("-"):
+            return path
+        parts = path.split(".") if path else []
+        for length in range(len(parts), 0, -1):
+            known = self.lines.get(".".join(parts[:length]))
+            if known is not None:
+                return f"{known[0]} line {known[1]}: {path}"
+        return f"{self.name}: {path}" if path else self.name
+
+
+@dataclass(frozen=True)
+class LoadedSpec:
+    """A checked spec, where it came from, and its studies in an order in which each follows
+    the studies that it is centred on."""
+
+    spec: Spec
+    source: Source
+    order: tuple[str, ...]

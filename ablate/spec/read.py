@@ -14,12 +14,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ablate.spec.check_centres import check_ranks
-from ablate.spec.check_objectives import check_objectives
-from ablate.spec.check_report import check_metrics, check_recipe
-from ablate.spec.fair.twins import with_twins
-from ablate.spec.loaded import LoadedSpec, Source
-from ablate.spec.model import METRICS, REPORTED, Spec
+from ablate.spec.checks import check_metrics, check_objectives, check_ranks, check_recipe
+from ablate.spec.fair import with_twins
+from ablate.spec.model import METRICS, REPORTED, LoadedSpec, Source, Spec
 from ablate.spec.yaml_loader import Document, load
 from ablate.values.errors import explain, listed, nearest, shown
 from ablate.values.layers import overlay

@@ -17,7 +17,7 @@ from ablate.ledger.facts import Fact
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import summary
-from ablate.plan.cell import Cell
+from ablate.plan.plan import Cell
 from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import Claims, JobQueue, JobSettings, Order, Rank

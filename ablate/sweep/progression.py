@@ -15,8 +15,7 @@ from typing import Any
 from ablate.designs.base import Sampled
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT
 from ablate.ledger.facts import Facts
-from ablate.plan.cell import Cell
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Cell, Plan
 from ablate.samplers import branches
 from ablate.samplers.earlier import Earlier
 from ablate.samplers.propose import propose

@@ -22,8 +22,7 @@ from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.ledger.ledger import Claim, Ledger
 from ablate.ledger.owner import Owner
 from ablate.ledger.sources import Sources
-from ablate.plan.cell import Cell
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Cell, Plan
 from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
 from ablate.values.paths import has, lookup

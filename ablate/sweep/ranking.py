@@ -9,8 +9,8 @@ from typing import Any
 
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Arm, Around, Objective, Point
 from ablate.designs.promote import as_promoted
-from ablate.plan.cell import Cell
-from ablate.plan.fair import neutral
+from ablate.plan import neutral
+from ablate.plan.plan import Cell
 from ablate.sweep.state import SweepState
 from ablate.values.paths import has, lookup
 from trainables.evaluation.metric_name import MetricName

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from ablate.designs.base import ENSEMBLE
 from ablate.ledger.facts import Facts
-from ablate.plan.cell import Cell
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Cell, Plan
 from ablate.schedulers.base import STOP, WAIT, Decision, Entry, SchedulerBase
 from trainables.core.trial_folder import trial_folder
 from trainables.jobs.request import Fold

@@ -13,9 +13,8 @@ from pathlib import Path
 from ablate.designs.base import ENSEMBLE
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Point
 from ablate.designs.study import Study
-from ablate.plan.cell import Cell
 from ablate.plan.inherited import paths_taken
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Cell, Plan
 from ablate.sweep.progression import Progression
 from ablate.values.canonical import canonical
 from ablate.values.layers import origin

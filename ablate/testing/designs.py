@@ -18,8 +18,7 @@ from typing import Any
 
 from ablate.designs.base import StudyBase
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from trainables.errors import ConfigError
 

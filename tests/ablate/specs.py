@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate import synthetic
 

@@ -25,8 +25,7 @@ from pathlib import Path
 from ablate.designs.parts import Point
 from ablate.designs.search import Search
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Overrides, Plan
 from ablate.samplers import branches
 from ablate.spec.read import read_spec
 from trainables.core import identity

@@ -23,9 +23,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
-from ablate.spec.fair.twins import ENDING as ENDING_FAIR
+from ablate.plan.plan import Overrides, Plan
+from ablate.spec.fair import ENDING as ENDING_FAIR
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load
 from ablate.values.paths import leaves

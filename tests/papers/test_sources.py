@@ -9,8 +9,8 @@ import pytest
 
 from ablate.designs.compare import OTHER
 from ablate.designs.promote import Promote
-from ablate.plan import advice
-from ablate.spec.fair.twins import ENDING as FAIR
+from ablate.plan import warnings as advice
+from ablate.spec.fair import ENDING as FAIR
 from reports.published.papers import table
 from reports.recipe import SourceBlock
 from tests.papers import sources

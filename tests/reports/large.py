@@ -22,7 +22,7 @@ from typing import Any
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
-from ablate.plan.cell import Cell
+from ablate.plan.plan import Cell
 from ablate.tracking.tracker import MlflowTracker
 from reports.compile import FILES
 from tests.ablate import driven, specs, synthetic

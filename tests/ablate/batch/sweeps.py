@@ -10,8 +10,7 @@ from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.trainables import core_trials
 from tests.trainables.core_trials import timeless

@@ -14,8 +14,7 @@ from PIL import Image
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.trainables.data import trees
 from trainables.data.dataset import DATASETS, fingerprint

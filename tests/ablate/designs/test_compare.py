@@ -7,7 +7,7 @@ from typing import Any
 
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.sweep.progression import Progression
 from ablate.sweep.uses import uses
 from tests.ablate.designs.plans import CROSS, DDML, plan

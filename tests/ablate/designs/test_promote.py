@@ -14,7 +14,7 @@ from ablate.engine.foreground import find_cell
 from ablate.engine.preview import preview
 from ablate.engine.ray.resources import Request
 from ablate.engine.settings import Settings
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.sweep.dispatch import Dispatch
 from ablate.values.canonical import without_unused

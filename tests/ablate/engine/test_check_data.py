@@ -21,7 +21,7 @@ from ablate.engine.settings import Settings
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
+from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
 from ablate.sweep.progression import Progression
 from tests.ablate import specs, synthetic

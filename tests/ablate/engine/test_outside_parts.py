@@ -47,7 +47,7 @@ SPEC: dict[str, Any] = {
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from ablate.plan.advice import notes
+from ablate.plan.warnings import notes
 from ablate.spec.json_schema import json_schema
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, table

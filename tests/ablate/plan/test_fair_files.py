@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.plan.checks import checked_plan
-from ablate.plan.fair.regime import of_study
+from ablate.plan.fairness import of_study
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate import synthetic

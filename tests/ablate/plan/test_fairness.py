@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from ablate.cli.main import main
-from ablate.plan import advice
-from ablate.plan.fair.regime import regime
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan import warnings as advice
+from ablate.plan.fairness import regime
+from ablate.plan.plan import Overrides, Plan
 from tests.ablate import specs
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ablate.plan.fair.neutral import is_neutral, options, takes_neutral
+from ablate.plan.neutral import is_neutral, options, takes_neutral
 from trainables.methods.base import METHODS
 
 IDML = {"name": "idml", **options("idml")}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ablate.designs.parts import Point
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate.specs import plan
 from trainables.errors import ConfigError

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan
 from trainables.config.images import DataConfig

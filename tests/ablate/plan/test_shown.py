@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate import specs
 from trainables.errors import ConfigError

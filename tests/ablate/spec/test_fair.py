@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.spec.read import read_spec
 from tests.ablate.specs import plan
 from trainables.errors import ConfigError

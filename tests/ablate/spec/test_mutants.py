@@ -12,7 +12,7 @@ from ablate.cli.main import main
 from ablate.ledger.facts import Facts
 from ablate.ledger.ledger import Ledger
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
+from ablate.plan.plan import Overrides
 from ablate.spec.read import read_spec
 from ablate.spec.yaml_loader import load
 from ablate.sweep.progression import Progression

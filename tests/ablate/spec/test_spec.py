@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ablate.plan.checks import checked_plan
-from ablate.plan.overrides import Overrides
+from ablate.plan.plan import Overrides
 from ablate.spec.json_schema import json_schema
 from ablate.spec.read import read_spec
 from ablate.values.errors import VERSION

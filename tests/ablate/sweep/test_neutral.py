@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ablate.designs.parts import NEUTRAL_POINT
-from ablate.plan import advice
-from ablate.plan.fair.neutral import is_neutral, options
+from ablate.plan import warnings as advice
+from ablate.plan.neutral import is_neutral, options
 from ablate.plan.plan import Plan
 from ablate.samplers import branches
 from ablate.samplers.space import Axis

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ablate.plan.fair.neutral import is_neutral
+from ablate.plan.neutral import is_neutral
 from ablate.sweep.dispatch import Dispatch
 from tests.ablate import specs
 from tests.ablate.driven import run

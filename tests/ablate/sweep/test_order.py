@@ -6,7 +6,7 @@ import random
 from copy import deepcopy
 from pathlib import Path
 
-from ablate.plan.cell import Cell
+from ablate.plan.plan import Cell
 from ablate.sweep.queue import LAST, JobQueue, Order, Rank, count_followers
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain, finish

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ablate.plan import advice
+from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from ablate.schedulers.racing import Race, standing
 from tests.ablate import specs

@@ -1,10 +1,11 @@
-"""That a sweep's `report:` section fits its studies, before hours of training show otherwise."""
+"""That the studies and the report of a spec fit each other, before hours of training show it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
+from ablate.designs.parts import OF
 from ablate.designs.study import Study
 from ablate.values.errors import listed, nearest, nearest_metric, some_metrics
 from reports.figures.drawn import FigureOptions
@@ -13,6 +14,115 @@ from reports.kinds import TABLES, figure_options
 from reports.recipe import Figure, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
+
+# ------------------------------------------------------------------ ranks
+
+
+def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
+    """Link studies to those they take from, and raise for a rank that no cell can have.
+
+    Args:
+        order: every study after those that it is centred on.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    sizes: dict[str, int] = {}
+    neutral: set[str] = set()  # that a neutral cell may win, where another can stand beside it
+    for name in order:
+        study = studies[name]
+        study.link(sizes, neutral)
+        source, sizes[name] = study.source(), study.size
+        if source is not None:
+            cells, promoted = sizes[source.best_of], study.size - (study.baseline() is not None)
+            if promoted > cells:
+                raise ConfigError(
+                    f"studies.{name}.best",
+                    str(promoted),
+                    f"at most the {cells} cells of {source.best_of}",
+                    "Promote fewer",
+                )
+        promotes = source is not None and source.best_of in neutral and study.size > 1
+        if study.baseline() is not None or promotes:
+            neutral.add(name)
+        for place, around in study.references():
+            if around.rank > sizes[around.best_of]:
+                raise ConfigError(
+                    f"studies.{name}.{place}.rank",
+                    str(around.rank),
+                    f"at most the {sizes[around.best_of]} cells of {around.best_of}",
+                    "Name a lower rank",
+                )
+
+
+# ------------------------------------------------------------------ objectives
+
+
+def check_objectives(
+    studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Raise for an objective, or a `by`, that no trial of the study can have.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+    for name, study in studies.items():
+        for i, wanted in enumerate(study.objectives):
+            _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
+        for place, around in study.references():
+            if around.by is None:
+                continue
+            where = f"studies.{name}.by" if place == OF else f"studies.{name}.{place}.by"
+            check_compared(where, around.by)
+            known = _comparable(studies[around.best_of], metrics, objective)
+            if around.by not in known:
+                raise ConfigError(
+                    where,
+                    repr(around.by),
+                    f"a metric of {around.best_of}: {some_metrics(around.by, known)}",
+                    nearest_metric(around.by, known),
+                )
+
+
+def check_compared(place: str, metric: str) -> None:
+    """Raise for a metric of the classes that trials train on, by which nothing is compared.
+
+    Raises:
+        ConfigError: its path is `place`.
+    """
+    split, last = MetricName.parse(metric)
+    if split == "train" and last:
+        raise ConfigError(
+            place,
+            f"{metric!r}, of the classes that trials train on",
+            "a metric of classes held out from training: search optimises validation",
+            f"Write val/{last}; with `evaluate: [val, train]` tables may show {metric} beside it",
+        )
+
+
+def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
+    """Metrics by which a study's cells may be compared: its objectives, and what is read."""
+    own = [objective.metric for objective in study.objectives]
+    splits = {MetricName.parse(metric).split for metric in study.compared_by(objective)}
+    splits |= {*study.evaluate}
+    return [*own, *(m for m in metrics if MetricName.parse(m).split in splits and m not in own)]
+
+
+def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
+    check_compared(place, metric)
+    own = (MetricName(split, more) for split in COMPARED for more in study.metrics)
+    known = [*metrics, *map(str, own)]
+    if metric not in known:
+        remedy = nearest_metric(metric, known)
+        raise ConfigError(
+            place,
+            repr(metric),
+            some_metrics(metric, known),
+            f"{remedy}; others must be listed in studies.{name}.metrics",
+        )
+
+
+# ------------------------------------------------------------------ report
 
 
 def check_recipe(

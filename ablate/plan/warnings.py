@@ -7,10 +7,10 @@ from typing import Any
 
 from ablate.designs.parts import LEFT_OUT, Around
 from ablate.designs.study import Study
-from ablate.plan import inherited, shown
-from ablate.plan.fair import rule
+from ablate.plan import fairness as rule
+from ablate.plan import inherited
 from ablate.plan.inherited import within
-from ablate.plan.plan import Plan
+from ablate.plan.plan import Plan, refused
 from ablate.values import errors
 from ablate.values.canonical import canonical
 from ablate.values.paths import expand, leaves
@@ -24,9 +24,11 @@ def notes(plan: Plan, name: str) -> list[str]:
     study = plan.spec.studies[name]
     source = study.source()
     if source is None:
-        left = shown.refused(study, name, plan.layers)
-        refused = [f"refused: {p.cell}: expected {why}" for p, why in left]
-        return [*study.notes(), *refused, *_undecidable(plan, name)]
+        left = [
+            f"refused: {point.cell}: expected {why}"
+            for point, why in refused(study, name, plan.layers)
+        ]
+        return [*study.notes(), *left, *_undecidable(plan, name)]
     changes = _changes(plan, name, source.best_of)
     listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
     changed = f"changed for them: {listed or 'nothing'}"
