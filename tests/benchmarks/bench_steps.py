@@ -1,0 +1,241 @@
+"""Training steps beside the bare backbone, each method's beside the plain loss's, and ranking.
+
+On a CPU the network is that of `search_spaces/ddml.yaml`'s `finetuned`: EfficientNet-Lite0 at
+64 px, batches of 128, one thread. On a GPU, ResNet-50 at 224 px, batches of 120, bf16,
+channels-last, images resident, and then the most memory that a step held, ranking of 60,502 rows
+of 512 beside the bare product of all by all in the same precision, and clusters.
+
+Every method of the registry is measured at its defaults, on the first loss that it takes, from the
+middle of a trial on: where a method has phases, the later one. Trainers take their steps in turns,
+one each a round, so that other work on the machine meets all alike; a ratio is the median over the
+rounds of the two steps of one round. Milliseconds by the clock, the device waited for.
+
+    python -m tests.benchmarks.bench_steps [--device cpu] [--small]
+
+--small: sizes for a rehearsal (`--device cpu` takes the GPU's way too); no numbers to tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+from pydantic import ValidationError
+
+from tests.benchmarks.bench_evaluation import RANKS, drawn
+from tests.benchmarks.made_photographs import photographs
+from tests.benchmarks.results import Result, table
+from trainables.core.runtime import Runtime
+from trainables.core.trace import Trace
+from trainables.core.trainer import Trainer
+from trainables.evaluation.metrics import evaluate
+from trainables.losses.base import LOSSES
+from trainables.methods.base import METHODS
+from trainables.trial import TrialConfig
+
+FIRST = ("proxy_anchor", "normsoftmax")  # tried before all other losses
+MIXES = {"idml"}  # originals and mixtures pass: twice the images
+WARM, ROUNDS, GIB = 3, 11, 2**30
+
+
+@dataclass(frozen=True)
+class Sizes:
+    network: str = "resnet50"
+    side: int = 224
+    batch: int = 120
+    images: int = 1200
+    classes: int = 60
+    items: int = 60_502
+    clustered: int = 12_100
+    precision: str = "bf16"
+
+
+CPU = Sizes("tf_efficientnet_lite0", 64, 128, 1200, 60, 0, 0, "fp32")
+SMALL = Sizes("mobilenetv3_small_050", 32, 24, 240, 20, 600, 100, "fp32")
+
+
+def trial(method: str, loss: str, root: Path, sizes: Sizes) -> TrialConfig:
+    return TrialConfig(
+        data={"name": "folder", "root": str(root), "image_size": sizes.side},
+        backbone={"name": sizes.network, "weights": "none", "mode": "finetune", "freeze_bn": True},
+        embedding={"dim": 512},
+        loss={"name": loss},
+        method={"name": method},
+        training={
+            "batch_size": sizes.batch,
+            "per_class": 4,
+            "epochs": 4,
+            "precision": sizes.precision,
+            "channels_last": sizes.precision == "bf16",
+        },
+    )
+
+
+def loss_for(method: str) -> str:
+    """Return the first loss that the method takes."""
+    for loss in dict.fromkeys((*FIRST, *LOSSES)):
+        try:
+            trial(method, loss, Path("/"), CPU)
+        except ValidationError:
+            continue
+        return loss
+    raise RuntimeError(f"{method} takes no loss of the registry")
+
+
+class Stepping:
+    """A trial half way through its steps; each call takes one more."""
+
+    def __init__(self, config: TrialConfig, device: torch.device, cache: Path) -> None:
+        threads = 1 if device.type == "cpu" else None
+        self.trainer = Trainer(config, 0, Runtime(str(device), threads, cache))
+        self.trainer.epoch = config.training.epochs // 2
+        self.trainer.steps = self.trainer.total_steps // 2
+        self.batches = self.trainer.batches(self.trainer.epoch)
+        self.trainer.inputs.expect(self.batches)
+        self.trainer.network.enter("main", self.trainer.parameters)
+        self.taken = 0
+
+    def __call__(self) -> None:
+        self.trainer.trace = Trace(1, self.trainer.steps)
+        self.trainer.step(self.batches[self.taken % len(self.batches)], "main")
+        self.taken += 1
+
+
+def bare(config: TrialConfig, device: torch.device, cache: Path) -> Callable[[], None]:
+    """Return a step of a trial's backbone and optimiser alone, on one batch in memory."""
+    trainer = Stepping(config, device, cache).trainer
+    images = torch.randn(config.training.batch_size, 3, *2 * (config.data.image_size,))
+    images = images.to(device, memory_format=torch.channels_last)
+
+    def step() -> None:
+        trainer.network.features(images).mean().backward()  # type: ignore[no-untyped-call]
+        trainer.update()
+        for parameter in trainer.parameters:
+            parameter.grad = None
+
+    return step
+
+
+def seconds(device: torch.device, work: Callable[[], object]) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def compare(
+    name: str, device: torch.device, sides: dict[str, Callable[[], object]], most: float | None
+) -> Result:
+    """Take turns; the result is the median ratio and the base's median milliseconds.
+
+    Args:
+        sides: ours, then what it is compared with, each by its name.
+        most: bound of the ratio.
+    """
+    (_, ours), (base_name, base) = sides.items()
+    rounds = [(seconds(device, ours), seconds(device, base)) for _ in range(WARM + ROUNDS)][WARM:]
+    milliseconds = 1e3 * median(other for _, other in rounds)
+    ratio = median(own / other for own, other in rounds)
+    bound = None if most is None else most * milliseconds
+    print(f"  {name}: ×{ratio:.3f} of {base_name}, {milliseconds:.4g} ms", flush=True)
+    return Result(name, ratio * milliseconds, base_name, milliseconds, bound, "ms")
+
+
+def measure_steps(sizes: Sizes, device: torch.device) -> list[Result]:
+    on_gpu = device.type == "cuda"  # bounds are promised there
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        root, cache = Path(folder) / "images", Path(folder) / "cache"
+        photographs(root, sizes.images, (500, 375), sizes.classes)
+
+        def build(method: str, loss: str) -> Stepping:
+            return Stepping(trial(method, loss, root, sizes), device, cache)
+
+        config = trial("plain", FIRST[0], root, sizes)
+        name = f"step of {sizes.network}, {sizes.side} px, batch {sizes.batch}"
+        sides = {
+            "ours": build("plain", FIRST[0]),
+            "bare backbone": bare(config, device, cache),
+        }
+        results.append(compare(name, device, sides, 1 / 0.97 if on_gpu else None))
+        for method in METHODS:
+            if method == "plain":
+                continue
+            loss, most = loss_for(method), 2.02 if method in MIXES else 1.02
+            sides = {method: build(method, loss), f"plain on {loss}": build("plain", loss)}
+            results.append(compare(f"step of {method}", device, sides, most if on_gpu else None))
+            sides.clear()  # the device's memory
+            if on_gpu:
+                held, by_plain = (peak(device, build, each, loss) for each in (method, "plain"))
+                limit = most * by_plain
+                results.append(
+                    Result(f"memory of {method}", held, f"plain on {loss}", by_plain, limit, "GiB")
+                )
+    return results
+
+
+def peak(
+    device: torch.device, build: Callable[[str, str], Stepping], method: str, loss: str
+) -> float:
+    """Return the most GiB that a few steps held."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats(device)
+    step = build(method, loss)
+    for _ in range(WARM):
+        step()
+    return torch.cuda.max_memory_allocated(device) / GIB
+
+
+def measure_evaluation(sizes: Sizes, device: torch.device) -> list[Result]:
+    x, y = (part.to(device) for part in drawn(sizes.items, None))
+
+    def product() -> None:
+        for part in torch.split(x, 2048):
+            torch.mm(part, x.T)
+
+    def ranked() -> None:
+        evaluate(x, y, score="cosine", metrics=RANKS)
+
+    labels = torch.arange(sizes.items, device=device) % sizes.clustered
+
+    def clustered() -> None:
+        evaluate(x, labels, score="cosine", metrics=("nmi",))
+
+    clustered()
+    taken = median(seconds(device, clustered) for _ in range(3))
+    name = f"all ranking metrics of {sizes.items} × 512"
+    return [
+        compare(name, device, {"ours": ranked, "bare matrix product": product}, 1.5),
+        Result(f"NMI, {sizes.clustered} clusters", taken, "asked", 2.0, 2.0, "s"),
+    ]
+
+
+def measure_all(device: str | None = None, *, small: bool = False) -> list[Result]:
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    sizes = SMALL if small else Sizes() if where.type == "cuda" else CPU
+    results = measure_steps(sizes, where)
+    return [*results, *measure_evaluation(sizes, where)] if sizes.items else results
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device")
+    parser.add_argument("--small", action="store_true")
+    given = parser.parse_args()
+    results = measure_all(given.device, small=given.small)
+    print(table(results))
+    return 0 if given.small or all(each.met for each in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
