@@ -10,10 +10,11 @@ export RAY_USAGE_STATS_ENABLED = 0
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = true
 
-.PHONY: help install demo test test-slow test-plain test-gpu lint bench soak golden size ui clean
+.PHONY: help install demo test test-quick test-slow test-plain test-gpu lint bench soak golden size ui clean
 help:
 	@echo "make demo       run the main job on the embedded data: tables, heatmaps, one HTML page"
-	@echo "make test       the quick test suite (after lint)"
+	@echo "make test       lint and the quick test suite, side by side"
+	@echo "make test-quick the quick test suite alone"
 	@echo "make test-slow  the tests marked slow"
 	@echo "make test-plain the numeric tests on the plainest x86 kernels"
 	@echo "make test-gpu   CUDA against the CPU; ABLATE_TEST_DEVICE=cpu make test-gpu rehearses it without a GPU"
@@ -38,7 +39,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install
 	$(BIN)/python -m ablate.run search_spaces/ddml.yaml --out $(OUT)
 
-test: lint
+test: install
+	@$(MAKE) --no-print-directory -j 2 lint test-quick  # mypy has one core; tests take what it leaves
+
+test-quick: install
 	$(BIN)/python -m pytest -m "not slow" -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: install
