@@ -1,1 +1,1 @@
-"""Durable facts in SQLite, the only place with SQL: schema, ledger, owner, heartbeat, export."""
+"""Durable facts in SQLite, the only place with SQL."""

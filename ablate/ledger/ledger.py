@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
+from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
 from ablate.ledger.records import NO_FOLD, Records
 from ablate.ledger.schema import CELLS, as_json, explained
 
@@ -35,8 +35,10 @@ class Ledger(Records):
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; it is on disk when the block has been left. Within such a block it is
-        part of that block's transaction."""
+        """Open one transaction, which is on disk when the block has been left.
+
+        Within such a block it is part of that block's transaction.
+        """
         if self._is_writing():
             yield self._connection
             return
@@ -70,51 +72,40 @@ class Ledger(Records):
         *,
         retry_failed: bool = False,
         force: bool = False,
-        stale_after: float = STALE_SECONDS,
         source: str | None = None,
     ) -> Claim:
         """Take a trial for this driver, unless it is finished or another live driver has it.
 
-        source: key of the code that it will run (`ablate/ledger/sources.py`).
+        Args:
+            force: forget what is known of it, and tell MLflow anew when it is known again.
+            source: key of the code that it will run (`ablate/ledger/sources.py`).
 
-        Returns "mine" (train it), "busy" (another driver has it: ask again later), "done" or
-        "failed" (a fact already; nothing to do). With `force` what is known of it is forgotten,
-        and told anew to MLflow when it is known again.
+        Returns:
+            "mine" (train it), "busy" (another driver has it: ask again later), "done" or "failed"
+            (a fact already; nothing to do).
         """
         now = time.time()
         with self.write() as db:
-            row = db.execute("SELECT * FROM trials WHERE trial_id=?", [trial_id]).fetchone()
+            row = _trial(db, trial_id)
             if row is None:
+                values = (trial_id, config_hash, seed, as_json(config), str(owner), now, now, now)
                 db.execute(
                     "INSERT INTO trials(trial_id, config_hash, seed, config_json, status, owner, "
                     "heartbeat, created, started, source) VALUES (?,?,?,?,'running',?,?,?,?,?)",
-                    [
-                        trial_id,
-                        config_hash,
-                        seed,
-                        as_json(config),
-                        str(owner),
-                        now,
-                        now,
-                        now,
-                        source,
-                    ],
+                    (*values, source),
                 )
                 return "mine"
-            if (
-                row["owner"] is not None
-                and _held(row, owner, stale_after)
-                and (force or row["status"] == "running")
-            ):
+            status = row["status"]
+            if (force or status == "running") and _is_held(row, owner):
                 return "busy"
             if force:
                 _forget(db, trial_id)
-                row = {"status": "interrupted"}
-            if row["status"] == "done":
+                status = "interrupted"
+            if status == "done":
                 return "done"
-            if row["status"] == "failed" and not retry_failed:
+            if status == "failed" and not retry_failed:
                 return "failed"
-            if row["status"] == "failed":  # a retry starts afresh
+            if status == "failed":  # a retry starts afresh
                 db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
             db.execute(
                 "UPDATE trials SET status='running', reason=NULL, owner=?, heartbeat=?, "
@@ -124,36 +115,22 @@ class Ledger(Records):
             )
             return "mine"
 
-    def claim_evaluation(
-        self, trial_id: str, owner: Owner, *, stale_after: float = STALE_SECONDS
-    ) -> Claim:
+    def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
         """Take a finished trial to evaluate further splits; it stays "done" meanwhile."""
         with self.write() as db:
-            row = db.execute("SELECT * FROM trials WHERE trial_id=?", [trial_id]).fetchone()
+            row = _trial(db, trial_id)
             if row is None or row["status"] != "done":
                 return "failed"
-            if row["owner"] is not None and _held(row, owner, stale_after):
-                return "busy"
-            db.execute(
-                "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?",
-                [str(owner), time.time(), trial_id],
-            )
-            return "mine"
+            return "mine" if _hold(db, row, owner) else "busy"
 
-    def hold(self, trial_id: str, owner: Owner, *, stale_after: float = STALE_SECONDS) -> bool:
+    def hold(self, trial_id: str, owner: Owner) -> bool:
         """Take a trial as it is, if there is one; False: another live driver has it."""
         with self.write() as db:
-            row = db.execute("SELECT * FROM trials WHERE trial_id=?", [trial_id]).fetchone()
-            if row is not None and _held(row, owner, stale_after):
-                return False
-            db.execute(
-                "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?",
-                [str(owner), time.time(), trial_id],
-            )
-            return True
+            row = _trial(db, trial_id)
+            return row is None or _hold(db, row, owner)
 
     def let_go(self, trial_id: str, owner: Owner) -> None:
-        """What `hold` took, as it was; what a driver that is gone was at is "interrupted"."""
+        """Release what `hold` took, as it was; what a dead driver was at is "interrupted"."""
         with self.write() as db:
             db.execute(
                 "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' "
@@ -162,7 +139,7 @@ class Ledger(Records):
             )
 
     def heartbeat(self, owner: Owner) -> None:
-        """A sign of life for everything this driver has claimed."""
+        """Give a sign of life for everything this driver has claimed."""
         with self.write() as db:
             db.execute("UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)])
 
@@ -182,11 +159,11 @@ class Ledger(Records):
                 [time.time(), reason, status, trial_id],
             )
 
-    def release_dead(self, *, stale_after: float = STALE_SECONDS) -> list[str]:
-        """Mark trials of drivers that are gone "interrupted" (resumable); returns their ids."""
+    def release_dead(self) -> list[str]:
+        """Mark trials of drivers that are gone "interrupted" (resumable); return their ids."""
         released = []
         for row in self.rows("SELECT * FROM trials WHERE owner IS NOT NULL"):
-            if not Owner.parse(row["owner"]).alive(row["heartbeat"], stale_after):
+            if not Owner.parse(row["owner"]).alive(row["heartbeat"]):
                 with self.write() as db:
                     changed = db.execute(
                         "UPDATE trials SET owner=NULL, "
@@ -203,8 +180,11 @@ class Ledger(Records):
     # --------------------------------------------------------------- results
 
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
-        """Epoch events (`trainables.jobs.job.run_job`). Of an epoch told twice (once more after a
-        kill took it back) the first word stands: MLflow and schedulers have heard it."""
+        """Record epoch events (`trainables.jobs.job.run_job`).
+
+        Of an epoch told twice (once more after a kill took it back) the first word stands: MLflow
+        and schedulers have heard it.
+        """
         with self.write() as db:
             _put_epochs(db, trial_id, reports)
 
@@ -227,11 +207,13 @@ class Ledger(Records):
         trained: bool = True,
         evaluator: str | None = None,
     ) -> None:
-        """The final event, its evaluations, `epochs` not yet recorded and status "done", in one
-        transaction. What a further evaluation by the same evaluator adds stands beside what was
-        known, which stays as it was.
+        """Record a final event, its evaluations, `epochs` not yet recorded and status "done".
 
-        evaluator: hash of the source that evaluated.
+        All go into one transaction. What a further evaluation by the same evaluator adds stands
+        beside what was known, which stays as it was.
+
+        Args:
+            evaluator: hash of the source that evaluated.
         """
         now = time.time()
         with self.write() as db:
@@ -242,21 +224,18 @@ class Ledger(Records):
             if not trained:
                 db.execute("UPDATE trials SET owner=NULL WHERE trial_id=?", [trial_id])
                 return
+            names = ("epochs", "steps", "seconds", "best_epoch", "export")
             db.execute(
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                [
+                (
                     now,
                     now,
-                    final["epochs"],
-                    final["steps"],
-                    final["seconds"],
-                    final["best_epoch"],
-                    final["export"],
+                    *(final[name] for name in names),
                     as_json(final["provenance"]),
                     trial_id,
-                ],
+                ),
             )
 
     # ------------------------------------------------- sweeps, cells, proposals
@@ -273,23 +252,21 @@ class Ledger(Records):
             )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
-        """Each: study, cell, seed, trial_id, coords, idx, and fold if it has one. A cell told again
-        is replaced."""
+        """Record cells; one that was recorded before is replaced.
+
+        Args:
+            cells: each with study, cell, seed, trial_id, coords, idx, and fold if it has one.
+        """
         with self.write() as db:
             db.executemany(
                 f"INSERT OR REPLACE INTO cells({', '.join(CELLS)}) VALUES (?,?,?,?,?,?,?,?)",
                 [
                     (
-                        sweep_id,
-                        c["study"],
-                        c["cell"],
-                        c["seed"],
-                        NO_FOLD if c.get("fold") is None else c["fold"],
-                        c["trial_id"],
-                        as_json(c["coords"]),
-                        c["idx"],
+                        *(sweep_id, cell["study"], cell["cell"], cell["seed"]),
+                        NO_FOLD if cell.get("fold") is None else cell["fold"],
+                        *(cell["trial_id"], as_json(cell["coords"]), cell["idx"]),
                     )
-                    for c in cells
+                    for cell in cells
                 ],
             )
 
@@ -301,7 +278,7 @@ class Ledger(Records):
         config_hash: str,
         beside: Sequence[int] | None = None,
     ) -> None:
-        """The first writer's word stands, so that two drivers follow the same proposals."""
+        """Record a proposal unless it is there, so that two drivers follow the same ones."""
         with self.write() as db:
             first = db.execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
@@ -321,7 +298,7 @@ class Ledger(Records):
     # ------------------------------------------------------------- tracking
 
     def rename_store(self, before: str, after: str) -> None:
-        """A store's runs under another name; the one of before is wiped from the file."""
+        """Record a store's runs under another name, and wipe the former name from the file."""
         if not self.mlflow_runs(before):
             return
         self.rows("PRAGMA secure_delete=ON")
@@ -363,11 +340,29 @@ def _forget(db: sqlite3.Connection, trial_id: str) -> None:
     db.execute("UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", [trial_id])
 
 
-def _held(row: sqlite3.Row, owner: Owner, stale_after: float) -> bool:
-    """Whether another live driver holds this row."""
+def _trial(db: sqlite3.Connection, trial_id: str) -> sqlite3.Row | None:
+    row: sqlite3.Row | None = db.execute(
+        "SELECT * FROM trials WHERE trial_id=?", [trial_id]
+    ).fetchone()
+    return row
+
+
+def _hold(db: sqlite3.Connection, row: sqlite3.Row, owner: Owner) -> bool:
+    """Make a trial this driver's, whatever its status; False: another live driver has it."""
+    if _is_held(row, owner):
+        return False
+    db.execute(
+        "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?",
+        [str(owner), time.time(), row["trial_id"]],
+    )
+    return True
+
+
+def _is_held(row: sqlite3.Row, owner: Owner) -> bool:
+    """Return whether another live driver holds this row."""
     if row["owner"] is None or row["owner"] == str(owner):
         return False
-    return Owner.parse(row["owner"]).alive(row["heartbeat"], stale_after)
+    return Owner.parse(row["owner"]).alive(row["heartbeat"])
 
 
 def _put_epochs(

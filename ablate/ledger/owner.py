@@ -7,6 +7,7 @@ On another host only the age of its heartbeat can tell.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -36,6 +37,7 @@ class Owner:
 
     @classmethod
     def me(cls) -> Owner:
+        """Return this process."""
         return cls(host_name(), os.getpid(), round(psutil.Process().create_time(), 2))
 
     @classmethod
@@ -59,10 +61,8 @@ class Owner:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
     def alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
-        """Whether the process still runs; `heartbeat` is its last sign of life (epoch seconds)."""
-        if self.host != host_name():
-            return time.time() - heartbeat < stale_after
-        try:
-            return runs(self.pid, self.start)
-        except psutil.AccessDenied:  # it exists, under another user
-            return time.time() - heartbeat < stale_after
+        """Return whether the process still runs; `heartbeat` is its last sign of life (seconds)."""
+        if self.host == host_name():
+            with contextlib.suppress(psutil.AccessDenied):  # it exists, under another user
+                return runs(self.pid, self.start)
+        return time.time() - heartbeat < stale_after
