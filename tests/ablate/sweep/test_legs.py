@@ -55,33 +55,6 @@ def test_halving_stopped_anywhere_goes_on_as_if_nothing_had_happened(tmp_path: P
     assert epochs_trained(made) == epochs_trained(once)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_asha_finds_the_planted_best_of_64_with_a_third_of_the_budget(
-    tmp_path: Path, seed: int
-) -> None:
-    dims = list(range(64, 64 + 64))
-    random.Random(seed).shuffle(dims)
-    plan = specs.plan(
-        {
-            "name": "planted",
-            "trial": {"training.epochs": 27},
-            "studies": {
-                "grid": {
-                    "design": "grid",
-                    "grid": {"embedding.dim": dims},
-                    "scheduler": {"name": "asha"},
-                }
-            },
-        }
-    )
-    made = dispatch(plan, tmp_path)
-    drain(made, 4, random.Random(seed).choice)
-    best = made.progression.ranking.best("grid")
-    assert best is not None and best.values == {"embedding.dim": max(dims)}
-    assert sum(epochs_trained(made).values()) <= 64 * 27 / 3
-    assert all(row["status"] in ("done", "partial") for row in table(made))
-
-
 @pytest.mark.parametrize("name", ["asha", "median"])
 def test_asynchronous_loses_and_repeats_nothing(tmp_path: Path, name: str) -> None:
     plan = scheduled(20, round=5, scheduler={"name": name, "grace": 2})

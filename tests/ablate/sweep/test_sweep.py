@@ -11,8 +11,6 @@ import pytest
 from ablate.designs.components import Components
 from ablate.designs.grid import Grid
 from ablate.engine.foreground import find_cell
-from ablate.samplers.earlier import Earlier
-from ablate.samplers.propose import propose
 from ablate.values import layers
 from ablate.values.layers import Layer, merge
 from tests.ablate import specs, synthetic
@@ -123,36 +121,6 @@ def test_sweep_id_names_what_runs_not_how_often() -> None:
 def test_seeds_option_leaves_the_search_budget() -> None:
     plan = specs.plan(seeds=(3, 4, 5))
     assert plan.seeds("tune") == [0] and plan.seeds("parts") == [3, 4, 5]
-
-
-# ------------------------------------------------------------------------- search
-
-
-@pytest.mark.parametrize("sampler", ["tpe", "random"])
-def test_proposals_are_a_function_of_what_was_told(sampler: str) -> None:
-    study: Any = specs.plan(specs.spec(studies__tune__sampler=sampler)).spec.studies["tune"]
-    told: list[Earlier] = []
-    for i in range(12):
-        params = propose(study, "key", told)
-        assert params == propose(study, "key", told)
-        assert 1e-4 <= params["optimizer.lr"] <= 1e-2 and 0 <= params["method.alpha"] <= 1
-        told.append(
-            Earlier(params, None if i == 4 else 1 - params["method.alpha"], running=i == 11)
-        )
-    assert len({tuple(t.params.values()) for t in told}) == 12
-    assert propose(study, "key", told) != propose(study, "another", told)
-
-
-def test_choices_may_be_any_values() -> None:
-    space = {
-        "optimizer.betas": {"choice": [[0.9, 0.999], [0.8, 0.99]]},
-        "training.epochs": {"low": 2, "high": 9, "int": True},
-    }
-    study: Any = specs.plan(specs.spec(studies__tune__space=space)).spec.studies["tune"]
-    told = [Earlier(propose(study, "k", ()), 0.5)]
-    params = propose(study, "k", told)
-    assert params["optimizer.betas"] in space["optimizer.betas"]["choice"]
-    assert isinstance(params["training.epochs"], int)
 
 
 # ------------------------------------------------------------------------ sweeping
