@@ -11,7 +11,7 @@ from ablate.cli.options import add_out, add_spec, options_of
 from ablate.cli.preflight import check_machine
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
-from trainables.machine.collector import uncollected
+from trainables.machine.memory import uncollected
 from trainables.machine.texts import user_path
 
 

@@ -14,7 +14,7 @@ from ablate.cli.report import print_report
 from ablate.tracking.store import typed
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
-from trainables.machine.collector import uncollected
+from trainables.machine.memory import uncollected
 
 REASONS = 5  # of failures, shown at the end of a run
 

@@ -31,7 +31,7 @@ from trainables.backbones.weights import (
     load_weights,
 )
 from trainables.errors import ConfigError
-from trainables.machine.precision import full
+from trainables.machine.devices import full
 from trainables.streams import seeded
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from trainables.backbones.backbone import Backbone
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.timm_models import check_name, import_timm, size_argument
 from trainables.errors import ConfigError
-from trainables.machine.precision import full
+from trainables.machine.devices import full
 
 FAULTS = (AssertionError, AttributeError, RuntimeError, ValueError, TypeError)  # of a model's code
 STD = 0.02  # of the token's first values, as of DeiT's distillation token

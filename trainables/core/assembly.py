@@ -19,8 +19,8 @@ from trainables.core.optimizer import build_optimizer
 from trainables.data.features import starting_features
 from trainables.data.splits import Splits
 from trainables.errors import ConfigError
+from trainables.machine.devices import check_bf16
 from trainables.machine.group import ALONE, Group
-from trainables.machine.precision import check_bf16
 from trainables.methods.principal import kept_start
 from trainables.trial import TrialConfig
 

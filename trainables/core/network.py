@@ -14,7 +14,7 @@ from trainables.backbones.memory import checkpoint_blocks
 from trainables.backbones.second_token import TwoTokens
 from trainables.evaluation.scores import Kind, PlainScore, Score
 from trainables.losses.base import LOSSES, ParamGroup
-from trainables.machine.precision import full
+from trainables.machine.devices import full
 from trainables.methods.base import METHODS, Method, class_logits, compare_embeddings
 from trainables.trial import TrialConfig
 

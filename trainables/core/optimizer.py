@@ -7,12 +7,11 @@ nothing of it, and step 1,234 has the rate it would have had.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainables.config.optimization import OptimizerConfig, Role, ScheduleConfig
 from trainables.errors import ConfigError
@@ -21,7 +20,6 @@ from trainables.losses.base import ParamGroup
 ONE_CYCLE_RISE = 0.3  # share of the steps; as the next two, OneCycleLR's own defaults
 ONE_CYCLE_START = 1 / 25
 ONE_CYCLE_END = 1 / 25e4
-MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # torch's names, in the order of its kernels
 
 
 def build_optimizer(
@@ -70,95 +68,9 @@ def build_optimizer(
 def clip(parameters: list[nn.Parameter], *, value: float | None, norm: float | None) -> None:
     """Bound the gradients' entries, then the norm of all together; None leaves them as they are."""
     if value is not None:
-        clip_values(parameters, value)
+        nn.utils.clip_grad_value_(parameters, value)
     if norm is not None:
         nn.utils.clip_grad_norm_(parameters, norm)
-
-
-def clip_values(parameters: list[nn.Parameter], limit: float) -> None:
-    """Every entry of the gradients to [−limit, limit].
-
-    As torch's `clip_grad_value_`, which on a CPU goes through the gradients twice.
-    """
-    if any(parameter.device.type != "cpu" for parameter in parameters):
-        nn.utils.clip_grad_value_(parameters, limit)
-        return
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.clamp_(-limit, limit)
-
-
-class Update:
-    """`optimizer.step()`, with its lists of tensors put together once.
-
-    Of Adam and AdamW on one device: torch goes through its hooks, the profiler, all parameters and
-    their states before each call of its fused kernel, which for a head takes as long as the kernel
-    itself. The same kernels get the same tensors here; the lists hold as long as the same
-    parameters have a gradient. Whatever else there is, and each first step, is left to torch.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = optimizer
-        self._params = [p for group in optimizer.param_groups for p in group["params"]]
-        self._kernel = _kernel(optimizer)
-        self._state: Any = None  # torch's, of which the lists are
-        self._having: list[bool] = []  # gradients, by parameter
-        self._lists: list[tuple[dict[str, Any], list[nn.Parameter], list[list[Tensor]]]] = []
-        self._counts: list[Tensor] = []
-
-    @torch.no_grad()
-    def __call__(self) -> None:
-        having = [parameter.grad is not None for parameter in self._params]
-        if self._kernel is None:
-            self.optimizer.step()
-            return
-        if having != self._having or self.optimizer.state is not self._state:
-            self.optimizer.step()
-            self._list(having)
-            return
-        if self._counts:  # of no gradient at all torch's step does nothing
-            torch._foreach_add_(self._counts, 1)
-        for group, params, (first, second, counts) in self._lists:
-            beta1, beta2 = group["betas"]
-            self._kernel(
-                params,
-                [parameter.grad for parameter in params],
-                first,
-                second,
-                [],
-                counts,
-                amsgrad=False,
-                lr=group["lr"],
-                beta1=beta1,
-                beta2=beta2,
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                maximize=False,
-            )
-
-    def _list(self, having: list[bool]) -> None:
-        self._having, self._state = having, self.optimizer.state
-        self._lists, self._counts = [], []
-        for group in self.optimizer.param_groups:
-            params = [parameter for parameter in group["params"] if parameter.grad is not None]
-            states = [self._state[parameter] for parameter in params]
-            of_kind = [[state[name] for state in states] for name in MOMENTS]
-            self._counts += of_kind[-1]
-            if params:
-                self._lists.append((group, params, of_kind))
-
-
-def _kernel(optimizer: torch.optim.Optimizer) -> Callable[..., None] | None:
-    """What a step of `optimizer` comes down to, where it is one call per group."""
-    groups = optimizer.param_groups
-    kinds = {(p.device, p.dtype) for group in groups for p in group["params"]}
-    if len(kinds) != 1 or type(optimizer) not in (torch.optim.Adam, torch.optim.AdamW):
-        return None
-    if not all(g["fused"] and not g["amsgrad"] and not g["maximize"] for g in groups):
-        return None
-    decoupled = type(optimizer) is torch.optim.AdamW
-    kernel: Callable[..., None] = torch._fused_adamw_ if decoupled else torch._fused_adam_
-    return kernel
 
 
 def set_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:

@@ -26,7 +26,7 @@ from trainables.core.checkpoints import Checkpoints, own
 from trainables.core.export import write_export
 from trainables.core.identity import config_hash
 from trainables.core.looks import Looks, Scores, looked_at
-from trainables.core.optimizer import RateSchedule, Update, clip, set_rates
+from trainables.core.optimizer import RateSchedule, clip, set_rates
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trace import Trace, overwhelming_terms
 from trainables.core.trial_folder import EXPORT, TrialFolder
@@ -82,7 +82,7 @@ class Trainer:
         self.inputs, self.network, self.passes = parts.inputs, parts.network, parts.passes
         self.parameters, self.generators = parts.parameters, parts.generators
         self.looks = Looks(config, self.splits, parts, self.device, group)
-        self.optimizer, self.update = parts.optimizer, Update(parts.optimizer)
+        self.optimizer = parts.optimizer
         self.labels = self.splits.train.labels.to(self.device)
         per_epoch = len(self.batches(0))
         self.schedule = RateSchedule(config.schedule, config.training.epochs, per_epoch)
@@ -193,7 +193,7 @@ class Trainer:
 
         training = self.config.training
         clip(self.parameters, value=training.clip_value, norm=training.clip_norm)
-        self.update()
+        self.optimizer.step()
         self.steps += 1
         self.steps_here += 1
         still_working()

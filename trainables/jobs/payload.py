@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from trainables.jobs.crossing import Crosses
-from trainables.jobs.request import Job
+from trainables.jobs.request import Crosses, Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """What decides the last bits of linear algebra on a CPU: libraries, processor, threads.
 
 Of float32 matrices torch takes MKL for products and oneDNN for convolutions. MKL uses AVX-512 on
-Intel's processors alone, oneDNN wherever there is any: on another maker's its product takes half
-the time or less. Heads, flows and evaluation multiply by the quicker one, which decides the last
-bits as the processor does; no identity knows either.
+Intel's processors alone, oneDNN wherever there is any: on the processors in `ONEDNN_IS_QUICKER` its
+product takes half the time. Heads, flows and evaluation multiply by the quicker one, which decides
+the last bits as the processor does; no identity knows either.
 
 Shape legend: B rows · F features in · D features out · `...` leading dimensions.
 """
@@ -28,6 +28,9 @@ OF_PROCESSOR = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
 )
+# Maker and family of the processors on which oneDNN's product was measured to be the quicker
+# (`tests/benchmarks/RESULTS.md`). Of AMD's family 25 the two are equal: 831 and 842 µs.
+ONEDNN_IS_QUICKER = (("AuthenticAMD", 26),)
 SMALLEST = 1 << 14  # numbers of the second matrix; below, asking costs what the product saves
 
 
@@ -62,12 +65,18 @@ def processor() -> str:
 
 @cache
 def onednn_is_quicker() -> bool:
-    """Whether this processor has AVX-512, is none of Intel's, and torch has both libraries."""
+    """Whether this processor is one of those that were measured, and torch has both libraries."""
     known = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
     # torch gives it no name of its own; where it has another one day, MKL's is taken.
     there = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return known and avx512 and there and "GenuineIntel" not in processor()
+    lines = [line.partition(":") for line in processor().splitlines()]
+    told = {name.strip(): value.strip() for name, _, value in lines}
+    measured = any(
+        told.get("vendor_id") == maker and told.get("cpu family") == str(family)
+        for maker, family in ONEDNN_IS_QUICKER
+    )
+    return known and avx512 and there and measured
 
 
 def by_onednn(a: Tensor, b: Tensor) -> bool:

@@ -23,12 +23,16 @@ from trainables.flows.flow import Flow, Flowed, build_flow
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.methods.base import METHODS, Progress, State, Term
 from trainables.methods.plain import Plain
-from trainables.methods.tangent import exp_with_tangent
 from trainables.methods.watched import BranchNames, Gradients, limit_branch, watched
 
 if TYPE_CHECKING:
     from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
+
+
+# Exponents above go on as a straight line of slope e^30: the term stays finite, and so do the
+# squares of its gradients that Adam keeps in float32, where e^45 would end them.
+LIMIT = 30.0
 
 
 class NIRFlow(FlowConfig):
@@ -327,3 +331,9 @@ def _times(weight: float | Tensor, factor: float | Tensor) -> float | Tensor:
     """Their product; the number 0 if either is, so that its term stays out of the sum."""
     numbers = [each for each in (weight, factor) if not isinstance(each, Tensor)]
     return 0.0 if 0 in numbers else weight * factor
+
+
+def exp_with_tangent(x: Tensor) -> Tensor:
+    """Return e^x up to x = 30, from there on the tangent e^30 (1 + x − 30)."""
+    low = x.clamp(max=LIMIT)
+    return low.exp() * (1 + (x - low))

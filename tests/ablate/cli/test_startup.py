@@ -5,7 +5,7 @@ import gc
 import pytest
 
 from ablate.cli.main import main
-from trainables.machine.collector import uncollected
+from trainables.machine.memory import uncollected
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -14,9 +13,7 @@ from torch.optim import lr_scheduler
 from trainables.config.optimization import Multipliers, OptimizerConfig, ScheduleConfig
 from trainables.core.optimizer import (
     RateSchedule,
-    Update,
     build_optimizer,
-    clip_values,
     set_rates,
 )
 from trainables.errors import ConfigError
@@ -197,53 +194,6 @@ def test_nesterov_and_dampening_are_torchs(options: dict[str, Any]) -> None:
     assert not torch.allclose(found[1], moved(config.model_copy(update=dict.fromkeys(options)))[1])
 
 
-@pytest.mark.parametrize("name", list(KINDS))
-def test_update_is_torchs_step_to_the_bit(name: Any) -> None:
-    """Also where other parameters have a gradient than before, and where a state was loaded."""
-    config = OptimizerConfig(name=name, lr=0.1, weight_decay=0.3, multipliers={"proxies": 10})
-
-    def built() -> tuple[list[nn.Parameter], torch.optim.Optimizer]:
-        params = [nn.Parameter(torch.full((5, 3), 1.0 + i)) for i in range(3)]
-        groups = [ParamGroup("head", params[:2]), ParamGroup("proxies", params[2:])]
-        return params, build_optimizer(config, groups, torch.device("cpu"))
-
-    ours, optimizer = built()
-    theirs, of_torch = built()
-    update = Update(optimizer)
-    having = [(0, 1, 2)] * 3 + [(1,)] * 3 + [(0, 2)] * 3 + [(0, 1, 2)] * 3
-    g = torch.Generator().manual_seed(0)
-    for step, with_gradient in enumerate(having):
-        for i, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-            gradient = torch.randn(one.shape, generator=g)
-            one.grad = gradient.clone() if i in with_gradient else None
-            other.grad = gradient.clone() if i in with_gradient else None
-        for each in (optimizer, of_torch):
-            set_rates(each, 1 / (1 + step))
-        if step == 11:
-            optimizer.load_state_dict(copy.deepcopy(of_torch.state_dict()))
-        update()
-        of_torch.step()
-        assert all(torch.equal(*both) for both in zip(ours, theirs, strict=True))
-    for one, other in zip(ours, theirs, strict=True):
-        mine, its = optimizer.state[one], of_torch.state[other]
-        assert mine.keys() == its.keys()
-        assert all(torch.equal(mine[key], its[key]) for key in mine)
-
-
-def test_update_leaves_one_call_a_group() -> None:
-    """The lists are there: what torch's own step does is not done again."""
-    parameter = nn.Parameter(torch.ones(3))
-    config = OptimizerConfig(name="adamw", lr=0.1)
-    optimizer = build_optimizer(config, [ParamGroup("head", [parameter])], torch.device("cpu"))
-    calls = []
-    optimizer.register_step_pre_hook(lambda *_: calls.append(1))
-    update = Update(optimizer)
-    for _ in range(4):
-        parameter.grad = torch.ones(3)
-        update()
-    assert len(calls) == 1
-
-
 def test_nesterov_is_its_equation() -> None:
     """b ← μ b + g, θ ← θ − η (g + μ b), in float64 and by hand."""
     config = OptimizerConfig(name="sgd", lr=0.1, momentum=0.8, weight_decay=0, nesterov=True)
@@ -263,15 +213,3 @@ def test_betas_out_of_range_are_told() -> None:
     config = OptimizerConfig(betas=(0.9, 1.5))
     with pytest.raises(ConfigError, match=r"optimizer\.betas: found \[0\.9, 1\.5\]"):
         build_optimizer(config, [], torch.device("cpu"))
-
-
-def test_clipped_values_are_torchs() -> None:
-    numbers = [0.0, -0.0, 0.3, -0.3, 0.5, 7.0, -7.0, math.inf, -math.inf, math.nan]
-    found = []
-    for clip in (clip_values, nn.utils.clip_grad_value_):
-        parameters = [nn.Parameter(torch.zeros(len(numbers))) for _ in range(2)]
-        parameters[0].grad = torch.tensor(numbers)
-        clip(parameters, 0.5)
-        assert parameters[1].grad is None
-        found.append(parameters[0].grad.view(torch.int32))
-    assert torch.equal(*found)

@@ -14,7 +14,7 @@ from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
 from trainables.errors import ConfigError
-from trainables.machine.precision import check_bf16
+from trainables.machine.devices import check_bf16
 
 
 def test_the_backbone_alone_computes_in_bfloat16(

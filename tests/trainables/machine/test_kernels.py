@@ -23,19 +23,20 @@ def numbers(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("capability", "maker", "expected"),
+    ("capability", "maker", "family", "expected"),
     [
-        ("AVX512", "AuthenticAMD", True),
-        ("AVX512", "GenuineIntel", False),
-        ("AVX2", "AuthenticAMD", False),
-        ("DEFAULT", "AuthenticAMD", False),
+        ("AVX512", "AuthenticAMD", 26, True),
+        ("AVX512", "AuthenticAMD", 25, False),
+        ("AVX512", "GenuineIntel", 26, False),
+        ("AVX2", "AuthenticAMD", 26, False),
     ],
 )
-def test_it_is_onednn_where_mkl_has_no_avx512(
-    capability: str, maker: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+def test_it_is_onednn_on_processors_that_were_measured(
+    capability: str, maker: str, family: int, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    monkeypatch.setattr(kernels, "processor", lambda: f"x86_64\nvendor_id\t: {maker}\n")
+    told = f"x86_64\nvendor_id\t: {maker}\ncpu family\t: {family}\n"
+    monkeypatch.setattr(kernels, "processor", lambda: told)
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     found = onednn_is_quicker.__wrapped__()

@@ -20,8 +20,7 @@ from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
 from trainables.losses.geometry import score
 from trainables.methods.base import METHODS
-from trainables.methods.nir import NIR, NIRState
-from trainables.methods.tangent import LIMIT, exp_with_tangent
+from trainables.methods.nir import LIMIT, NIR, NIRState, exp_with_tangent
 from trainables.trial import TrialConfig
 
 SMALL = {"flow": {"depth": 2, "width": 5, "gain": 1.0}}

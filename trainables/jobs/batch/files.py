@@ -39,8 +39,7 @@ from trainables.core import identity
 from trainables.core import trial_folder as folders
 from trainables.errors import ConfigError
 from trainables.evaluation.metrics import ACCURACY, ranking_metric
-from trainables.jobs.crossing import Crosses
-from trainables.jobs.request import Job
+from trainables.jobs.request import Crosses, Job
 from trainables.machine.files import open_regular, read_regular, write_atomically
 from trainables.trial import TrialConfig
 

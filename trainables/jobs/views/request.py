@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.core.trial_folder import TrialFolder
-from trainables.jobs.crossing import Crosses
+from trainables.jobs.request import Crosses
 
 
 @dataclass(frozen=True, slots=True)
