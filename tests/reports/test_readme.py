@@ -128,11 +128,12 @@ def test_a_measured_table_stands_in_a_block_of_its_sweep(page: Path) -> None:
             assert len(rows(table)) >= 3 and f'"{title}"' in spec, title
 
 
-def test_every_measured_search_space_is_listed() -> None:
+def test_every_measured_search_space_is_listed_and_the_readme_is_short() -> None:
     listed = (SPACES / "README.md").read_text(encoding="utf-8")
     told = [page.name for page in SPACES.glob("*.md") if page.name != "README.md"]
     assert len(told) >= 6
     assert all(f"[{name}]({name})" in listed for name in told)
+    assert (ROOT / "README.md").stat().st_size <= 9000
 
 
 def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
@@ -143,10 +144,6 @@ def test_the_readme_shows_what_the_pages_of_the_sweeps_do() -> None:
     found = lines(overview, cache(lambda name: read_page(SPACES / f"{name}.md")))
     assert len(found) > 15
     assert overview_block(text, markdown(found, overview.picture)) == text
-
-
-def test_the_readme_is_short() -> None:
-    assert (ROOT / "README.md").stat().st_size <= 9000
 
 
 NUMBERED_REPORT = REPORT.replace("- note\n\n", "- own\n\nNotes 1–2, 4.\n\n", 1).replace(

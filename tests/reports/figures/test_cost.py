@@ -72,6 +72,8 @@ def test_with_folds_a_seed_costs_all_of_them() -> None:
 
 def test_marks_and_the_front_are_drawn() -> None:
     drawn = cost(made(), recipe())
+    with pytest.raises(ReportError, match="'steps'"):
+        cost(made(), recipe(cost="steps"))
     panel = drawn.figure.axes[0]
     dots = np.asarray(panel.collections[0].get_offsets())
     assert len(dots) == len(VALUES) == len(drawn.spots)
@@ -87,11 +89,6 @@ def test_where_less_is_better_the_front_is_at_the_bottom() -> None:
     drawn = cost(made(metric), recipe().model_copy(update={"metric": metric}))
     (line,) = drawn.figure.axes[0].lines
     assert list(line.get_ydata()) == pytest.approx([0.405, 0.395])
-
-
-def test_a_cost_that_no_run_tells_is_named() -> None:
-    with pytest.raises(ReportError, match="'steps'"):
-        cost(made(), recipe(cost="steps"))
 
 
 def test_nothing_finished_gives_an_empty_figure() -> None:

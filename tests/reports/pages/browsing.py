@@ -33,3 +33,9 @@ def serious(page: Any) -> list[Any]:
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     return [each for each in page.evaluate(FOUND) if each[0] in SERIOUS]
+
+
+def said(page: Any) -> list[str]:
+    """What the page said, and what it asked for beside files and data."""
+    own = ("asked for file:", "asked for data:")
+    return [line for line in page.said if not line.startswith(own)]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.needs import needed
+from tests.reports.pages import wide
 
 
 @pytest.fixture(scope="module")
@@ -19,3 +20,9 @@ def browser() -> Iterator[Any]:
         running = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of tables that are hard to fit."""
+    return wide.page(tmp_path_factory.mktemp("page")).as_uri()

@@ -11,17 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.reports.pages import wide
-from tests.reports.pages.browsing import BEYOND, WIDTHS, opened
+from tests.reports.pages.browsing import BEYOND, WIDTHS, opened, said, serious
 
 A4 = 718  # CSS pixels between margins of 10 mm
 SPILLED = """() => Array.from(document.querySelectorAll(".scroll")).filter(
     e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute("aria-label"))"""
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return wide.page(tmp_path_factory.mktemp("page")).as_uri()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -33,18 +27,28 @@ def test_nothing_runs_off(browser: Any, address: str, width: int, scheme: str) -
         assert page.evaluate(wide_as) <= width
         assert page.evaluate(BEYOND) == []
         page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
-    asked = [
-        line for line in page.said if not line.startswith(("asked for file:", "asked for data:"))
-    ]
-    assert asked == []
+    assert said(page) == []
     page.close()
 
 
-def test_the_measure_finds_what_runs_off(browser: Any, address: str) -> None:
-    """So that the test above cannot pass by looking at nothing."""
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_whoever_cannot_see_it_reads_it_too(
+    browser: Any, address: str, width: int, scheme: str
+) -> None:
+    page = opened(browser, address, width, scheme)
+    assert serious(page) == []
+    page.close()
+
+
+def test_the_measures_find_what_is_wrong(browser: Any, address: str) -> None:
+    """So that the tests above cannot pass by looking at nothing."""
     page = opened(browser, address, 390)
     page.evaluate("document.querySelector('.headline').style.width = '600px'")
     assert any("headline" in found for found in page.evaluate(BEYOND))
+    page.evaluate("document.querySelector('.headline').style = 'color: #ddd'")
+    page.evaluate("document.querySelector('img').removeAttribute('alt')")
+    assert {each[1] for each in serious(page)} == {"color-contrast", "image-alt"}
     page.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from reports.compile import Report, compile_report
 from tests.reports.conftest import Sweep
-from tests.reports.pages.browsing import BEYOND, WIDTHS, opened, serious
+from tests.reports.pages.browsing import BEYOND, WIDTHS, opened, said, serious
 from tests.reports.views_read import READ, large_gallery, leave
 
 APART = ("gallery", "embedding_map", "grad_cam", "uncertainty")
@@ -74,10 +74,7 @@ def test_nothing_runs_off_a_page(browser: Any, made: Report, width: int, scheme:
         page = opened(browser, (made.html.parent / name).as_uri(), width, scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert page.evaluate(BEYOND) == [], name
-        asked = [
-            line for line in page.said if not line.startswith(("asked for file:", "asked for data"))
-        ]
-        assert asked == [], name
+        assert said(page) == [], name
         page.close()
 
 

@@ -9,16 +9,11 @@ from typing import Any
 import pytest
 
 from tests.reports.pages import wide
-from tests.reports.pages.browsing import opened
+from tests.reports.pages.browsing import opened, said
 
 PICTURE = ".figures figure"
 TOLD = f"{PICTURE} .tip:not([hidden])"
 LARGE = "dialog .tip:not([hidden])"
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return wide.page(tmp_path_factory.mktemp("page")).as_uri()
 
 
 def spots(page: Any) -> list[tuple[int, int, str]]:
@@ -86,10 +81,7 @@ def test_enter_enlarges_and_esc_closes(browser: Any, address: str, width: int) -
     button.locator("img").click()
     page.locator("dialog .close").click()
     page.locator("dialog").wait_for(state="detached")
-    said = [
-        line for line in page.said if not line.startswith(("asked for file:", "asked for data"))
-    ]
-    assert said == []
+    assert said(page) == []
     page.close()
 
 

@@ -116,7 +116,7 @@ def test_a_grid_of_numbers_has_ranges() -> None:
     )
     rows = rows_of(build(found, Table(kind="effects", study="s")))
     assert rows["α"][1] == "3 levels" and rows["α"][2].startswith("range 0.")
-    assert (rows["γ"][1] == "1 → 10" and rows["γ"][2].startswith("+10.")) or "9.9" in rows["γ"][2]
+    assert rows["γ"][1] == "1 → 10" and rows["γ"][2].startswith(("+10.", "+9.9"))
     assert rows["α × γ"][2].startswith("range")
 
 
@@ -215,9 +215,9 @@ def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
     assert f"± {100 * half:.2f}" in grid.rows[1][1].text
     assert "d_z" not in markup.plain(table) and "d_z" in markup.markdown(table)
     line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
-    assert (
-        float(line["p_better"]) == table.rows[1].measured[METRIC].compared.improvement.probability
-    )  # type: ignore[union-attr]
+    comparison = table.rows[1].measured[METRIC].compared
+    assert comparison is not None and comparison.improvement is not None
+    assert float(line["p_better"]) == comparison.improvement.probability
 
 
 def test_too_few_seeds_are_called_so() -> None:
@@ -226,34 +226,33 @@ def test_too_few_seeds_are_called_so() -> None:
     assert "one seed gives no interval, no effect size and no test" in " ".join(compared(1).notes)
 
 
+def tuning_notes(**options: Any) -> list[str]:
+    return [note for note in compared(3, **options).notes if note.startswith("Tuning")]
+
+
 def test_tuning_budgets_are_stated() -> None:
-    equal = compared(3, {"plain": 16, "ddml": 16, "idml": 16})
+    names = ("plain", "ddml", "idml")
+    equal = compared(3, dict.fromkeys(names, 16))
     assert "Tuning: 16 trials planned for each row, an equal budget." in equal.notes
     assert [row[-2].text for row in markup.grid(equal).rows] == ["16", "16", "16"]
-    uneven = compared(3, {"plain": 8, "ddml": 16, "idml": 16})
-    assert any("budgets differ" in n and "plain 8, ddml 16, idml 16" in n for n in uneven.notes)
-    none = compared(3, {"plain": 0, "ddml": 0, "idml": 0})
-    assert any(note.startswith("Tuning: none in this sweep: no row takes") for note in none.notes)
+    (uneven,) = tuning_notes(tuning={"plain": 8, "ddml": 16, "idml": 16})
+    assert "budgets differ" in uneven and "plain 8, ddml 16, idml 16" in uneven
+    (none,) = tuning_notes(tuning=dict.fromkeys(names, 0))
+    assert none.startswith("Tuning: none in this sweep")
     assert "tuning trials" not in markup.grid(compared(3)).headers
-
-
-def test_tuning_is_stated_study_by_study() -> None:
     lineages = {"plain": {"a": 16}, "ddml": {"final": 6, "b": 10}, "idml": {}}
-    told = compared(3, {"plain": 16, "ddml": 16, "idml": 0}, lineages=lineages)
-    assert "Tuning trials, study by study: ddml: 6 of final + 10 of b." in told.notes
-    one = compared(3, {"plain": 16, "ddml": 16, "idml": 16}, lineages={"plain": {"a": 16}})
-    assert not any("study by study" in note for note in one.notes)
+    told = tuning_notes(tuning={"plain": 16, "ddml": 16, "idml": 0}, lineages=lineages)
+    assert told[1:] == ["Tuning trials, study by study: ddml: 6 of final + 10 of b."]
+    assert len(tuning_notes(tuning=dict.fromkeys(names, 16), lineages={"plain": {"a": 16}})) == 1
 
 
 def test_settings_as_published_are_stated() -> None:
-    told = compared(3, {"plain": 0, "ddml": 16, "idml": 0}, study={"tuning": "as_published"})
-    shown = [row[-2].text for row in markup.grid(told).rows]
+    options: Any = {"tuning": {"plain": 0, "ddml": 16, "idml": 0}}
+    options["study"] = {"tuning": "as_published"}
+    shown = [row[-2].text for row in markup.grid(compared(3, **options)).rows]
     assert shown == ["as published", "16, else as published", "as published"]
-    notes = [note for note in told.notes if note.startswith("Tuning")]
-    assert notes == [
-        "Tuning: as published. The settings are printed ones; budgets need not be equal."
-    ]
-    assert "as published" in markup.markdown(told)
+    (note,) = tuning_notes(**options)
+    assert note.startswith("Tuning: as published.")
 
 
 SPACE = {  # as a plan resolves it

@@ -1,4 +1,4 @@
-"""The table of promoted cells: both fidelities side by side, and how far they agree."""
+"""Promoted cells: both fidelities side by side, their ranks, and how far they agree."""
 
 from __future__ import annotations
 
@@ -11,47 +11,45 @@ import pytest
 from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
+from reports.figures.promotions import moves_of, promotions
 from reports.pages import csv_table, html, latex, markup
 from reports.pages.markup import Footnotes
-from reports.recipe import Recipe, Table
-from reports.stats.ranks import Correlation, spearman
+from reports.recipe import Figure, Recipe, Table
+from reports.stats.ranks import Correlation, kendall, spearman
 from reports.tables.build import build, build_all
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
-from tests.reports.made_promoted import HIGH, made
+from tests.reports.made_promoted import HIGH, LOW, RANKS, made
 
-RECIPE = Table(kind="promoted", study="network")
+TABLE = Table(kind="promoted", study="network")
+FIGURE = Figure(kind="promotions", studies=("network",), metric=METRIC)
+MINIMIZE = [{"metric": METRIC, "direction": "minimize"}]
+NEUTRAL = {"best_of": "baseline"}
 
 
 def sheet(found: Any) -> Sheet:
-    assert isinstance(found, Sheet)
-    return found
+    table = build(found, TABLE)
+    assert isinstance(table, Sheet)
+    return table
+
+
+def lost(cell: int, seed: int) -> float | None:
+    return None if cell == 3 else HIGH[cell]
 
 
 def test_each_cell_stands_beside_what_it_was() -> None:
-    table = sheet(build(made(), RECIPE))
-    assert table.headers == (
-        "rank",
-        "heads cell",
-        "optimizer.lr",
-        "MAP@R, validation (%), heads",
-        "MAP@R, validation (%), network",
-        "n",
-    )
+    table = sheet(made())
+    labels = ("MAP@R, validation (%), heads", "MAP@R, validation (%), network")
+    assert table.headers == ("rank", "heads cell", "optimizer.lr", *labels, "n")
     rows = [[field.text for field in row] for row in table.rows]
-    assert [row[:3] for row in rows] == [
-        ["1", "0001", "0.1"],
-        ["2", "0003", "0.001"],
-        ["3", "0002", "0.01"],
-    ]
+    settings = [["1", "0001", "0.1"], ["2", "0003", "0.001"], ["3", "0002", "0.01"]]
+    assert [row[:3] for row in rows] == settings
     half = 100 * scipy_stats.t.ppf(0.975, 2) * 0.01 / np.sqrt(3)
     assert rows[0][4] == f"60.00 [{60 - half:.2f}, {60 + half:.2f}]" and rows[0][5] == "3"
     assert rows[0][3].startswith("49.50 [")
     assert table.rows[0][3].of == ("heads", "0001") and table.rows[0][4].of == ("network", "rank=1")
     told = " ".join(table.notes)
-    assert "The best 3 of 4 cells of heads" in told
-    expected = scipy_stats.spearmanr([0.5, 0.45, 0.4], [0.6, 0.62, 0.7]).statistic
-    assert expected == pytest.approx(-1) and "ρ = −1.00 over 3 promoted cells" in told
+    assert "The best 3 of 4 cells of heads" in told and "ρ = −1.00 over 3 promoted cells" in told
     for text in (markup.plain(table), markup.markdown(table), latex.latex(table)):
         assert "0003" in text and "Spearman" in text
     lines = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))
@@ -59,57 +57,88 @@ def test_each_cell_stands_beside_what_it_was() -> None:
     assert float(lines[1]["source_mean"]) == pytest.approx(0.445)
     assert float(lines[1]["mean"]) == pytest.approx(0.62) and lines[1]["n"] == "3"
     assert lines[0]["run_ids"].split() == [f"run-network0-{seed}" for seed in range(3)]
-    assert html._table(table, Footnotes())["parts"][0]["rows"][0]["hrefs"][3:5] == [
-        html.anchor("heads", "0001"),
-        html.anchor("network", "rank=1"),
-    ]
+    hrefs = html._table(table, Footnotes())["parts"][0]["rows"][0]["hrefs"]
+    assert hrefs[3:5] == [html.anchor("heads", "0001"), html.anchor("network", "rank=1")]
 
 
 def test_one_seed_has_no_interval_and_what_is_lost_is_named() -> None:
-    def lost(cell: int, seed: int) -> float | None:
-        return None if cell == 3 else HIGH[cell]
-
-    table = sheet(build(made(lost, seeds=1), RECIPE))
+    table = sheet(made(lost, seeds=1))
     assert [row[4].text for row in table.rows] == ["60.00", "missing", "70.00"]
     assert table.rows[1][5].text == "0 of 1"
     told = " ".join(table.notes)
     assert "none with fewer than 3 cells" in told and "rank=2, seed 0: failed (not finite)" in told
+    panel = promotions(made(lost, seeds=1), FIGURE).figure.axes[0]
+    assert "2 cells: no correlation" in panel.get_title(loc="left") and len(panel.lines) == 2
+    empty = promotions(made(lambda i, seed: None), FIGURE)
+    assert not empty.figure.axes[0].lines and empty.gaps
 
 
 def test_a_neutral_cell_was_none_of_the_source() -> None:
-    table = sheet(build(made(neutral={"best_of": "baseline"}), RECIPE))
-    (row,) = (row for row in table.rows if row[0].text == "neutral")
+    (row,) = (row for row in sheet(made(neutral=NEUTRAL)).rows if row[0].text == "neutral")
     assert [field.text for field in row[1:4]] == ["", "", "–"]
     assert row[4].text.startswith("65.00 [")
+
+
+def test_ranks_are_those_of_the_promoted_cells() -> None:
+    found = moves_of(made(), "network", METRIC)
+    assert (found.source, found.by) == ("heads", METRIC)
+    before = {f"{i:04d}": LOW[i] - 0.005 for i in RANKS}  # means of the seeds 0 and 1
+    after = {f"{i:04d}": HIGH[i] for i in RANKS}
+    assert {m.cell: m.before for m in found.moves} == pytest.approx(before)
+    assert {m.cell: m.after for m in found.moves} == pytest.approx(after)
+    ranks = {m.cell: (m.rank, m.became) for m in found.moves}
+    assert ranks == {"0001": (1, 3), "0003": (2, 2), "0002": (3, 1)}
+    sides = [*before.values()], [after[name] for name in before]
+    assert found.rho is not None and found.tau is not None and found.rho.n == 3
+    assert found.rho.value == pytest.approx(scipy_stats.spearmanr(*sides).statistic)
+    assert found.tau.value == pytest.approx(scipy_stats.kendalltau(*sides).statistic)
 
 
 def test_agreement_is_from_worst_to_best_of_both() -> None:
     """A source ranked by what should be small, and a metric that should be large."""
     frame = made()
-    frame.document["studies"]["heads"]["objectives"] = [{"metric": METRIC, "direction": "minimize"}]
-    assert "ρ = 1.00 over 3" in " ".join(build(frame, RECIPE).notes)
+    frame.document["studies"]["heads"]["objectives"] = MINIMIZE
+    assert "ρ = 1.00 over 3" in " ".join(build(frame, TABLE).notes)
+    found = moves_of(frame, "network", METRIC)
+    assert found.rho is not None and found.rho.value == pytest.approx(1)
+    assert {m.cell: m.rank for m in found.moves} == {"0002": 1, "0003": 2, "0001": 3}
+
+
+def test_a_line_a_cell_joins_its_ranks() -> None:
+    drawn = promotions(made(neutral=NEUTRAL), FIGURE)
+    panel = drawn.figure.axes[0]
+    ends = sorted(tuple(line.get_ydata()) for line in panel.lines)
+    assert ends == [(1, 3), (2, 2), (3, 1)]  # the neutral cell comes of none
+    assert panel.get_title(loc="left") == "heads → network\nρ = −1.00, τ = −1.00, 3 cells"
+    assert "0001  49.50" in [text.get_text() for text in panel.texts]
+    assert len(drawn.spots) == 6
+    assert "0001: rank 1 (49.50) → rank 3 (60.00)" in [spot.text for spot in drawn.spots]
 
 
 def test_no_table_of_effects_follows_and_other_designs_are_refused() -> None:
     compare = Table(kind="compare", study="network")
-    assert len(build_all(made(), Recipe(tables=(RECIPE, compare)))) == 2
-    assert build(made(), compare).rows[0].cell == "rank=1"  # type: ignore[union-attr]
+    assert len(build_all(made(), Recipe(tables=(TABLE, compare)))) == 2
     with pytest.raises(ReportError, match="a promote study"):
         build(made(), Table(kind="promoted", study="heads"))
+    with pytest.raises(ReportError, match="heads is a search study"):
+        promotions(made(), FIGURE.model_copy(update={"studies": ("heads",)}))
 
 
-def test_spearman_is_the_correlation_of_ranks() -> None:
+def test_correlations_are_of_ranks_and_of_pairs_that_are_ordered_alike() -> None:
     rng = np.random.default_rng(0)
     for n in (3, 8, 30):
         a, b = rng.normal(size=n), rng.integers(0, 4, size=n).astype(float)
         x, y = scipy_stats.rankdata(a), scipy_stats.rankdata(b)
-        found = spearman(a.tolist(), b.tolist())
-        if np.ptp(b) == 0:
-            continue
-        assert found is not None and found.n == n
-        assert found.value == pytest.approx(np.corrcoef(x, y)[0, 1])
-    assert spearman([1, 2], [1, 2]) is None
-    assert spearman([1, 2, 3], [1, 1, 1]) is None
+        if np.ptp(b) > 0:
+            expected = Correlation(pytest.approx(np.corrcoef(x, y)[0, 1]), n)
+            assert spearman(a.tolist(), b.tolist()) == expected
     assert spearman([1, 2, 3, float("nan")], [1, 2, 4, 9]) == Correlation(1.0, 3)
-    with pytest.raises(ValueError, match="pairs"):
-        spearman([1], [1, 2])
+    a, b = [1.0, 2.0, 3.0, 4.0, float("nan")], [1.0, 3.0, 2.0, 4.0, 0.0]
+    assert kendall(a, b) == Correlation(pytest.approx(4 / 6), 4)  # 5 pairs alike, 1 not
+    tied = [1.0, 1.0, 2.0, 3.0], [1.0, 2.0, 2.0, 3.0]
+    assert kendall(*tied) == Correlation(pytest.approx(4 / 5), 4)  # 4 alike, a tie on each side
+    for correlation in (spearman, kendall):
+        assert correlation([1, 2], [1, 2]) is None
+        assert correlation([1, 2, 3], [1, 1, 1]) is None
+        with pytest.raises(ValueError, match="pairs"):
+            correlation([1], [1, 2])

@@ -1,0 +1,327 @@
+"""Figures over factors: Shapley bars, interactions, mean ranks, curves and heatmaps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from scipy import stats as scipy_stats
+
+from reports.errors import ReportError
+from reports.figures.critical_difference import blocks_of
+from reports.figures.factor_curves import axis_kind, factor_curves, lines_of
+from reports.figures.heatmap import SPAN, heatmap, shades, size_of
+from reports.figures.interactions import Pair, pairs_of
+from reports.frame import Frame
+from reports.recipe import FactorCurves, Figure, Heatmap, Recipe, Table
+from reports.stats.describe import pooled_sd, t_interval
+from reports.tables.build import build
+from reports.tables.cells import cells_of, levels_of
+from tests.reports.made import METRIC, drawer, frame
+
+NAMES = ("agnostic", "specific", "split")
+CELLS = [dict(zip(NAMES, at, strict=True)) for at in itertools.product(("off", "on"), repeat=3)]
+
+
+def gained(at: dict[str, Any], seed: int) -> float:
+    """0.3, 0.02 for each of the first two, 0.04 more for both, 0.01 less for the third; noise."""
+    a, b, c = (at[name] == "on" for name in NAMES)
+    noise = ((7 * seed + 3 * a + 5 * b + 2 * c) % 5) / 1000
+    return 0.3 + 0.02 * (a + b) + 0.04 * (a and b) - 0.01 * c + noise
+
+
+def draw(found: Frame, kind: str, **options: Any) -> Any:
+    return drawer(kind)(found, Figure(kind=kind, studies=("s",), metric=METRIC, options=options))
+
+
+def texts(drawn: Any) -> list[str]:
+    return [text.get_text() for text in drawn.figure.axes[0].texts]
+
+
+def effects(found: Frame) -> dict[str, dict[str, Any]]:
+    table: Any = build(found, Table(kind="effects", study="s", metrics=(METRIC,)))
+    rows = [dict(zip(table.columns, row, strict=True)) for row in table.numbers]
+    return {row["term"]: row for row in rows}
+
+
+def pairs(found: Frame) -> list[Pair]:
+    cells = found.study("s")
+    return pairs_of(cells_of(found, cells, METRIC), levels_of(found, cells), (), METRIC)
+
+
+# --- Shapley values and interactions: the numbers of the table of effects
+
+
+def test_shapley_bars_are_the_numbers_of_the_table() -> None:
+    found = frame("components", CELLS, gained)
+    drawn, rows = draw(found, "shapley"), effects(found)
+    panel = drawn.figure.axes[0]
+    names = [text.get_text() for text in panel.get_yticklabels()]
+    widths = [bar.get_width() for bar in panel.patches]
+    assert sorted(names) == sorted(NAMES) and widths == sorted(widths, reverse=True)
+    assert widths == pytest.approx([100 * rows[name]["shapley"] for name in names])
+    total = np.mean([gained(CELLS[-1], seed) - gained(CELLS[0], seed) for seed in range(3)])
+    assert sum(widths) == pytest.approx(100 * total)
+    ends = [bar.lines[2][0].get_segments()[0][:, 0] for bar in panel.containers[1:]]
+    table = [(100 * rows[name]["shapley_low"], 100 * rows[name]["shapley_high"]) for name in names]
+    assert np.array(ends) == pytest.approx(np.array(table)) and len(drawn.spots) == 3
+    with pytest.raises(ReportError, match="no full factorial"):
+        draw(frame("components", CELLS[:-1], gained), "shapley")
+    empty = draw(frame("components", CELLS, lambda at, seed: None), "shapley")
+    assert "no seed has every cell" in texts(empty)
+
+
+def test_interaction_lines_are_means_over_the_other_factors() -> None:
+    found = frame("components", CELLS, gained)
+    drawn = draw(found, "interactions")
+    first = drawn.figure.axes[0]
+    size = 100 * effects(found)["agnostic*specific"]["effect"]
+    title = first.get_title(loc="left")
+    assert title.startswith(f"agnostic × specific\neffect +{size:.2f} [") and round(size, 2) == 2
+    for i, other in enumerate(("off", "on")):
+        expected, bars = [], []
+        for at in ("off", "on"):
+            here = [c for c in CELLS if c["agnostic"] == at and c["specific"] == other]
+            seeds = [100 * float(np.mean([gained(c, seed) for c in here])) for seed in range(3)]
+            expected.append(np.mean(seeds))
+            bars.append(pytest.approx(t_interval(seeds)))
+        assert list(first.containers[i].lines[0].get_ydata()) == pytest.approx(expected)
+        segments = first.containers[i].lines[2][0].get_segments()
+        assert [tuple(segment[:, 1]) for segment in segments] == bars
+    assert len(drawn.spots) == 3 * 4
+
+
+def test_pairs_that_interact_most_come_first_and_options_choose() -> None:
+    found = frame("components", CELLS, gained)
+    drawn = draw(found, "interactions", top=1)
+    assert len(drawn.figure.axes) == 1 and "1 of 3 pairs that interact most" in drawn.caption
+    drawn = draw(found, "interactions", among=["split", "specific"])
+    assert [axes.get_xlabel() for axes in drawn.figure.axes] == ["split"]
+    with pytest.raises(ReportError, match="fewer than two factors"):
+        draw(frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.1 * at["a"]), "interactions")
+    for options in ({"among": ["a"]}, {"among": ["a", "a"]}, {"top": 0}):
+        with pytest.raises(ValidationError):
+            draw(found, "interactions", **options)
+
+
+def test_means_at_two_levels_are_of_whole_seeds_alone() -> None:
+    grid = [{"a": a, "b": b} for a in (1, 2, 3) for b in (1, 2)]
+    lost = {"a": 2, "b": 2}
+    found = frame("grid", grid, lambda at, s: None if at == lost else at["a"] / 10, seeds=1)
+    (pair,) = pairs(found)
+    assert (pair.x, pair.line) == ("a", "b") and len(pair.means) == 5
+    assert pair.means["1", "2"].mean == pytest.approx(10.0) and pair.means["1", "2"].low is None
+    drawn = draw(found, "interactions")
+    lengths = [len(c.lines[0].get_xdata()) for c in drawn.figure.axes[0].containers]
+    assert lengths == [3, 2] and "bars" not in drawn.caption
+    gappy = frame(
+        "components", CELLS, lambda at, s: None if s == 0 and at == CELLS[0] else gained(at, s)
+    )
+    pair = next(p for p in pairs(gappy) if {p.x, p.line} == {"agnostic", "specific"})
+    assert pair.means["off", "off"].n == 2 and pair.means["on", "on"].n == 3
+
+
+# --- mean ranks over blocks
+
+BETTER = {"plain": 0.0, "ddml": 0.2, "nir": 0.1}
+CROSS = [
+    {"data": data, "loss": loss, "method": method}
+    for data, loss, method in itertools.product(("birds", "cars"), ("pa", "ms"), BETTER)
+    if (loss, method) != ("ms", "nir")
+]
+
+
+def ranked(coords: dict[str, Any], seed: int) -> float:
+    return 0.3 + BETTER[coords["method"]] + 0.01 * seed
+
+
+def ranks(found: Frame, **options: Any) -> Any:
+    return draw(found, "critical_difference", **{"factor": "method", **options})
+
+
+def test_a_block_is_a_data_set_with_a_loss_and_its_values_are_means_over_seeds() -> None:
+    levels, blocks = blocks_of(frame("compare", CROSS, ranked).study("s"), "method", METRIC)
+    assert levels == ["plain", "ddml", "nir"] and len(blocks) == 4
+    means = {"plain": 0.31, "ddml": 0.51, "nir": 0.41}
+    assert blocks[("data", "cars"), ("loss", "pa")] == pytest.approx(means)
+    assert set(blocks[("data", "cars"), ("loss", "ms")]) == {"plain", "ddml"}
+
+
+def test_blocks_that_lack_a_level_are_left_out_or_the_level_is() -> None:
+    found = frame("compare", CROSS, ranked)
+    drawn = ranks(found)
+    assert "mean rank over 2 blocks" in drawn.caption and len(drawn.run_ids) == 3 * len(CROSS)
+    assert "Blocks left out for lacking a level: birds, ms; cars, ms." in drawn.caption
+    assert "ddml (1.00) " in texts(drawn) and " plain (3.00)" in texts(drawn)
+    fewer = ranks(found, without=["nir"]).caption
+    assert "mean rank over 4 blocks" in fewer and "Left out: nir." in fewer
+    assert "lacking" not in fewer
+    names = [" ".join(c.values()) for c in CROSS]
+    beside = [*CROSS, {**CROSS[1], "neutral": "left out"}]
+    made = frame("compare", beside, ranked, names=[*names, f"{names[1]}, not neutral"])
+    assert "over 2 blocks" in ranks(made).caption
+    empty = ranks(frame("compare", CROSS, lambda coords, seed: None))
+    assert "nothing to rank" in empty.caption and empty.gaps
+    with pytest.raises(ValidationError, match="factor"):
+        Figure(kind="critical_difference", studies=("s",), options={})
+    with pytest.raises(ReportError, match="'flow'"):
+        ranks(found, factor="flow")
+
+
+def test_levels_that_are_on_or_off_are_left_out_by_these_words() -> None:
+    cross = [{"data": d, "mixing": on} for d in ("birds", "cars") for on in (True, False, "half")]
+    made = frame("compare", cross, lambda at, seed: len(str(at["mixing"])) / 10 + seed / 100)
+    assert any(text.strip().startswith("off (") for text in texts(ranks(made, factor="mixing")))
+    fewer = ranks(made, factor="mixing", without=["off"])
+    assert "Left out: off." in fewer.caption
+    assert not any(text.strip().startswith("off") for text in texts(fewer))
+
+
+# --- curves over a factor
+
+GRID = [{"method.alpha": a, "method.gamma": g} for a in (1e-3, 1e-2) for g in (1e-7, 1e-5, 1e-3)]
+
+
+def curve(at: dict[str, Any], seed: int) -> float:
+    return 0.5 + 10 * at["method.alpha"] - math.log10(at["method.gamma"]) / 100 + seed / 1000
+
+
+def lines(found: Frame, x: str, **options: Any) -> Any:
+    return lines_of(found.study("s"), FactorCurves(studies=("s",), x=x, **options))
+
+
+@pytest.mark.parametrize("interval", ["t", "sd", "bootstrap"])
+def test_a_level_s_mean_and_interval(interval: Any) -> None:
+    values = [0.5, 0.54, 0.58, 0.51]
+    found = frame(
+        "grid",
+        [{"g": 1.0}, {"g": 0.1}],
+        lambda at, s: values[s] if at["g"] == 1 else 0.4 if s == 0 else None,
+        seeds=4,
+    )
+    (line,) = lines(found, "g", interval=interval)
+    assert line.x == (0.1, 1.0) and line.n == (1, 4) and line.label == ""
+    assert math.isnan(line.low[0]) and math.isnan(line.high[0])  # one seed: no interval
+    x = 100 * np.array(values)
+    assert line.mean == pytest.approx((40.0, x.mean()))
+    low, high = x.mean() - x.std(ddof=1), x.mean() + x.std(ddof=1)
+    if interval == "t":
+        low, high = scipy_stats.t.interval(0.95, 3, x.mean(), scipy_stats.sem(x))
+    elif interval == "bootstrap":
+        rng = np.random.default_rng(0)
+        drawn = scipy_stats.bootstrap((x,), np.mean, method="percentile", rng=rng)
+        low, high = drawn.confidence_interval
+    tolerance = {"abs": 0.15} if interval == "bootstrap" else {"rel": 1e-12}
+    assert (line.low[1], line.high[1]) == pytest.approx((low, high), **tolerance)
+
+
+def test_each_level_of_the_other_factor_has_a_line() -> None:
+    found = lines(frame("grid", GRID, curve, seeds=2), "method.gamma")
+    assert [line.label for line in found] == ["α = 0.001", "α = 0.01"]
+    for line, alpha in zip(found, (1e-3, 1e-2), strict=True):
+        points = [{"method.alpha": alpha, "method.gamma": x} for x in line.x]
+        assert line.mean == pytest.approx([100 * curve(at, 0) + 0.05 for at in points])
+    arms = [{"a": 1, "b": 5}, {"a": 2, "b": 5}, {"a": 3, "b": 5}, {"a": 2, "b": 4}]
+    (line,) = lines(frame("grid", arms, lambda at, s: at["a"] / 10, seeds=1), "a")
+    assert line.x == (1, 2, 3) and line.mean == pytest.approx((10, 20, 30)) and line.label == ""
+
+
+def test_curves_are_drawn_over_any_kind_of_axis() -> None:
+    found = frame("grid", GRID, curve, seeds=2)
+    recipe = FactorCurves(studies=("s",), x="method.gamma", at={"method.alpha": 0.01})
+    drawn = factor_curves(found, recipe)
+    axes = drawn.figure.axes[0]
+    assert len(axes.containers) == 1 and axes.get_legend() is None
+    assert axes.get_xscale() == "log" and "α = 0.01" in drawn.caption
+    assert "95 % t interval" in drawn.caption and "n = 2 seeds" in drawn.caption
+    words = frame("compare", [{"variant": v} for v in ("b", "a")], lambda at, s: 0.5, seeds=1)
+    axes = factor_curves(words, FactorCurves(studies=("s",), x="variant")).figure.axes[0]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["a", "b"]
+    assert axes.containers[0].lines[0].get_linestyle() == "None"
+    empty = factor_curves(frame("grid", GRID, lambda at, s: None), recipe)
+    assert "no finished runs" in empty.caption
+    with pytest.raises(ReportError, match=r"no cell of s .* method\.beta"):
+        factor_curves(found, FactorCurves(studies=("s",), x="method.beta"))
+    with pytest.raises(ValidationError, match="cannot be held"):
+        Recipe.model_validate({"factor_curves": [{"studies": ["a"], "x": "p", "at": {"p": 1}}]})
+
+
+@pytest.mark.parametrize(
+    ("levels", "log", "kind"),
+    [
+        ([0.1, 0.2, 0.3], None, "linear"),
+        ([1, 2, 3, 20], None, "log"),
+        ([1e-7, 1e-5, 1e-3], None, "log"),
+        ([0, 0.01, 0.1, 1], None, "symlog"),
+        ([0, 0.25, 0.5, 0.75, 1], None, "linear"),
+        ([-1, 0.1, 1, 10, 100], None, "linear"),
+        ([0.1, 1], None, "linear"),
+        ([0.1, 1], True, "log"),
+        ([1e-3, 1e-2, 1e-1], False, "linear"),
+        (["a", "b"], None, "words"),
+        (["on", 1], True, "words"),
+        ([], None, "linear"),
+    ],
+)
+def test_axis_follows_the_levels(levels: list[Any], log: bool | None, kind: str) -> None:
+    assert axis_kind(levels, log) == kind
+
+
+# --- heatmaps: colours of their own, with the scatter of the seeds on the scale
+
+PART = Heatmap(study="s", x="method.alpha", y="method.beta", title="At gamma = 1")
+POINTS = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in (1, 2)]
+
+
+def map_of(gain: float, *, scatter: float = 0.01, seeds: int = 3) -> Frame:
+    def value(at: dict[str, Any], seed: int) -> float:
+        return 0.5 + gain * (at["method.alpha"] - 1) + scatter * (seed - (seeds - 1) / 2)
+
+    return frame("grid", POINTS, value, seeds=seeds)
+
+
+def test_pooled_sd_is_that_of_all_deviations_from_their_own_means() -> None:
+    groups = [[1.0, 2.0, 4.0], [10.0, 11.0], [5.0], [float("nan"), 7.0]]
+    deviations = np.concatenate([np.array(g) - np.mean(g) for g in groups[:2]])
+    assert pooled_sd(groups) == (pytest.approx(np.sqrt((deviations**2).sum() / 3)), 2)
+    assert pooled_sd([[1.0], []]) is None
+
+
+def test_noise_spans_a_small_part_of_the_colours_and_a_small_effect_all_of_them() -> None:
+    noise, effect = shades(map_of(0.002), PART), shades(map_of(0.3), PART)
+    assert noise.sd == pytest.approx(1.0)
+    assert noise.high - noise.low == pytest.approx(SPAN * 1.0)
+    assert (noise.low + noise.high) / 2 == pytest.approx(50.1)
+    assert (effect.low, effect.high) == pytest.approx((50.0, 80.0))
+    for gain, ends in ((0.02, (50.0, 52.0)), (0.5, (50.0, 100.0))):
+        drawn = heatmap(map_of(gain, scatter=0.001), PART)
+        assert drawn.figure.axes[0].images[0].get_clim() == pytest.approx(ends)
+
+
+def test_heatmaps_of_a_report_have_one_size() -> None:
+    wide = [{"method.alpha": a, "method.beta": b} for a in (1, 2) for b in range(9)]
+    found = frame("grid", wide, lambda at, seed: 0.5)
+    turned = PART.model_copy(update={"x": "method.beta", "y": "method.alpha"})
+    size = size_of(found, [PART, turned])
+    for part in (PART, turned):
+        assert tuple(heatmap(found, part, size).figure.get_size_inches()) == size
+        own = size_of(found, [part])
+        assert all(mine <= shared for mine, shared in zip(own, size, strict=True))
+    assert size_of(found, [])[0] > 0
+
+
+def test_the_scale_has_the_sd_on_it_and_letters_stand_for_their_names() -> None:
+    drawn = heatmap(map_of(0.3), PART)
+    axes, bar = drawn.figure.axes
+    ends = bar.containers[0].lines[2][0].get_segments()[0][:, 1]
+    assert ends[1] - ends[0] == pytest.approx(2.0)
+    assert "± one sd of runs over seeds, 1.00, pooled over its own 4 cells" in drawn.caption
+    assert drawn.title == axes.get_title(loc="left") == "At γ = 1"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("α", "β")
+    single = heatmap(map_of(0.3, seeds=1), PART)
+    assert "no setting was repeated" in single.caption
+    assert not single.figure.axes[1].containers
