@@ -20,7 +20,6 @@ from ablate.sweep.dispatch import Dispatch
 from ablate.values.canonical import without_unused
 from tests.ablate import specs, synthetic
 from tests.ablate.driven import dispatch, drain, run, stopped_often, table
-from trainables.errors import ConfigError
 
 RATES = [1e-4, 1e-3, 1e-2, 3e-3, 3e-4]  # score −(log10 lr + 3)² / 10: ranked 1, (3, 4), (0, 2)
 
@@ -347,51 +346,3 @@ def test_an_unused_rank_leaves_a_sweep_what_it_was() -> None:
     assert specs.plan(given).sweep_id == before.sweep_id
     given["studies"]["parts"]["around"]["rank"] = 2
     assert specs.plan(given).sweep_id != before.sweep_id
-
-
-FAULTS: list[tuple[dict[str, Any], list[str]]] = [
-    ({"of": "lo", "best": 1}, ["studies.high.of", "'lo'", "'low'"]),
-    ({"of": "high", "best": 1}, ["studies.high.of", "a cycle (high → high)"]),
-    ({"best": 6}, ["studies.high.best", "found 6", "at most the 5 cells of low"]),
-    ({"best": 0}, ["studies.high.best", "greater than or equal to 1"]),
-    ({}, ["studies.high", "neither best nor share", "Say how many"]),
-    ({"best": 1, "share": 0.5}, ["studies.high.share", "both best and share"]),
-    ({"share": 0}, ["studies.high.share", "greater than 0"]),
-    ({"share": 1.5}, ["studies.high.share", "less than or equal to 1"]),
-    ({"best": 1, "by": "val/map"}, ["studies.high.by", "'val/map'", "a metric of low"]),
-    ({"best": 1, "take": ["optimizer.l"]}, ["studies.high.take", "'optimizer.lr'?"]),
-    ({"best": 1, "take": []}, ["studies.high.take", "at least 1"]),
-    ({"best": 1, "take": ["method.omega"]}, ["studies.high.take", "method.omega"]),
-    ({"best": 1, "trial": {"optimizer.lrr": 1}}, ["studies.high.trial", "'lrr'"]),
-    ({"best": 1, "trial": {"training.epochs": -1}}, ["studies.high.trial.training.epochs", "-1"]),
-    ({"best": 1, "around": {"best_of": "low", "rank": 6}}, ["studies.high.around.rank", "5 cells"]),
-    ({"best": 1, "around": {"best_of": "low", "rank": 0}}, ["studies.high.around", "equal to 1"]),
-    ({"best": 1, "scheduler": {"name": "asha"}}, ["studies.high.scheduler", "unknown key"]),
-]
-
-
-@pytest.mark.parametrize(("given", "expected"), FAULTS, ids=lambda v: str(v)[:40])
-def test_what_cannot_be_is_one_clear_line(given: dict[str, Any], expected: list[str]) -> None:
-    with pytest.raises(ConfigError) as told:
-        plan({"low": grid(), "high": {"design": "promote", "of": "low", **given}})
-    message = str(told.value)
-    assert "\n" not in message and all(part in message for part in expected), message
-
-
-def test_what_is_taken_and_then_dropped_is_refused() -> None:
-    low = grid([0.1, 0.2], "loss.temperature", trial={"loss": {"name": "normsoftmax"}})
-    other = {"loss": {"name": "proxy_anchor"}}
-    with pytest.raises(ConfigError, match=r"studies\.high\.of: found.*temperature"):
-        plan({"low": low, "high": promote(best=1, trial=other)})
-    with pytest.raises(ConfigError, match=r"studies\.up\.of: found.*temperature"):
-        same = promote(best=1, trial={"loss": {"name": "normsoftmax"}})
-        plan({"low": low, "high": same, "up": promote("high", best=1, trial=other)})
-
-
-def test_a_table_of_another_kind_is_refused() -> None:
-    studies = {"low": grid(), "high": promote(best=2)}
-    for kind in ("promoted", "compare"):
-        plan(studies, report={"tables": [{"kind": kind, "study": "high"}]})
-    for kind, study in (("effects", "high"), ("search", "high"), ("promoted", "low")):
-        with pytest.raises(ConfigError, match=rf"report\.tables\.0\.kind: found '{kind}'"):
-            plan(studies, report={"tables": [{"kind": kind, "study": study}]})

@@ -10,7 +10,6 @@ from ablate.designs.parts import Point
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate.specs import plan
-from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
@@ -97,38 +96,6 @@ def test_they_are_searched() -> None:
     assert config.optimizer.weight_decay_of("head") == config.optimizer.weight_decay
     assert (config.data.augment.resize, config.schedule.milestones) == (70, (5, 10))
     assert config.schedule.held == ("backbone", "head")
-
-
-@pytest.mark.parametrize(
-    ("axes", "trial", "words"),
-    [
-        ({"optimizer.nesterov": [True]}, {}, "found true with optimizer.name: adamw"),
-        (
-            {"optimizer.momentum": [0.9, 0]},
-            {"optimizer": {"name": "sgd", "nesterov": True}},
-            "found true with optimizer.momentum: 0",
-        ),
-        (
-            {"schedule.milestones": [[5], [5, 20]]},
-            {"schedule": {"name": "multi_step", "milestones": [5]}},
-            r"schedule.milestones below training.epochs, 20, not \[5, 20\]",
-        ),
-        ({"optimizer.weight_decays.flows": [0]}, {}, "weight_decays.flows"),
-        ({"optimizer.weight_decays.auxiliary": [0]}, {}, "not of auxiliary: leave it out"),
-        (
-            {"data.augment.interpolation": ["bicubic"]},
-            {"backbone": {"mode": "frozen"}},
-            "not bicubic with frozen, whose cached features",
-        ),
-        ({"data.stored_side": [96]}, {}, "it with photographs"),
-    ],
-)
-def test_a_plan_refuses_what_no_trial_could_be(
-    axes: dict[str, list[Any]], trial: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words) as caught:
-        grid(axes, **trial)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_plan_warns_of_augmentation_that_cached_features_do_not_see() -> None:

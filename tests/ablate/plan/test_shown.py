@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate import specs
-from trainables.errors import ConfigError
 
 WHY = (
     "a loss with proxies or centres for method nir, not contrastive: the flow is conditioned on "
@@ -54,51 +51,6 @@ def test_nothing_is_refused_where_nothing_is_left_out() -> None:
     assert made.resolved_spec()["refused"] == {} and advice.notes(made, "rows") == []
 
 
-FACTORS = {
-    "loss": {"a": {}, "b": {"trial": {"embedding.dim": 64}}},
-    "method": {"plain": {}, "ddml": {"trial": {"method.name": "ddml"}}},
-}
-TABLE = {"kind": "compare", "study": "rows"}
-RANKS = {"kind": "critical_difference", "studies": ["rows"], "metric": "test/map_at_r"}
-
-
-@pytest.mark.parametrize(
-    ("report", "words"),
-    [
-        (
-            {"tables": [{**TABLE, "within": ["los"]}]},
-            ["report.tables.0.within: found 'los'", "one of loss, method", "'loss'"],
-        ),
-        (
-            {"figures": [{**RANKS, "options": {"factor": "size"}}]},
-            ["report.figures.0.options.factor: found 'size'", "one of loss, method"],
-        ),
-        (
-            {"figures": [{**RANKS, "options": {"factor": "loss", "out": []}}]},
-            ["report.figures.0", "out"],
-        ),
-        (
-            {"figures": [{**RANKS, "kind": "ranks"}]},
-            [
-                "report.figures.0.kind",
-                "installed: affinity, class_sizes, cost, critical_diff",
-            ],
-        ),
-    ],
-)
-def test_factors_that_a_report_names_are_the_study_s(
-    report: dict[str, Any], words: list[str]
-) -> None:
-    rows = {"design": "compare", "cross": FACTORS, "evaluate": ["val", "test"]}
-    spec = {"name": "shown", "studies": {"rows": rows}}
-    asked = [{**TABLE, "within": ["loss"]}]
-    ranks = [{**RANKS, "options": {"factor": "method", "without": ["ddml"]}}]
-    assert specs.plan({**spec, "report": {"tables": asked, "figures": ranks}})
-    with pytest.raises(ConfigError) as caught:
-        specs.plan({**spec, "report": report})
-    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
-
-
 STUDIES = {
     "found": {
         "design": "search",
@@ -128,39 +80,5 @@ FIT = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "study", "options", "words"),
-    [
-        ("slices", "kept", {}, ["studies.0: found kept, a promote study, for slices", "'search'"]),
-        ("parallel", "crossed", {}, ["crossed, a grid study", "table of the kind 'search'"]),
-        ("slices", "found", {"axes": ["optimizer.lt"]}, ["options.axes", "one of optimizer.lr"]),
-        ("importance", "switched", {}, ["studies.0", "a components study, for importance"]),
-        ("promotions", "found", {}, ["found, a search study", "'promoted'"]),
-        ("shapley", "crossed", {}, ["crossed", "every combination", "two levels each"]),
-        ("shapley", "found", {}, ["found, a search study, for shapley", "'effects'"]),
-        ("interactions", "alone", {}, ["alone, which varies embedding.dim", "two factors"]),
-        ("interactions", "kept", {}, ["kept, a promote study, for interactions"]),
-        ("interactions", "crossed", {"among": ["optimizer.lr", "x"]}, ["options.among", "'x'"]),
-        ("cost", "found", {"cost": "money"}, ["report.figures.0", "cost", "'seconds'"]),
-        ("parallel", "found", {"axis": ["optimizer.lr"]}, ["report.figures.0", "axis"]),
-    ],
-)
-def test_a_figure_is_of_a_study_that_it_can_be_made_of(
-    kind: str, study: str, options: dict[str, Any], words: list[str]
-) -> None:
-    spec = {"name": "shown", "studies": STUDIES}
-    figure = {"kind": kind, "studies": [study], "options": options}
-    with pytest.raises(ConfigError) as caught:
-        specs.plan({**spec, "report": {"figures": [figure]}})
-    said = str(caught.value)
-    assert not [word for word in words if word not in said], said
-
-
 def test_figures_that_fit_are_planned() -> None:
     assert specs.plan({"name": "shown", "studies": STUDIES, "report": {"figures": FIT}})
-
-
-def test_a_figure_of_one_study_is_refused_for_two() -> None:
-    figure = {"kind": "shapley", "studies": ["switched", "crossed"]}
-    with pytest.raises(ConfigError, match="one study for shapley, not switched, crossed"):
-        specs.plan({"name": "shown", "studies": STUDIES, "report": {"figures": [figure]}})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.ablate.specs import plan, spec
@@ -26,63 +24,6 @@ def test_it_names_no_other_sweep_and_no_other_trial() -> None:
 
 
 COMPARED = "a metric of classes held out from training: search optimises validation"
-INSTEAD = "Write val/map_at_r; with `evaluate: [val, train]` tables may show train/map_at_r"
-
-
-@pytest.mark.parametrize(
-    ("place", "changes"),
-    [
-        ("objective", {"objective": "train/map_at_r"}),
-        (
-            "studies.tune.objectives.0.metric",
-            {
-                "studies__tune__objectives": [{"metric": "train/map_at_r"}],
-                "studies__tune__evaluate": ["train"],
-            },
-        ),
-        (
-            "studies.parts.around.by",
-            {"studies__parts__around": {"best_of": "tune", "by": "train/map_at_r"}},
-        ),
-    ],
-)
-def test_nothing_is_compared_by_it(place: str, changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        plan(spec(**changes))
-    message = str(caught.value)
-    assert "\n" not in message
-    assert f"{place}: found 'train/map_at_r', of the classes that trials train on" in message
-    assert f"; expected {COMPARED}. {INSTEAD}" in message
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        (
-            {"report": {"tables": [{**TABLE, "metrics": ["train/map_at_r"]}]}},
-            ["report.tables.0.metrics.0", "Add `evaluate: [val, test, train]` to studies.rows"],
-        ),
-        (
-            {"studies__rows__evaluate": ["train"], "report": {"tables": [TABLE]}},
-            ["report.tables.0.metrics.1", "Add `metrics: [density]` to studies.rows"],
-        ),
-        (
-            {**READ, "report": {"tables": [{**TABLE, "metrics": ["training/MAP@R"]}]}},
-            ["Did you mean 'train/map_at_r'?"],
-        ),
-        (
-            {**READ, "report": {"curves": [{"studies": ["rows"], "metric": "train/map_at_r"}]}},
-            ["report.curves.0.metric", "of rows do not look at", "selection: {train_curve: true}"],
-        ),
-        ({"studies__rows__evaluate": ["training"]}, ["studies.rows.evaluate.0", "'train'"]),
-    ],
-)
-def test_a_report_of_what_is_not_read_is_told_before_anything_runs(
-    changes: dict[str, Any], words: list[str]
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        plan(spec(**changes))
-    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
 
 def test_trials_that_look_at_the_training_classes_have_their_curve() -> None:
