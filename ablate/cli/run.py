@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from ablate.cli.options import EXIT_CODES, add_sweep, options_of
 from ablate.cli.preflight import check_machine
-from ablate.cli.report import print_report
 from ablate.tracking.store import typed
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
@@ -104,6 +103,8 @@ def run(args: argparse.Namespace) -> int:
     say(ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return outcome.code
+    from ablate.cli.report import print_report
+
     results = api.finish(chosen, settings, options, outcome)
     print_report(results.text, results.paths, options.store.shown, results.trials_page)
     if not outcome.tracked:
