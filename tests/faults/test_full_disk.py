@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,9 +64,8 @@ def test_a_full_disk_ends_the_run_in_one_line_and_costs_nothing(
     driver = tiny.start(SYN_SLEEP="0.4")
     tiny.wait_for_starts(5, driver)
     fill(tiny.out / "filler")
-    began = time.monotonic()
     text, _ = driver.communicate(timeout=200)
-    assert driver.returncode == 1 and time.monotonic() - began < 60, text
+    assert driver.returncode == 1, text
     assert "Traceback" not in text and "ray" not in text.lower(), text
     (line,) = [line for line in text.splitlines() if "Free some space" in line]
     assert ("found no space left" in line or "disk is full" in line) and str(tiny.out) in line

@@ -141,7 +141,7 @@ def known(sweep: Sent) -> dict[str, int]:
 
 def meet(proxy: Proxy, name: str, fault: Fault) -> None:
     """For two seconds, and until several have asked: writers wait ever longer between two tries."""
-    proxy.fault, end = fault, time.monotonic() + 40
+    proxy.fault, end = fault, time.monotonic() + 120
     time.sleep(2)
     while proxy.faults[fault] < 6:
         assert time.monotonic() < end, f"{name}: hardly anybody asked"
@@ -152,7 +152,7 @@ def meet(proxy: Proxy, name: str, fault: Fault) -> None:
 def under_way(sweep: Sent) -> tuple[str, str]:
     """A run that has some of its trial's epochs, and the trial."""
     query = "SELECT run_id, trial_id FROM mlflow_runs WHERE logged_epoch > 0 AND logged_final = 0"
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         with Ledger(sweep.ledger_path) as ledger:
             for row in ledger.rows(query):
