@@ -59,7 +59,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="a path, s3://…, gs://…, hdfs://… or env:NAME that outlives this machine: the ledger "
         "is copied there once a minute, and the same command goes on from it on another machine; "
-        "with --address, nodes that do not see --out keep checkpoints, exports and logs there",
+        "checkpoints, exports and logs of trials go there too, and with --address nodes need not "
+        "see --out",
     )
     command.add_argument("--no-report", action="store_true", help="compile no tables at the end")
 
