@@ -20,9 +20,8 @@ from functools import partial
 from pathlib import Path
 
 from ablate.ledger.ledger import Ledger
-from ablate.storage.copies import NOTE
+from ablate.storage.copies import NOTE, Note
 from ablate.storage.store import OPTION, Storage, StorageError
-from ablate.storage.word import Note
 from reports.uri import HIDDEN, has_secret
 from trainables.core.trial_folder import (
     CONFIG,

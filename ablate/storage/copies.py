@@ -1,7 +1,14 @@
 """Copies of a ledger in storage, from which another machine goes on.
 
     ledger.sqlite    as the ledger was at one moment, all of it
-    ledger.json      which one that is, and who drives (`ablate/storage/word.py`)
+    ledger.json      {"ledger": which, "copy": how many there were, "owner": who drives,
+                     "place": from where, "at": seconds since 1970, "over": ended}
+    storage.json     beside the ledger: {"ledger": which, "copies": {storage: the copy it is ahead
+                     of}}
+
+`ledger` is made up when a ledger is copied for the first time and stays with it on all machines: a
+storage that has another one is none to go on from. The note beside the ledger is written before the
+first copy is, so that a ledger without one was never stored.
 
 One ledger at a time is copied there, by all who drive from it; it stays beside them, and the copy
 is what is left if their machine goes. `copy` counts up, and each machine notes in
@@ -9,33 +16,94 @@ is what is left if their machine goes. `copy` counts up, and each machine notes 
 has gone on without it, and does not write over what that one found. A ledger that was never stored
 there is neither replaced nor copied over another one.
 
-Trials that were under way start again where their checkpoints cannot be seen from the new machine,
-with the same numbers at the end.
+Trials under way go on from their checkpoints in storage (`ablate/storage/checkpoints.py`).
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import shutil
+import sqlite3
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
 from ablate.ledger.owner import STALE_SECONDS, Owner, host_name
-from ablate.ledger.schema import LedgerError
-from ablate.ledger.sqlite_files import alone, back_up, write_ahead
-from ablate.storage.files import fault, set_aside, state
+from ablate.ledger.schema import APPLICATION_ID, VERSION, LedgerError
+from ablate.ledger.sqlite_files import NoDatabase, alone, back_up, damage, head, write_ahead
 from ablate.storage.store import CLOCK, DRAFT, DRAFT_SECONDS, OPTION, Storage, StorageError
-from ablate.storage.word import Note, Word
 from trainables.errors import ConfigError
+from trainables.machine.files import write_json
 
 COPY_SECONDS = 60.0
 LEDGER, WORD, NOTE = "ledger.sqlite", "ledger.json", "storage.json"
 DRAFTS = ".copy-"  # folders beside the ledger
+
+log = logging.getLogger("ablate.engine")
+
+
+@dataclass(frozen=True)
+class Word:
+    """The storage's. over: the driver has ended, and knew of no other."""
+
+    ledger: str
+    copy: int
+    owner: Owner
+    place: str
+    at: float
+    over: bool
+
+    @classmethod
+    def parse(cls, content: bytes) -> Self:
+        """Raises ValueError, KeyError or TypeError: it is none."""
+        told = json.loads(content)
+        return cls(
+            str(told["ledger"]),
+            int(told["copy"]),
+            Owner.parse(told["owner"]),
+            str(told["place"]),
+            float(told["at"]),
+            bool(told["over"]),
+        )
+
+    def write(self, path: Path) -> None:
+        told = {**vars(self), "owner": str(self.owner)}
+        write_json(path, told)
+
+    def alive(self, age: float) -> bool:
+        """Whether that driver lives. age: seconds since its word was written, by the storage's
+        clock: `at` is by its own, which may be minutes from ours."""
+        return not self.over and self.owner.alive(time.time() - age, STALE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Note:
+    """The ledger's. ledger: empty where it was never stored. copies: by storage, as it is shown."""
+
+    ledger: str = ""
+    copies: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises OSError: it is there, and cannot be read."""
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            return cls(str(told["ledger"]), {key: int(n) for key, n in told["copies"].items()})
+        except FileNotFoundError:
+            return cls()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            log.info("%s notes no copies: %r", path, error)  # then nothing is written over
+            return cls()
+
+    def write(self, path: Path) -> None:
+        write_json(path, asdict(self))
 
 
 class Copies:
@@ -257,3 +325,45 @@ class Copies:
 
 def _named(owner: Owner) -> str:
     return f"process {owner.pid} on {owner.host.partition('+')[0]}"
+
+
+# ------------------------------------------------------------------------- files of a ledger
+
+
+def fault(path: Path) -> str | None:
+    """Why a file is no whole ledger that this version reads; None: it is one.
+
+    SQLite takes an empty file for a whole database, and any other program's for one too.
+    """
+    try:
+        found = head(path)
+    except (NoDatabase, sqlite3.DatabaseError) as error:
+        return str(error)
+    if found is None or not found.tables:
+        return "an empty file"
+    if found.application_id != APPLICATION_ID:
+        return "a database of another program"
+    if found.user_version > VERSION:
+        return f"of version {found.user_version}; this ablate reads {VERSION} at most"
+    return damage(path)
+
+
+def state(ledger: Path) -> tuple[tuple[int, int], ...]:
+    """Changes whenever the ledger does: sizes and times of the file and of its journal."""
+    found = [ledger, ledger.with_name(f"{ledger.name}-wal")]
+    stats = [path.stat() for path in found if path.exists()]
+    return tuple((stat.st_size, stat.st_mtime_ns) for stat in stats)
+
+
+def set_aside(ledger: Path) -> Path | None:
+    """Move the ledger and its journal away; where to, if there was one."""
+    if not ledger.exists():
+        return None
+    number = 1
+    while (aside := ledger.with_name(f"{ledger.name}.aside-{number}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        part = ledger.with_name(ledger.name + suffix)
+        if part.exists():
+            part.rename(aside.with_name(aside.name + suffix))
+    return aside

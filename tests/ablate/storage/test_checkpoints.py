@@ -12,9 +12,8 @@ from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.storage import checkpoints as module
 from ablate.storage.checkpoints import TrialCheckpoints, weights_here
-from ablate.storage.copies import NOTE
+from ablate.storage.copies import NOTE, Note
 from ablate.storage.store import Storage, StorageError
-from ablate.storage.word import Note
 from trainables.errors import ConfigError
 from trainables.jobs.node_folder import copy_checkpoint
 

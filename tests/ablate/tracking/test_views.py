@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ablate.storage.copies import NOTE
-from ablate.storage.word import Note
+from ablate.storage.copies import NOTE, Note
 from ablate.tracking import views
 from tests.ablate.command import ablate_run
 from trainables.jobs.views.request import View, Wanted
