@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from filelock import FileLock, Timeout
 
 from ablate.engine.ray.resources import Request, check_nodes, fits
-from ablate.ledger.owner import Owner, host_name
 from trainables.errors import ConfigError
 from trainables.machine.processes import cores
 
@@ -62,9 +62,10 @@ OF_RAY = "/session_2026-11-23_00-00-00_000000_1234567/sockets/plasma_store"
 NUMBER = max(str(os.getuid()), "12345678", key=len)  # eight letters, where our name is taken
 OURS = f"/ray-{NUMBER}/{INNER}"
 SESSION = re.compile(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d+_\d+")
-OWNER = "ablate-owner"  # the file in a session's folder that names the process that started Ray
-QUIET_SECONDS = 86400.0  # the raylet of a live session writes into its logs every few seconds
+LOCK = "ablate.lock"  # in a session's folder: held by the process that started Ray
+NEW_SECONDS = 86400.0
 ROOM = (103 if sys.platform == "darwin" else 107) - len(OF_RAY) - len(OURS)
+_held: list[FileLock] = []
 
 
 def is_local(address: str | None) -> bool:
@@ -110,7 +111,7 @@ def ray_session(address: str | None, asked: Request, *, check: bool = True) -> I
             object_store_memory=100 * 2**20,
             _temp_dir=str(folder),
         )
-        mark_session(Path(context.address_info["session_dir"]))
+        hold_session(Path(context.address_info["session_dir"]))
     else:
         _join(address)
     if threading.current_thread() is threading.main_thread():
@@ -273,57 +274,31 @@ def _is_ours(folder: Path) -> bool:
     return private and found.st_uid == os.getuid()
 
 
-def mark_session(session: Path) -> None:
-    """Write into a session's folder that this process started it."""
-    (session / OWNER).write_text(str(Owner.me()), encoding="utf-8")
+def hold_session(session: Path) -> None:
+    """Lock a session's folder as long as this process lives, so that it is not taken for one of a
+    process that is gone."""
+    lock = FileLock(session / LOCK)
+    lock.acquire()
+    _held.append(lock)
 
 
 def remove_dead_sessions(folder: Path) -> None:
     """Delete the folders of Ray sessions in `folder` whose processes are gone.
 
-    Anything else in `folder` stays. Two runs may do this at once: a file that the other run has
-    deleted already is skipped.
+    Anything else in `folder` stays, and a session without a lock for a day: it may be starting. Two
+    runs may do this at once: what the other has deleted already is skipped.
     """
-    dead = [
-        path
-        for path in (folder.iterdir() if folder.is_dir() else ())
-        if SESSION.fullmatch(path.name) and not path.is_symlink() and _has_ended(path)
-    ]
-    if not dead:
-        return
-    commands = _command_lines()
-    for session in dead:
-        # The owner may have been killed before the raylet that it started.
-        if not any(session.name in line for line in commands):
-            shutil.rmtree(session, ignore_errors=True)
+    for session in folder.iterdir() if folder.is_dir() else ():
+        if session.is_symlink() or not SESSION.fullmatch(session.name):
+            continue
+        try:
+            if (session / LOCK).exists():
+                FileLock(session / LOCK).acquire(timeout=0).lock.release()
+            elif time.time() - session.lstat().st_mtime < NEW_SECONDS:
+                continue
+        except (Timeout, OSError):  # its process lives, or another run has deleted it
+            continue
+        shutil.rmtree(session, ignore_errors=True)
     latest = folder / "session_latest"
     if latest.is_symlink() and not latest.exists():
         latest.unlink(missing_ok=True)
-
-
-def _has_ended(session: Path) -> bool:
-    """Whether the process that started a session is gone.
-
-    A process of another host or container cannot be looked up here, and a session of an earlier
-    version of this package has no mark: such a session has ended if nothing was written into it
-    for `QUIET_SECONDS`.
-    """
-    try:
-        owner = Owner.parse((session / OWNER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        owner = None
-    if owner is not None and owner.host == host_name():
-        return not owner.alive(time.time())
-    changed = [session.lstat().st_mtime]
-    for path in (session / "logs").glob("*"):
-        with suppress(FileNotFoundError):
-            changed.append(path.lstat().st_mtime)
-    return time.time() - max(changed) > QUIET_SECONDS
-
-
-def _command_lines() -> list[str]:
-    lines = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            lines.append(" ".join(process.cmdline()))
-    return lines

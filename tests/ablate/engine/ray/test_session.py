@@ -15,15 +15,22 @@ import pytest
 
 from ablate.engine.ray.session import (
     INNER,
+    LOCK,
     OF_RAY,
-    OWNER,
     ROOM,
-    mark_session,
     private_folder,
     remove_dead_sessions,
 )
-from ablate.ledger.owner import Owner
 from trainables.errors import ConfigError
+
+HOLD = """
+import sys
+from pathlib import Path
+from ablate.engine.ray.session import hold_session
+hold_session(Path(sys.argv[1]))
+print("held", flush=True)
+input()
+"""
 
 
 @pytest.fixture
@@ -85,51 +92,37 @@ def test_a_socket_fits_into_the_longest_place() -> None:
     assert len(socket) == (103 if sys.platform == "darwin" else 107)
 
 
-def make_session(folder: Path, number: int, owner: str = "", *, days_old: float = 0.0) -> Path:
+def make_session(folder: Path, number: int, *, days_old: float = 0.0) -> Path:
     session = folder / f"session_2026-11-24_23-51-33_{number:06d}_{number}"
     (session / "logs").mkdir(parents=True)
-    (session / "logs" / "raylet.out").write_text("started")
-    if owner:
-        (session / OWNER).write_text(owner)
     past = time.time() - days_old * 86400
-    for path in (session / "logs" / "raylet.out", session / "logs", session):
-        os.utime(path, (past, past))
+    os.utime(session, (past, past))
     return session
 
 
 def test_only_sessions_whose_processes_are_gone_are_deleted(tmp_path: Path) -> None:
-    here = Owner.me()
-    gone = str(Owner(here.host, 2**22 + 12345, 1.0))
-    live = make_session(tmp_path, 1)
-    mark_session(live)
-    with_raylet = make_session(tmp_path, 2, gone)
+    live = make_session(tmp_path, 1, days_old=2)
+    held = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(live)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert held.stdout is not None and held.stdout.readline()
     kept = [
         live,
-        with_raylet,
-        make_session(tmp_path, 3, "another-host/7/1.00"),
-        make_session(tmp_path, 4),  # not marked: it may be starting
+        make_session(tmp_path, 2),  # not locked: it may be starting
         tmp_path / "session_of_mine",
         tmp_path / "session_2026-11-24_23-51-33_000009_9",
     ]
-    kept[4].mkdir()
-    kept[5].symlink_to(tmp_path.parent)
-    dead = [
-        make_session(tmp_path, 5, gone),
-        make_session(tmp_path, 6, str(Owner(here.host, here.pid, here.start - 100.0))),
-        make_session(tmp_path, 7, "another-host/7/1.00", days_old=2),
-        make_session(tmp_path, 8, days_old=2),
-    ]
+    kept[2].mkdir()
+    kept[3].symlink_to(tmp_path.parent)
+    dead = [make_session(tmp_path, 3), make_session(tmp_path, 4, days_old=2)]
+    (dead[0] / LOCK).touch()
     (tmp_path / "session_latest").symlink_to(dead[0])
-    raylet = subprocess.Popen(
-        [sys.executable, "-c", "input()", f"--session-dir={with_raylet}"], stdin=subprocess.PIPE
-    )
-    try:
-        remove_dead_sessions(tmp_path)
-    finally:
-        raylet.communicate(b"\n")
+    remove_dead_sessions(tmp_path)
     assert all(path.exists() for path in kept)
     assert not any(path.exists() for path in dead)
     assert not (tmp_path / "session_latest").is_symlink()
+    held.kill()
+    held.communicate()
     remove_dead_sessions(tmp_path)
-    assert not with_raylet.exists()
+    assert not live.exists()
     remove_dead_sessions(tmp_path / "absent")
