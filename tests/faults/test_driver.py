@@ -40,20 +40,15 @@ def test_a_run_without_budget_and_one_without_work_train_nothing(
 
 
 @pytest.mark.slow
-def test_workers_stay_through_rounds_and_studies(sweep: Sweep) -> None:
-    """A process that starts anew imports everything anew; Tune would end all free ones but one."""
-    slots = 4
-    tune = {**SPEC["studies"]["tune"], "trials": 24, "round": slots, "startup": slots}
-    given = {"resources": {"cpus": cores() / slots, "gpus": 0}}
-    driver = sweep.start({"spec": given, "studies": {"tune": tune}}, SYN_JITTER="0.5")
-    workers: set[int] = set()
-    while driver.poll() is None:
-        workers |= {
-            child.pid for child in descendants(driver.pid) if "JobTrainable" in title(child)
-        }
-        time.sleep(0.1)
-    assert driver.returncode == 0, driver.communicate()[0]
-    assert len(workers) == slots, "each of them is started once"
+def test_all_workers_come_up_where_trials_are_shorter_than_their_start(sweep: Sweep) -> None:
+    """Tune would give a free worker to the trial whose own worker is starting, and end that."""
+    rates = [1e-3 + 1e-5 * number for number in range(40)]
+    grid = {"g": {"design": "grid", "seeds": 1, "grid": {"optimizer.lr": rates}}}
+    given = {"resources": {"cpus": cores() / 2, "gpus": 0}, "studies": {}}
+    code, text = sweep.finish({"spec": given, "studies": grid}, SYN_SLEEP="0.1")
+    assert code == 0, text
+    workers = collections.Counter(at_work(sweep, trial) for trial in sweep.trials())
+    assert len(workers) == 2 and min(workers.values()) > 5, workers
 
 
 @pytest.mark.slow
@@ -66,7 +61,7 @@ def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
         {"spec": given, "studies": {"tune": tune}}, SYN_JITTER="1.5", SYN_SLEEP="0.1"
     )
     killed = 0
-    while driver.poll() is None and killed < 4:
+    while driver.poll() is None and killed < 2:
         time.sleep(0.02)
         if not (sweep.out / "ledger.sqlite").exists() or not sweep.started():
             continue
@@ -78,7 +73,7 @@ def test_free_workers_that_die_cost_no_trial(sweep: Sweep) -> None:
                     killed += 1
     text, _ = driver.communicate(timeout=200)
     assert driver.returncode == 0 and "given up" not in text, text
-    assert killed >= 2 and {row["status"] for row in sweep.trials().values()} == {"done"}
+    assert killed and {row["status"] for row in sweep.trials().values()} == {"done"}
 
 
 def at_work(sweep: Sweep, trial_id: str) -> int | None:

@@ -16,47 +16,6 @@ from tests.ablate.cluster.image import clean
 from trainables.errors import ConfigError
 
 CLOUDS = ("aws.yaml", "gcp.yaml")
-# Of the custom resources ray.io/v1 (KubeRay v1.6), as its API reference lists them: what a field
-# may be called. Pod templates are Kubernetes' own and are not looked into but for what is asserted.
-CLUSTER = {
-    "rayVersion",
-    "authOptions",
-    "enableInTreeAutoscaling",
-    "autoscalerOptions",
-    "headGroupSpec",
-    "workerGroupSpecs",
-    "headServiceAnnotations",
-    "suspend",
-    "managedBy",
-    "gcsFaultToleranceOptions",
-}
-AUTOSCALER = {"idleTimeoutSeconds", "upscalingMode", "resources", "image", "env", "version"}
-HEAD = {"serviceType", "headService", "enableIngress", "rayStartParams", "template"}
-WORKERS = {
-    "groupName",
-    "replicas",
-    "minReplicas",
-    "maxReplicas",
-    "idleTimeoutSeconds",
-    "numOfHosts",
-    "rayStartParams",
-    "template",
-    "scaleStrategy",
-    "suspend",
-}
-JOB = {
-    "entrypoint",
-    "submissionMode",
-    "backoffLimit",
-    "activeDeadlineSeconds",
-    "shutdownAfterJobFinishes",
-    "ttlSecondsAfterFinished",
-    "runtimeEnvYAML",
-    "rayClusterSpec",
-    "metadata",
-    "jobId",
-    "suspend",
-}
 
 
 def constraint(package: str) -> str:
@@ -143,15 +102,13 @@ def test_commands_on_the_head_have_what_its_ray_has() -> None:
 
 
 def check_cluster(spec: dict[str, Any]) -> None:
-    assert spec.keys() <= CLUSTER and spec["rayVersion"] == constraint("ray")
+    assert spec["rayVersion"] == constraint("ray")
     assert spec["authOptions"] == {"mode": "token"}
-    assert spec["autoscalerOptions"].keys() <= AUTOSCALER
     assert spec["autoscalerOptions"]["upscalingMode"] in ("Default", "Aggressive", "Conservative")
-    assert spec["headGroupSpec"].keys() <= HEAD
     assert spec["headGroupSpec"]["serviceType"] == "ClusterIP"
     assert spec["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}
     (workers,) = spec["workerGroupSpecs"]
-    assert workers.keys() <= WORKERS and workers["minReplicas"] <= workers["maxReplicas"]
+    assert workers["minReplicas"] <= workers["maxReplicas"]
     for group in (spec["headGroupSpec"], workers):
         assert all(isinstance(value, str) for value in group["rayStartParams"].values())
         (container,) = group["template"]["spec"]["containers"]
@@ -171,7 +128,6 @@ def test_a_cluster_on_kubernetes() -> None:
 def test_a_job_on_kubernetes() -> None:
     given = loaded("rayjob.yaml")
     assert (given["apiVersion"], given["kind"]) == ("ray.io/v1", "RayJob")
-    assert given["spec"].keys() <= JOB
     assert given["spec"]["submissionMode"] in ("K8sJobMode", "HTTPMode", "SidecarMode")
     assert given["spec"]["rayClusterSpec"] == loaded("raycluster.yaml")["spec"]
     check_cluster(given["spec"]["rayClusterSpec"])
