@@ -145,5 +145,5 @@ def drive(folder: Path, trials: int) -> None:
             checkpoint = row["checkpoint"]
             assert checkpoint.startswith(f"trials/{row['trial_id']}.")
             assert "checkpoints" not in storage.folders(checkpoint), "the core's were kept"
-            folder = cluster.out("other") / "trials" / row["trial_id"]
-            assert (folder / "trial.log").exists(), "logs of other nodes came here"
+        logs = list((cluster.out("other") / "trials").glob("*/trial.log"))
+        assert len(logs) >= trials // 3, "logs of other nodes came here"

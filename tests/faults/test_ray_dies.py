@@ -6,6 +6,7 @@ import ipaddress
 import os
 import subprocess
 import time
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -38,27 +39,26 @@ def kill(driver: subprocess.Popen[str], name: str) -> int:
     raise AssertionError(f"no {name} to kill")
 
 
-def open_to_others(driver: subprocess.Popen[str]) -> list[str]:
-    """Ports of a driver and of all that it has started which another machine may reach."""
+def listeners(driver: subprocess.Popen[str]) -> list[tuple[str, str]]:
+    """Name and address of each port on which a driver, or what it has started, listens."""
     found = []
     for process in [psutil.Process(driver.pid), *descendants(driver.pid)]:
-        for each in process.net_connections("inet"):
-            if each.status != psutil.CONN_LISTEN or not each.laddr:
-                continue
-            address = ipaddress.ip_address(each.laddr.ip)
-            mapped = getattr(address, "ipv4_mapped", None) or address
-            if not mapped.is_loopback:
-                found.append(f"{process.name()} {each.laddr.ip}:{each.laddr.port}")
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            for each in process.net_connections("inet"):
+                if each.status == psutil.CONN_LISTEN and each.laddr:
+                    found.append((process.name(), each.laddr.ip))
     return found
 
 
-def listening(driver: subprocess.Popen[str]) -> set[str]:
-    """The names of those that listen at all."""
-    return {
-        process.name()
-        for process in descendants(driver.pid)
-        if any(each.status == psutil.CONN_LISTEN for each in process.net_connections("inet"))
-    }
+def open_to_others(driver: subprocess.Popen[str]) -> list[str]:
+    """Those that another machine may reach."""
+    found = []
+    for name, ip in listeners(driver):
+        address = ipaddress.ip_address(ip)
+        mapped = getattr(address, "ipv4_mapped", None) or address
+        if not mapped.is_loopback:
+            found.append(f"{name} {ip}")
+    return found
 
 
 def assert_said_in_our_words(text: str) -> None:
@@ -72,7 +72,7 @@ def test_ray_dies_and_is_started_again_and_dies_once_more(
 ) -> None:
     driver = sweep.start({"track": True}, SYN_SLEEP="0.4")
     sweep.wait_for_starts(2, driver)
-    assert {"raylet", "gcs_server"} <= listening(driver)
+    assert {"raylet", "gcs_server"} <= {name for name, _ in listeners(driver)}
     assert open_to_others(driver) == []
     gone = [kill(driver, "raylet")]
     already = len(sweep.started())
