@@ -41,12 +41,14 @@ def kill(driver: subprocess.Popen[str], name: str) -> int:
 
 def listeners(driver: subprocess.Popen[str]) -> list[tuple[str, str]]:
     """Name and address of each port on which a driver, or what it has started, listens."""
-    found = []
+    found: list[tuple[str, str]] = []
     for process in [psutil.Process(driver.pid), *descendants(driver.pid)]:
         with suppress(psutil.NoSuchProcess):  # it has just ended
-            for each in process.net_connections("inet"):
-                if each.status == psutil.CONN_LISTEN and each.laddr:
-                    found.append((process.name(), each.laddr.ip))
+            found += [
+                (process.name(), each.laddr.ip)
+                for each in process.net_connections("inet")
+                if each.status == psutil.CONN_LISTEN and each.laddr
+            ]
     return found
 
 
