@@ -17,7 +17,7 @@ from torchvision.transforms import InterpolationMode, RandomCrop, RandomResizedC
 from torchvision.transforms import functional as tv
 from torchvision.transforms.v2 import functional as tv2
 
-from tests.trainables.data.pictures import HALF, ragged
+from tests.trainables.data.pictures import ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import crops, eval_images, fixed_boxes, random_boxes, train_images
 from trainables.data.images import Images
@@ -214,24 +214,3 @@ def test_evaluation_of_larger_images_is_torchvisions_resize_and_centre_crop() ->
     for row in (0, 1):
         small = tv2.resize(images[row].permute(2, 0, 1), [120], antialias=True).float()
         torch.testing.assert_close(found[row], tv.center_crop(small, [96]), **NEAR)
-
-
-def test_draws_of_fixed_crops_depend_on_the_generator_alone() -> None:
-    images, index = smooth(), torch.tensor([0, 1])
-    config = AugmentConfig(resize=256)
-
-    def made(seed: int) -> torch.Tensor:
-        return train_images(
-            images,
-            index,
-            config=config,
-            size=224,
-            mean=HALF,
-            std=HALF,
-            generator=generator(seed, "augment"),
-            device="cpu",
-        )
-
-    first = made(0)
-    torch.manual_seed(9)
-    assert torch.equal(made(0), first) and not torch.equal(made(1), first)

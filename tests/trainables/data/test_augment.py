@@ -101,9 +101,10 @@ def test_the_fallback_is_torchvisions(h: int, w: int) -> None:
     assert tuple(box) == tuple(wanted)
 
 
-def test_draws_depend_on_the_generator_alone() -> None:
+@pytest.mark.parametrize("options", [{"grey": 0.5}, {"resize": 30}])
+def test_draws_depend_on_the_generator_alone(options: dict[str, float]) -> None:
     images, index = ragged(), torch.tensor([0, 2, 4])
-    config = AugmentConfig(grey=0.5)
+    config = AugmentConfig.model_validate(options)
 
     def made(seed: int, rows: Images = images) -> torch.Tensor:
         return train_images(

@@ -137,10 +137,6 @@ def test_what_is_of_classes_is_refused(options: dict[str, object]) -> None:
         SplitConfig.model_validate({"by": "images", **options})
 
 
-def test_classes_written_out_are_the_same_split() -> None:
-    assert SplitConfig.model_validate({"by": "classes"}) == SplitConfig()
-
-
 @pytest.mark.parametrize(
     ("name", "images", "classes"), [("characters", 6163, 62), ("digits", 1797, 10)]
 )

@@ -14,7 +14,7 @@ from trainables.data.dataset import DATASETS, Dataset, DataSource
 from trainables.data.images import Images
 
 
-@pytest.mark.parametrize(("name", "usual"), trees.CASES)
+@pytest.mark.parametrize(("name", "usual"), trees.FIRST)
 def test_a_data_set_of_a_folder(name: str, usual: str, tmp_path: Path) -> None:
     root = trees.TREES[name][usual](tmp_path / usual)
     datasets.check({"name": name, "root": str(root), "allow_partial": True}, tmp_path / "work")

@@ -118,8 +118,10 @@ def test_the_default_given_by_name_changes_no_bit(mode: str, drawn: Path, runtim
         assert all(torch.equal(weight, found[0][1][name]) for name, weight in weights.items())
 
 
-@pytest.mark.parametrize("mode", ["frozen", "finetune"])
-@pytest.mark.parametrize("data", [{"eval_resize": 32}, {"eval_resize": 32, "stored_side": 48}])
+@pytest.mark.parametrize(
+    ("mode", "data"),
+    [("finetune", {"eval_resize": 32}), ("frozen", {"eval_resize": 32, "stored_side": 48})],
+)
 def test_an_export_crops_as_its_trial_did(
     data: dict[str, int], mode: str, drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
@@ -147,7 +149,7 @@ def test_an_export_crops_as_its_trial_did(
 
 @pytest.mark.parametrize(
     "augment",
-    [{"interpolation": "bicubic"}, {"interpolation": "bilinear"}, {"resize": 37}, {"resize": 35}],
+    [{"interpolation": "bicubic"}, {"resize": 35}],
 )
 def test_a_trial_trains_on_the_crops_it_asks_for(
     augment: dict[str, Any], drawn: Path, runtime: Runtime
@@ -232,7 +234,7 @@ def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: str) ->
     assert words in str(fault)
 
 
-@pytest.mark.parametrize("augment", [{"interpolation": "bicubic"}, {"resize": 80}])
+@pytest.mark.parametrize("augment", [{"interpolation": "bicubic"}, {"resize": 80}, {"pad": 4}])
 def test_crops_that_cached_features_would_not_see_are_refused(augment: dict[str, Any]) -> None:
     given = {"data": {"augment": augment}}
     assert TrialConfig.model_validate({**given, "backbone": {"mode": "finetune"}})
@@ -251,6 +253,7 @@ def test_options_that_are_off_leave_the_trial_what_it_was() -> None:
         {"augment": {"resize": 73}},
         {"augment": {"interpolation": "bilinear"}},
         {"augment": {"interpolation": "bicubic"}},
+        {"augment": {"pad": 4}},
     ]
     trials = [TrialConfig.model_validate({"data": {"name": "folder", **each}}) for each in made]
     assert len({config_hash(trial, "f") for trial in trials}) == len(trials)

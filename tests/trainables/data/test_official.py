@@ -90,7 +90,7 @@ def test_in_shop_s_images_alone_are_not_two_classes(inside: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "usual"), [case for case in trees.CASES if case[0] not in ("folder", "manifest")]
+    ("name", "usual"), [case for case in trees.FIRST if case[0] not in ("folder", "manifest")]
 )
 def test_the_remedy_is_true(name: str, usual: str, tmp_path: Path) -> None:
     root = trees.TREES[name][usual](tmp_path / usual)

@@ -15,7 +15,6 @@ from torchvision.transforms import functional as tv
 from ablate.values.errors import explain
 from tests.trainables.data.trees import cifar10_binary
 from trainables.config.images import AugmentConfig, DataConfig
-from trainables.core.identity import identity_dump
 from trainables.data.augment import eval_images, train_images
 from trainables.data.dataset import load_dataset
 from trainables.data.images import Images
@@ -128,16 +127,3 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], words: str) -> No
     with pytest.raises(ValidationError) as told:
         TrialConfig.model_validate({"data": {"augment": options}})
     assert words in str(told.value) or words in str(explain(told.value))
-
-
-def test_cached_features_see_none_of_it() -> None:
-    with pytest.raises(ValidationError, match=r"data\.augment\.pad with backbone\.mode: finetune"):
-        TrialConfig.model_validate(
-            {"data": {"augment": {"pad": 4}}, "backbone": {"mode": "frozen"}}
-        )
-
-
-def test_off_it_is_no_part_of_a_trial() -> None:
-    assert "pad" not in identity_dump(TrialConfig())["data"]["augment"]
-    padded = TrialConfig.model_validate({"data": {"augment": {"pad": 4}}})
-    assert identity_dump(padded)["data"]["augment"]["pad"] == 4

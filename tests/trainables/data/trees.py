@@ -369,4 +369,5 @@ TREES: dict[str, dict[str, Callable[[Path], Path]]] = {
     "folder": {"parts": folder_of_parts},
     "manifest": {"csv": manifest_csv, "parquet": manifest_parquet},
 }
+FIRST = [(name, next(iter(layouts))) for name, layouts in TREES.items()]  # a layout of each
 CASES = [(name, usual) for name, layouts in TREES.items() for usual in layouts]

@@ -12,8 +12,7 @@ from tests.oracles import retrieval
 from tests.trainables.evaluation.cases import CASES, quarters
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.metrics import METRICS, PER_EPOCH, evaluate
-from trainables.evaluation.ranking import EXCLUDED, order_keys, sort_nearest, take_largest
-from trainables.evaluation.ranking_metrics import FAR
+from trainables.evaluation.ranking import EXCLUDED, order_keys, take_largest
 
 
 def dot(q: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
@@ -29,7 +28,7 @@ def oracle(x: torch.Tensor, y: torch.Tensor) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("block", [None, 1, 7])
+@pytest.mark.parametrize("block", [None, 7])
 def test_equals_naive_loops(case: str, block: int | None) -> None:
     x, y = CASES[case](torch.Generator().manual_seed(3))
     found = evaluate(x, y, score=dot, metrics=PER_EPOCH, block=block)
@@ -82,19 +81,6 @@ def test_keys_sort_by_score_then_first_index() -> None:
     assert keys.argsort(descending=True)[0].tolist() == [7, 4, 6, 2, 0, 1, 3, 5, 8]
 
 
-def test_query_and_gallery() -> None:
-    g = torch.Generator().manual_seed(2)
-    q, r = quarters(9, 6, g), quarters(25, 6, g)
-    ql, rl = torch.arange(9) % 4, torch.arange(25) % 3  # class 3 is absent from the gallery
-    (near,) = sort_nearest(q, ql, r, rl, score=dot, depth=5)
-    similarity = (q.double() @ r.double().T).numpy()
-    for row in range(9):
-        order = np.lexsort((np.arange(25), -similarity[row]))[:5]
-        found = [place for place in near.places[row].tolist() if place != FAR]
-        assert found == (np.flatnonzero(rl[order] == ql[row]) + 1).tolist()
-        assert near.positives[row] == (rl == ql[row]).sum()
-
-
 def test_only_what_is_asked_in_the_order_asked() -> None:
     x, y = CASES["random"](torch.Generator().manual_seed(0))
     found = evaluate(x, y, score=dot, metrics=("map_at_r", "recall_at_1"))
@@ -110,12 +96,6 @@ def test_non_finite_embeddings_are_an_error(bad: float) -> None:
     x[3, 1] = bad
     with pytest.raises(TrialFailure, match="1 of 60 embeddings"):
         evaluate(x, y, score=dot, metrics=("recall_at_1",))
-
-
-def test_scores_that_are_not_numbers_are_an_error() -> None:
-    x, y = CASES["random"](torch.Generator().manual_seed(0))
-    with pytest.raises(TrialFailure, match="not a number"):
-        evaluate(x, y, score=lambda q, r: dot(q, r) * float("nan"), metrics=("recall_at_1",))
 
 
 def test_bad_requests_are_one_line() -> None:
