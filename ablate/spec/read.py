@@ -65,7 +65,7 @@ def _extended(
             "fewer",
             "Extend fewer files, or each once",
         )
-    document = load(path)
+    document = load(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else shown(document.data)
         raise ConfigError(
@@ -95,7 +95,7 @@ def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     name = report.get("sources") if isinstance(report, dict) else None
     if not isinstance(report, dict) or not isinstance(name, str):
         return data
-    document = load(path.parent / name)
+    document = load(path.parent / name, only_regular=True)
     if not isinstance(document.data, dict) or not isinstance(document.data.get("sources"), list):
         raise ConfigError(
             document.name,

@@ -25,6 +25,7 @@ from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
 from trainables.errors import ConfigError
+from trainables.machine.files import open_regular
 from trainables.machine.texts import LARGEST, check_text, too_long
 
 MAX_BYTES = 1 << 18  # the parser reads about 150 kB a second
@@ -73,8 +74,12 @@ class Document:
     lines: dict[str, int]
 
 
-def load(path: str | Path) -> Document:
+def load(path: str | Path, *, only_regular: bool = False) -> Document:
     """Read one YAML file.
+
+    Args:
+        only_regular: refuse a FIFO or a device. The file that a user names may be one
+            (`ablate run <(…)`); a file that another one names may not, for nobody may write to it.
 
     Raises:
         ConfigError: missing, a folder, unreadable, empty, over 256 KiB, not UTF-8, or not YAML.
@@ -84,7 +89,7 @@ def load(path: str | Path) -> Document:
     try:
         if path.is_dir():
             raise ConfigError(name, "a folder", expected, "Name a file in it")
-        with path.open("rb") as stream:
+        with open_regular(path) if only_regular else path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(name, "no such file", expected, "Check the path") from None

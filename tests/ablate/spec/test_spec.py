@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,14 @@ FOLDER = (
     "name: x\ntrial:\n  data:\n    name: folder\n    root: {}\n"
     "studies: {{g: {{design: grid, grid: {{optimizer.lr: [0.1]}}}}}}\n"
 )
+
+
+@pytest.mark.parametrize("key", ["extends: fifo", "report: {sources: fifo}"])
+def test_a_fifo_that_a_spec_names_is_not_waited_for(tmp_path: Path, key: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "a.yaml").write_text(key)
+    with pytest.raises(ConfigError, match=r"fifo: .*a FIFO"):
+        read_spec(tmp_path / "a.yaml")
 
 
 def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path: Path) -> None:
