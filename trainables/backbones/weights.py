@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+import warnings
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -302,6 +303,7 @@ def file_digest(path: Path) -> str:
             "backbone.weights",
             f"{path}: {error.strerror}",
             '"packaged", "timm", "torchvision", "none" or the path of a weights file',
+            "`ablate backbones NAME` says which files fit",
         ) from error
 
 
@@ -317,7 +319,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
             loaded: Any = load_file(path)
         else:
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            with warnings.catch_warnings(action="ignore"):  # of the pickle's age; it is refused
+                loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

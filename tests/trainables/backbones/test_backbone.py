@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -164,13 +165,16 @@ class Evil:
         return print, ("code ran",)
 
 
-@pytest.mark.parametrize("content", ["pickle", "text", "list"])
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("content", ["pickle", "plain pickle", "text", "list"])
 def test_files_that_are_no_plain_tensors(
     tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "w.pth"
     if content == "pickle":
         torch.save({"a": Evil()}, path)
+    elif content == "plain pickle":
+        path.write_bytes(pickle.dumps({"a": Evil()}))
     elif content == "list":
         torch.save([torch.zeros(1)], path)
     else:
@@ -184,7 +188,8 @@ def test_wrong_names_and_sizes() -> None:
     message = said(name="test_resnt")
     assert "Did you mean" in message and "test_resnet" in message
     assert "tf_efficientnet_lite0" in said(name=TINY, weights="packaged")
-    assert "No such file" in said(weights="absent.pth", weights_sha256="0" * 64)
+    absent = said(weights="absent.pth", weights_sha256="0" * 64)
+    assert "No such file" in absent and "`ablate backbones NAME`" in absent
     with pytest.raises(ConfigError, match=r"cannot take 17 × 17 .*Change data.image_size"):
         build_backbone(config(name="test_vit"), 17)
 
