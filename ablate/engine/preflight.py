@@ -302,7 +302,7 @@ class Absent:
         then = (
             "a run fetches it first"
             if self.backbone.weights in ("timm", "torchvision")
-            else "a run ends before its first trial"
+            else "a run ends before its first trial (`ablate backbones` names files that fit)"
         )
         return f"{self.what} is not here (backbone.weights of {', '.join(self.studies)}): {then}"
 

@@ -303,7 +303,7 @@ def file_digest(path: Path) -> str:
             "backbone.weights",
             f"{path}: {error.strerror}",
             '"packaged", "timm", "torchvision", "none" or the path of a weights file',
-            "`ablate backbones NAME` says which files fit",
+            "`ablate backbones` names files that fit",
         ) from error
 
 

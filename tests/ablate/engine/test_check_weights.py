@@ -59,7 +59,7 @@ def test_a_file_that_is_not_here(
     said = capsys.readouterr().out
     assert (
         f"weights: {file} is not here (backbone.weights of rates, again): "
-        "a run ends before its first trial" in said
+        "a run ends before its first trial (`ablate backbones` names" in said
     )
     assert ablate(spec, tmp_path) == 2
     (line,) = capsys.readouterr().err.splitlines()
