@@ -15,6 +15,7 @@ from ablate.values import errors
 from ablate.values.canonical import canonical
 from ablate.values.paths import expand, leaves
 from reports.stats.paired import can_reach_verdict, pairs_needed
+from trainables.config.images import AugmentConfig
 
 COMPARING = ("components", "compare")  # the kinds of tables that give verdicts
 
@@ -44,15 +45,15 @@ def warnings(plan: Plan) -> list[str]:
 
 
 def _unseen(plan: Plan) -> list[str]:
-    """Augmentation that cached features do not see."""
+    """Name augmentation that cached features do not see; a default that is written out, as the
+    YAML of `ablate best` does, asks for none."""
+    defaults = leaves(AugmentConfig().model_dump(mode="json"), "data.augment.")
     setting: dict[str, list[str]] = {}
     for name in plan.order:
         given = leaves(plan.layers(name, None, ()).merged)
-        paths = dict.fromkeys(
-            path
-            for path in (*given, *plan.spec.studies[name].paths)
-            if path.startswith("data.augment.")
-        )
+        changed = [path for path, value in given.items() if value != defaults.get(path, value)]
+        varied = plan.spec.studies[name].paths
+        paths = dict.fromkeys(p for p in (*changed, *varied) if p.startswith("data.augment."))
         if paths and given.get("backbone.mode") == "frozen":
             setting.setdefault(", ".join(paths), []).append(name)
     return [

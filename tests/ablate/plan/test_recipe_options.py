@@ -10,6 +10,7 @@ from ablate.designs.parts import Point
 from ablate.plan import warnings as advice
 from ablate.plan.plan import Plan
 from tests.ablate.specs import plan
+from trainables.config.images import AugmentConfig
 from trainables.trial import TrialConfig
 
 FINETUNE = {"backbone": {"mode": "finetune"}}
@@ -105,6 +106,8 @@ def test_a_plan_warns_of_augmentation_that_cached_features_do_not_see() -> None:
     assert advice.warnings(grid(axis, backbone={"mode": "frozen"})) == []
     (warned,) = advice.warnings(grid(axis, backbone={"mode": "frozen"}, **crops))
     assert warned.startswith("one: data.augment.crop_scale, data.augment.flip with backbone.mode: ")
+    defaults = {"data": {"augment": AugmentConfig().model_dump(mode="json")}}
+    assert advice.warnings(grid(axis, backbone={"mode": "frozen"}, **defaults)) == []
     varied = grid({"data.augment.flip": [0, 0.5]}, backbone={"mode": "frozen"})
     assert len(advice.warnings(varied)) == 1
 
