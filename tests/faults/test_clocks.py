@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ablate.ledger.owner import Owner
-from ablate.storage import word
+from ablate.storage import copies as copies_of_ledgers
 from ablate.storage.copies import LEDGER, Copies
 from ablate.storage.store import Storage
 from tests.needs import needed
@@ -29,7 +29,7 @@ def test_a_clock_an_hour_off_neither_takes_from_the_living_nor_waits_for_the_dea
     ahead: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faketime = needed("faketime", "faketime")
-    monkeypatch.setattr(word, "STALE_SECONDS", GONE_AFTER)
+    monkeypatch.setattr(copies_of_ledgers, "STALE_SECONDS", GONE_AFTER)
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
     with server(tmp_path / "s3.log") as there:

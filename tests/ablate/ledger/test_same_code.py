@@ -23,10 +23,11 @@ from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
 from tests.trainables import core_trials
 from trainables.core import source_digests
-from trainables.core.code_version import SOURCE, Code, OtherSource
+from trainables.core.code_version import Code, OtherSource
 from trainables.core.components import EVALUATOR
 from trainables.core.runtime import Runtime
 from trainables.core.source_digests import trial_digests
+from trainables.core.trial_folder import SOURCE
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
