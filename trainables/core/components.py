@@ -18,7 +18,7 @@ ENTRY_MODULES: dict[str, tuple[str, ...]] = {
     "sampler": ("trainables.data.sampler",),
     "splits": ("trainables.data.splits",),
     "augmentation": ("trainables.data.augment",),
-    "resizing": ("trainables.data.resizing.antialiased",),
+    "resizing": ("trainables.data.resizing",),
     "backbones": (
         "trainables.backbones.backbone",
         "trainables.backbones.bn_inception",
@@ -76,8 +76,7 @@ def get_revision(component: str) -> str:
     from trainables.backbones import backbone as backbones
     from trainables.backbones import frozen_norms
     from trainables.core import identity
-    from trainables.data import features
-    from trainables.data.resizing import antialiased
+    from trainables.data import features, resizing
     from trainables.evaluation.metrics import EVALUATOR as EVALUATOR_NAME
 
     registries = component_registries()
@@ -89,7 +88,7 @@ def get_revision(component: str) -> str:
         "folding": frozen_norms.REVISION,
         EVALUATOR: EVALUATOR_NAME,
         "features": features.REVISION,
-        "resizing": antialiased.REVISION,
+        "resizing": resizing.REVISION,
     }
     return str(own.get(component, identity.CORE_REVISION))
 

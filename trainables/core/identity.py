@@ -18,9 +18,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from trainables.backbones import backbone, frozen_norms, weights
-from trainables.data import features
+from trainables.data import features, resizing
 from trainables.data.dataset import DATASETS
-from trainables.data.resizing import antialiased
 from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
@@ -68,7 +67,7 @@ def component_revisions(config: TrialConfig) -> dict[str, int]:
     if backbone.folds(config.backbone):
         revisions["folding"] = frozen_norms.REVISION
     if config.data.antialiased:
-        revisions["resizing"] = antialiased.REVISION
+        revisions["resizing"] = resizing.REVISION
     if config.training.packed is not None:
         revisions["packs"] = PACKS_REVISION
     return revisions

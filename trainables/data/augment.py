@@ -8,7 +8,7 @@ from the flat uint8 array of `Images` at the four neighbours of each sampling po
 
 Deviations from torchvision, on purpose:
 - bilinear without antialiasing, of pixels that stay floats (torchvision's `antialias=False`, equal
-  to it to rounding), unless an interpolation is given (`resizing/antialiased.py`), since
+  to it to rounding), unless an interpolation is given (`resizing.py`), since
   photographs are stored at the short side the evaluation needs, and crops shrink little;
 - the box is sampled by the same rule as RandomResizedCrop, but the ten attempts are drawn for
   all images at once, so the sequence of draws differs;
@@ -24,8 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.data.images import Images
-from trainables.data.resizing.antialiased import of_resized, resampled, resized_sizes
-from trainables.data.resizing.bilinear import sampled
+from trainables.data.resizing import Crops, resample, resample_whole, resized_sizes, sample
 from trainables.machine.threads import side_by_side
 
 if TYPE_CHECKING:
@@ -59,38 +58,16 @@ def train_images(
     place, flip, grey = draws_once[:, :2], draws_once[:, 2], draws_once[:, 3]
     mirrored = flip < config.flip
     if config.resize is not None:
-        sizes = resized_sizes(heights, widths, config.resize)
-        pixels = of_resized(
-            images,
-            index,
-            fixed_boxes(*sizes, size, place),
-            short=config.resize,
-            flip=mirrored,
-            device=device,
-            interpolation=config.interpolation or "bilinear",
-        )
+        boxes = fixed_boxes(*resized_sizes(heights, widths, config.resize), size, place)
+        crops = Crops(images, index, boxes, size, mirrored, device)
+        pixels = resample_whole(crops, config.resize, config.interpolation or "bilinear")
     elif config.crop_scale == (1.0, 1.0) or config.pad is not None:
-        pixels = _central(
-            images,
-            index,
-            size=size,
-            flip=mirrored,
-            device=device,
-            interpolation=config.interpolation,
-        )
+        pixels = _cut_centre(images, index, size, mirrored, device, config.interpolation)
         if config.pad is not None:
             pixels = _shifted(pixels, config.pad, place, mirrored)
     else:
         boxes = random_boxes(heights, widths, config, draws, place)
-        pixels = crops(
-            images,
-            index,
-            boxes,
-            size=size,
-            flip=mirrored,
-            device=device,
-            interpolation=config.interpolation,
-        )
+        pixels = cut(Crops(images, index, boxes, size, mirrored, device), config.interpolation)
     greyed = (grey < config.grey).to(pixels.device)
     if images.channels == 3 and config.grey > 0:
         pixels = torch.where(greyed[:, None, None, None], _luma(pixels.float()), pixels)
@@ -113,42 +90,27 @@ def eval_images(
     size, they are brought to it first.
     """
     unflipped = torch.zeros(len(index), dtype=torch.bool)
-    pixels = _central(images, index, size=size, flip=unflipped, device=device, interpolation=None)
+    pixels = _cut_centre(images, index, size, unflipped, device)
     return normalised(pixels, mean, std)
 
 
-def _central(
+def _cut_centre(  # noqa: PLR0917
     images: Images,
     index: Tensor,
-    *,
     size: int,
     flip: Tensor,
     device: torch.device | str,
-    interpolation: Interpolation | None,
+    interpolation: Interpolation | None = None,
 ) -> Tensor:
-    """The evaluation crop, of pixels in 0 … 255."""
+    """Cut out the evaluation crop, of pixels in 0 … 255."""
     heights, widths = images.heights[index], images.widths[index]
     if images.resize is None:
         boxes = centre_boxes(heights, widths, images.frame)
-        return crops(
-            images,
-            index,
-            boxes,
-            size=size,
-            flip=flip,
-            device=device,
-            interpolation=interpolation,
-        )
+        return cut(Crops(images, index, boxes, size, flip, device), interpolation)
     sizes = resized_sizes(heights, widths, images.resize)
-    return of_resized(
-        images,
-        index,
-        centre_boxes(*sizes, size / images.resize),
-        short=images.resize,
-        flip=flip,
-        device=device,
-        interpolation=interpolation or "bilinear",
-    )
+    boxes = centre_boxes(*sizes, size / images.resize)
+    crops = Crops(images, index, boxes, size, flip, device)
+    return resample_whole(crops, images.resize, interpolation or "bilinear")
 
 
 def centre_boxes(heights: Tensor, widths: Tensor, frame: float) -> Tensor:
@@ -223,26 +185,10 @@ def _fallback(heights: Tensor, widths: Tensor, config: AugmentConfig) -> Tensor:
     return torch.stack([top, left, height, width], 1)
 
 
-def crops(
-    images: Images,
-    index: Tensor,
-    boxes: Tensor,
-    *,
-    size: int,
-    flip: Tensor,
-    device: torch.device | str,
-    interpolation: Interpolation | None = None,
-) -> Tensor:
-    """Boxes resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory.
-
-    With an interpolation, antialiased, uint8 (`resizing/antialiased.py`). Without, bilinear and
-    not, float32 (`resizing/bilinear.py`).
-    """
-    if interpolation is not None:
-        return resampled(
-            images, index, boxes, size=size, flip=flip, device=device, interpolation=interpolation
-        )
-    return sampled(images, index, boxes, size=size, flip=flip, device=device)
+def cut(crops: Crops, interpolation: Interpolation | None = None) -> Tensor:
+    """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory; uint8 with
+    an interpolation, antialiased, else float32, bilinear and not (`resizing.py`)."""
+    return sample(crops) if interpolation is None else resample(crops, interpolation)
 
 
 def _luma(pixels: Tensor) -> Tensor:

@@ -22,11 +22,11 @@ from torch import Tensor
 from trainables.backbones import backbone as backbones
 from trainables.backbones import frozen_norms
 from trainables.backbones.weights import weights_identity
+from trainables.data import resizing
 from trainables.data.augment import eval_images
 from trainables.data.cache import UNWRITABLE, published, write_array
 from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.reader import Reader
-from trainables.data.resizing import antialiased
 from trainables.machine.kernels import kernels
 from trainables.machine.processes import cores
 
@@ -110,7 +110,7 @@ def features_key(config: Trial, cache: Path, device: torch.device | str = "cpu")
     }
     if config.data.resampled:  # only then, so that features of before are found
         parts["evaluation"] = [config.data.evaluated, config.data.kept or "original"]
-        parts["resizing"] = antialiased.REVISION
+        parts["resizing"] = resizing.REVISION
     for name in ("mean", "std", "channels", "pixel_max"):
         if (value := getattr(config.backbone, name)) is not None:
             parts[name] = value

@@ -19,9 +19,9 @@ from torchvision.transforms.v2 import functional as tv2
 
 from tests.trainables.data.pictures import ragged
 from trainables.config.images import AugmentConfig
-from trainables.data.augment import crops, eval_images, fixed_boxes, random_boxes, train_images
+from trainables.data.augment import cut, eval_images, fixed_boxes, random_boxes, train_images
 from trainables.data.images import Images
-from trainables.data.resizing.antialiased import resampled
+from trainables.data.resizing import Crops, resample
 from trainables.streams import generator
 
 KINDS = ("bilinear", "bicubic")
@@ -48,7 +48,7 @@ PLAIN: dict[str, Any] = {"mean": (0, 0, 0), "std": (1 / 255,) * 3, "device": "cp
 @pytest.mark.parametrize("kind", KINDS)
 def test_crops_equal_torchvisions(kind: Any, size: int, channels: int) -> None:
     images = ragged(channels)
-    found = resampled(images, INDEX, BOXES, size=size, flip=FLIP, device="cpu", interpolation=kind)
+    found = resample(Crops(images, INDEX, BOXES, size, FLIP), kind)
     assert found.dtype == torch.uint8 and found.is_contiguous(memory_format=torch.channels_last)
     found = found.float()
     for row, (image, box) in enumerate(zip(INDEX.tolist(), BOXES.tolist(), strict=True)):
@@ -124,7 +124,7 @@ def test_the_interpolation_changes_no_draw_and_no_other_trial() -> None:
     boxes = random_boxes(
         images.heights[index], images.widths[index], AugmentConfig(), draws, once[:, :2]
     )
-    pixels = crops(images, index, boxes, size=24, flip=once[:, 2] < 0.5, device="cpu")
+    pixels = cut(Crops(images, index, boxes, 24, once[:, 2] < 0.5))
     grey = tv.rgb_to_grayscale(pixels, 3)
     before = torch.where((once[:, 3] < 0.5)[:, None, None, None], grey, pixels)
     torch.testing.assert_close(made(), before, atol=1e-3, rtol=0)
@@ -140,7 +140,7 @@ def test_pixels_of_the_right_size_are_taken_as_they_lie() -> None:
     box = torch.tensor([[5, 9, 32, 32]])
     none = torch.tensor([False])
     for kind in KINDS:
-        found = resampled(images, index, box, size=32, flip=none, device="cpu", interpolation=kind)
+        found = resample(Crops(images, index, box, 32, none), kind)
         wanted = images[2][5:37, 9:41].permute(2, 0, 1)
         assert torch.equal(found[0], wanted)
 

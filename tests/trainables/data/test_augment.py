@@ -11,14 +11,14 @@ from tests.trainables.data.pictures import HALF, ragged
 from trainables.config.images import AugmentConfig
 from trainables.data.augment import (
     centre_boxes,
-    crops,
+    cut,
     eval_images,
     normalised,
     random_boxes,
     train_images,
 )
 from trainables.data.images import Images
-from trainables.data.resizing.bilinear import at_once, one_by_one
+from trainables.data.resizing import Crops, sample_at_once, sample_one_by_one
 from trainables.streams import generator
 
 
@@ -37,7 +37,7 @@ def test_crops_equal_torchvision(channels: int, size: int) -> None:
         ]
     )
     flip = torch.tensor([False, True, False, True, True, False])
-    found = crops(images, index, boxes, size=size, flip=flip, device="cpu")
+    found = cut(Crops(images, index, boxes, size, flip))
     for row, (image, box) in enumerate(zip(index.tolist(), boxes.tolist(), strict=True)):
         wanted = tv.resized_crop(
             images[image].permute(2, 0, 1).float(), *box, [size, size], antialias=False
@@ -184,8 +184,8 @@ def test_image_by_image_gives_the_bits_of_the_batch_at_once(channels: int, threa
     torch.set_num_threads(threads)
     try:
         for size in (1, 7, 32):
-            made = one_by_one(images, index, boxes, size=size, flip=flip)
-            wanted = at_once(images, index, boxes, size=size, flip=flip, device=torch.device("cpu"))
+            crops = Crops(images, index, boxes, size, flip)
+            made, wanted = sample_one_by_one(crops), sample_at_once(crops)
             assert torch.equal(made, wanted) and made.stride() == wanted.stride()
     finally:
         torch.set_num_threads(before)

@@ -12,7 +12,7 @@ import torch
 
 from tests.trainables.data.pictures import HALF, ragged
 from trainables.data.augment import eval_images
-from trainables.data.resizing.antialiased import of_resized, resampled, resized_sizes
+from trainables.data.resizing import Crops, resample, resample_whole, resized_sizes
 from trainables.machine.threads import side_by_side
 
 Mode = Callable[[], AbstractContextManager[object]]
@@ -66,12 +66,11 @@ def test_crops_are_the_same_to_the_bit(kind, threads: int) -> None:
     )
     sizes = resized_sizes(images.heights[index], images.widths[index], 40)
     squares = torch.stack([sizes[0] - 32, sizes[1] - 32, *(torch.full((5,), 32),) * 2], 1)
-    options = {"flip": flip, "device": "cpu", "interpolation": kind}
 
     def made() -> list[torch.Tensor]:
         return [
-            resampled(images, index, boxes, size=24, **options),
-            of_resized(images, index, squares, short=40, **options),
+            resample(Crops(images, index, boxes, 24, flip), kind),
+            resample_whole(Crops(images, index, squares, 32, flip), 40, kind),
         ]
 
     several = made()

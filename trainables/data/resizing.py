@@ -1,0 +1,223 @@
+"""Squares cut out of images and brought to the size that a network takes: antialiased, or not.
+
+Without antialiasing: bilinear, by the four neighbours of each sampling point, whose coordinate is
+(i + ½)·length/S − ½, clamped to the box, as in `torch.nn.functional.interpolate(
+align_corners=False)` of the cropped image; along the row first, then along the column. On the CPU
+one image after the other: what it needs stays in the cache, and each of its rows is resized once; a
+batch at once needs indices of eight bytes for every pixel, and takes four times as long at 224. A
+GPU takes the batch at once. Both do the same arithmetic, to the same bits.
+
+With antialiasing, as torchvision does it: one image after the other, by
+`torch.nn.functional.interpolate(antialias=True)`: how many pixels of an image make one of the
+output differs from box to box, and a shared layout for all of them would take the room of the
+widest. Kernels are those of Pillow too (bicubic: a = −1/2). Pixels are rounded to 8 bits and cut
+off at 0 and 255, as everybody's are whose pictures are resized by Pillow or torchvision. On a CPU
+torch computes with weights of 16 bits, three times as fast as with floats: a pixel is at most one
+step beside the float one's nearest. Other devices have no such kernel: floats, rounded.
+
+Shape legend: B batch · S side of the output · C channels · H, W rows and columns of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from trainables.data.images import Images
+from trainables.machine.threads import side_by_side
+
+if TYPE_CHECKING:
+    from trainables.config.images import Interpolation
+
+REVISION = 2  # raise by hand when pixels resized with antialiasing change
+ANTIALIASED_TOGETHER = 4  # images that a thread takes as one task
+BILINEAR_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Which squares are cut out of which images.
+
+    index: [B] rows of `images`. boxes: [B, 4] int64 (top, left, height, width). flip: [B] bool,
+    those that are mirrored. All on the CPU. size: S. device: where the squares are made.
+    """
+
+    images: Images
+    index: Tensor
+    boxes: Tensor
+    size: int
+    flip: Tensor
+    device: torch.device | str = "cpu"
+
+
+def resample(crops: Crops, interpolation: Interpolation) -> Tensor:
+    """Resize boxes to S × S, antialiased: [B, C, S, S] uint8, in channels-last memory."""
+
+    def cut(whole: Tensor, box: list[int]) -> Tensor:
+        top, left, height, width = box
+        part = whole[top : top + height, left : left + width]
+        return _resize(part, crops.size, crops.size, interpolation)
+
+    return _cut_each(cut, crops)
+
+
+def resample_whole(crops: Crops, short: int, interpolation: Interpolation) -> Tensor:
+    """Resize images to a short side of `short`, antialiased, and take boxes as they lie: [B, C, S,
+    S] uint8, in channels-last memory.
+
+    Args:
+        crops: boxes (top, left, S, S) in images of the sizes that `resized_sizes` gives.
+    """
+
+    def cut(whole: Tensor, box: list[int]) -> Tensor:
+        top, left, side, _ = box
+        least = min(whole.shape[:2])
+        height, width = (short * length // least for length in whole.shape[:2])
+        return _resize(whole, height, width, interpolation)[top : top + side, left : left + side]
+
+    return _cut_each(cut, crops)
+
+
+def resized_sizes(heights: Tensor, widths: Tensor, short: int) -> tuple[Tensor, Tensor]:
+    """Return heights and widths, [B] int64 each, with a short side of `short`; the long one is
+    rounded down, as torchvision does it."""
+    least = torch.minimum(heights, widths)
+    return short * heights // least, short * widths // least
+
+
+def _cut_each(cut: Callable[[Tensor, list[int]], Tensor], crops: Crops) -> Tensor:
+    """Make each image's crop, some of them mirrored: [B, C, S, S] uint8. On the CPU several images
+    at once; a GPU takes one after the other, and waits for none."""
+    shape = len(crops.index), crops.size, crops.size, crops.images.channels
+    batch = torch.empty(shape, dtype=torch.uint8, device=crops.device)
+
+    def write(task: tuple[Tensor, Tensor, list[int], bool]) -> None:
+        row, whole, box, mirrored = task
+        part = cut(whole, box)
+        row.copy_(part.flip(1) if mirrored else part)
+
+    wholes = _each_image(crops)
+    tasks = zip(batch.unbind(), wholes, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
+    if batch.device.type == "cpu":
+        side_by_side(write, tasks, together=ANTIALIASED_TOGETHER)
+    else:
+        for task in tasks:
+            write(task)
+    return batch.permute(0, 3, 1, 2)
+
+
+def _each_image(crops: Crops) -> Iterator[Tensor]:
+    """The images one by one, [H, W, C] uint8 on the device."""
+    images = crops.images
+    flat, starts = images.batch(crops.index, crops.device)
+    heights, widths = images.heights[crops.index], images.widths[crops.index]
+    for start, height, width in zip(
+        starts.tolist(), heights.tolist(), widths.tolist(), strict=True
+    ):
+        end = start + height * width * images.channels
+        yield flat[start:end].view(height, width, images.channels)
+
+
+def _resize(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
+    """Bring [H, W, C] uint8 to [height, width, C] uint8; as it is where it has that size."""
+    if pixels.shape[:2] == (height, width):
+        return pixels
+    # By these strides torch sees that channels lie last, and neither takes them apart nor leaves
+    # them so: with the copy that follows half of the time.
+    image = pixels[None].permute(0, 3, 1, 2)
+    if image.device.type == "cpu":
+        resized = _interpolate(image, height, width, interpolation)
+    else:
+        exact = _interpolate(image.float(), height, width, interpolation)
+        resized = exact.round_().clamp_(0, 255).to(torch.uint8)
+    return resized[0].permute(1, 2, 0)
+
+
+def _interpolate(image: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
+    return F.interpolate(
+        image, (height, width), mode=interpolation, align_corners=False, antialias=True
+    )
+
+
+def sample(crops: Crops) -> Tensor:
+    """Resize boxes to S × S, bilinear without antialiasing: [B, C, S, S] float32 in 0 … 255, in
+    channels-last memory."""
+    on_cpu = torch.device(crops.device).type == "cpu"
+    return sample_one_by_one(crops) if on_cpu else sample_at_once(crops)
+
+
+def sample_one_by_one(crops: Crops) -> Tensor:
+    """Do `sample` on the CPU, in as many threads as torch has."""
+    images, index, boxes, size = crops.images, crops.index, crops.boxes, crops.size
+    flat, starts = images.batch(index, "cpu")
+    begin = torch.zeros(len(index), dtype=torch.int64)
+    low_y, high_y, share_y = _axis(begin, boxes[:, 2], size)
+    low_x, high_x, share_x = _mirror(_axis(begin, boxes[:, 3], size), crops.flip)
+    # Channels are columns of their own: with inner loops of three steps it takes twice as long.
+    channels = images.channels
+    low_x, high_x = (
+        (at[:, :, None] * channels + torch.arange(channels)).flatten(1) for at in (low_x, high_x)
+    )
+    share_x = share_x.repeat_interleave(channels, 1)
+    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
+    out = torch.empty(len(index), size, size * channels)
+
+    def one(task: tuple[list[int], list[int], tuple[Tensor, ...]]) -> None:
+        (start, height, width), (top, left, high, wide), axes = task
+        row, low_y, high_y, share_y, low_x, high_x, share_x = axes
+        whole = flat[start : start + height * width * channels].view(height, width, channels)
+        cut = whole[top : top + high, left : left + wide].float().flatten(1)
+        lines = cut.index_select(1, low_x).lerp_(cut.index_select(1, high_x), share_x)
+        upper, lower = lines.index_select(0, low_y), lines.index_select(0, high_y)
+        torch.lerp(upper, lower, share_y[:, None], out=row)
+
+    axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
+    side_by_side(one, zip(places, boxes.tolist(), axes, strict=True), together=BILINEAR_TOGETHER)
+    return out.view(len(index), size, size, channels).permute(0, 3, 1, 2)
+
+
+def sample_at_once(crops: Crops) -> Tensor:
+    """Do `sample` of the whole batch."""
+    images, index, boxes, size = crops.images, crops.index, crops.boxes, crops.size
+    flat, starts = images.batch(index, crops.device)
+    pixels = flat.view(-1, images.channels)
+    moved = torch.cat(
+        [
+            boxes,
+            (starts // images.channels)[:, None],
+            images.widths[index][:, None],
+            crops.flip.long()[:, None],
+        ],
+        1,
+    ).to(crops.device)
+    top, left, height, width, start, stride, mirrored = moved.unbind(1)
+    low_y, high_y, share_y = _axis(top, height, size)
+    low_x, high_x, share_x = _mirror(_axis(left, width, size), mirrored.bool())
+    low_y, high_y = (start[:, None] + line * stride[:, None] for line in (low_y, high_y))
+
+    def row(y: Tensor) -> Tensor:
+        left_pixel = pixels[y[:, :, None] + low_x[:, None, :]].float()
+        right_pixel = pixels[y[:, :, None] + high_x[:, None, :]].float()
+        return left_pixel.lerp_(right_pixel, share_x[:, None, :, None])
+
+    return row(low_y).lerp_(row(high_y), share_y[:, :, None, None]).permute(0, 3, 1, 2)
+
+
+def _axis(begin: Tensor, length: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return lower and upper neighbour and the upper's share along one axis: [B, S] each."""
+    steps = torch.arange(size, device=begin.device, dtype=torch.float32) + 0.5
+    at = steps[None] * (length[:, None] / size) - 0.5
+    at = torch.minimum(at.clamp(min=0), (length[:, None] - 1).float())
+    low = at.floor()
+    high = torch.minimum(low + 1, (length[:, None] - 1).float())
+    share = at - low
+    return begin[:, None] + low.long(), begin[:, None] + high.long(), share
+
+
+def _mirror(lines: tuple[Tensor, ...], flip: Tensor) -> tuple[Tensor, ...]:
+    return tuple(torch.where(flip[:, None], line.flip(1), line) for line in lines)
