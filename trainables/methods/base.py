@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +79,19 @@ class State:
     query: Tensor
 
 
+class MethodParts(TypedDict):
+    """What every method is built of, by keyword.
+
+    features: F, width of the pooled backbone features. embedding: size and initialisation of the
+    embedding. loss: the base loss the method is attached to. classes: number of training classes.
+    """
+
+    features: int
+    embedding: EmbeddingConfig
+    loss: Loss
+    classes: int
+
+
 class Method(nn.Module):
     """Base class of all methods, and the contract each of them keeps.
 
@@ -92,10 +105,7 @@ class Method(nn.Module):
 
     Args:
         config: the method's own `Config`.
-        features: F, width of the pooled backbone features.
-        embedding: size and initialisation of the embedding.
-        loss: the base loss the method is attached to (kept as a submodule).
-        classes: number of training classes.
+        parts: see `MethodParts`; the loss is kept as a submodule.
 
     Initial values come from torch's global generator, which the caller seeds
     (`streams.seeded`); a method of several parts draws each inside `streams.part(name)`, so that
@@ -125,18 +135,9 @@ class Method(nn.Module):
         "metric_of": "metric and its argument `loss`",
     }
 
-    def __init__(
-        self,
-        config: ComponentConfig,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
+    def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
         super().__init__()
-        self.loss = loss
-        self.classes = classes
+        self.loss, self.classes = parts["loss"], parts["classes"]
         self.traits = self.describe_traits(config)
         self.principal: Principal = principal_start
 

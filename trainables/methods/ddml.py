@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -20,12 +20,11 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
 # σ = softplus(raw − 5): 0.0067 where raw is 0, at the start by `std_start: exact` alone.
@@ -133,34 +132,23 @@ class DDML(Plain):
                 "logits"
             )
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
-        self.alpha: float | Tensor = config.alpha
-        self.beta: float | Tensor = config.beta
-        self.gamma: float | Tensor = config.gamma
-        self.logit_scale: float | Tensor | Literal["tied"] = config.logit_scale
+    def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
         self.options = config
+        features, dim = parts["features"], parts["embedding"].dim
         with streams.part("ddml.std"):
-            self.raw_std = Linear(features, embedding.dim)
+            self.raw_std = Linear(features, dim)
             start_kaiming(self.raw_std)
         with streams.part("ddml.specific"):
-            self.specific = Linear(embedding.dim, 2 * embedding.dim)
+            self.specific = Linear(dim, 2 * dim)
             start_kaiming(self.specific)
         if config.std_start == "exact":
             nn.init.zeros_(self.raw_std.weight)
-            nn.init.zeros_(self.specific.weight[embedding.dim :])
+            nn.init.zeros_(self.specific.weight[dim:])
         self.decoder: NormSoftmax | None = None
-        if loss.references() is None:
+        if self.loss.references() is None:
             with streams.part("ddml.decoder"):
-                self.decoder = NormSoftmax(NormSoftmax.Config(), classes=classes, dim=embedding.dim)
+                self.decoder = NormSoftmax(NormSoftmax.Config(), classes=self.classes, dim=dim)
         self._seen: dict[str, Tensor] = {}
 
     def forward(
@@ -198,9 +186,9 @@ class DDML(Plain):
             self._logits(state.specific_sample, references),
             make_pairs(labels, torch.arange(self.classes, device=labels.device)).pos,
         )
-        found["agnostic"] = Term(agnostic, self.alpha)
-        found["specific"] = Term(specific, self.beta)
-        found["split"] = Term(self._split(state), self.gamma)
+        found["agnostic"] = Term(agnostic, self.options.alpha)
+        found["specific"] = Term(specific, self.options.beta)
+        found["split"] = Term(self._split(state), self.options.gamma)
         return found
 
     def observed(self) -> dict[str, Tensor]:
@@ -225,8 +213,8 @@ class DDML(Plain):
         return references
 
     def _scale(self) -> float | Tensor:
-        if not isinstance(self.logit_scale, str):
-            return self.logit_scale
+        if not isinstance(self.options.logit_scale, str):
+            return self.options.logit_scale
         scale = self._owner().logit_scale
         assert scale is not None, "refused by `check`"
         return scale

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +21,11 @@ from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow, build_flow
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
-from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.lipschitz import diagonal_r, singular_r
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -131,29 +130,19 @@ class DetReg(Plain):
             """So that the default, written out or not, is one trial."""
             return None if value == "unit" else value
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
-        self.lambda1: float | Tensor = config.lambda1
-        self.lambda2: float | Tensor = config.lambda2
-        self.epsilon: float | Tensor = config.epsilon
+    def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
         self.options = config
+        dim = parts["embedding"].dim
         with streams.part("detreg.flow1"):
-            self.flow1 = build_flow(config.flow, dim=embedding.dim)
+            self.flow1 = build_flow(config.flow, dim=dim)
         self.flow2: Flow | None = None
         self.second_loss: Loss | None = None
         if config.dueling:
             with streams.part("detreg.flow2"):
-                self.flow2 = build_flow(config.flow, dim=embedding.dim)
+                self.flow2 = build_flow(config.flow, dim=dim)
             if config.second_metric and config.proxies == "own":
-                self.second_loss = copy.deepcopy(loss)
+                self.second_loss = copy.deepcopy(self.loss)
         self._watched: dict[str, Tensor] = {}
 
     @classmethod
@@ -197,9 +186,9 @@ class DetReg(Plain):
             if self.second_loss is not None:
                 for name, (penalty, weight) in self.second_loss.penalty().items():
                     found[f"{name}2"] = Term(penalty, weight)
-        found["r1"] = Term(state.r1, self.lambda1)
+        found["r1"] = Term(state.r1, self.options.lambda1)
         if state.r2 is not None:
-            found["r2"] = Term(state.r2, -self.lambda2)
+            found["r2"] = Term(state.r2, -self.options.lambda2)
         return found
 
     def observed(self) -> dict[str, Tensor]:
@@ -271,5 +260,5 @@ class DetReg(Plain):
             has = alike.sum(-1) >= rank
             other = torch.where(has, order[:, rank - 1], itself)
         direction = z[other] - z
-        step = self.epsilon if kind == "between" else -self.epsilon
+        step = self.options.epsilon if kind == "between" else -self.options.epsilon
         return z + step * direction, has.to(z.dtype)

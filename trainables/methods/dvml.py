@@ -6,7 +6,7 @@ Shape legend: B batch · F features · D embedding dimensions · H hidden width 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
@@ -14,15 +14,14 @@ from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
-from trainables.losses.base import Loss, ParamGroup, Traits, make_pairs
+from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.head import start_lecun
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
 # Where log σ² begins to grow as a logarithm; σ² is e^10 = 22,026 there.
@@ -150,27 +149,10 @@ class DVML(Plain):
         excluded = config.generated == "pooled" and config.same_image == "excluded"
         return replace(super().describe_traits(config), own_scores=excluded)
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+    def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
         self.options = config
-        self.phase1 = config.phase1
-        self.lambda1_phase1: float | Tensor = config.lambda1_phase1
-        self.lambda2_phase1: float | Tensor = config.lambda2_phase1
-        self.lambda3_phase1: float | Tensor = config.lambda3_phase1
-        self.lambda4_phase1: float | Tensor = config.lambda4_phase1
-        self.lambda1_phase2: float | Tensor = config.lambda1_phase2
-        self.lambda2_phase2: float | Tensor = config.lambda2_phase2
-        self.lambda3_phase2: float | Tensor = config.lambda3_phase2
-        self.lambda4_phase2: float | Tensor = config.lambda4_phase2
-        dim = embedding.dim
+        features, dim = parts["features"], parts["embedding"].dim
         with streams.part("dvml.mean"):
             self.mean = Linear(features, dim)
             start_lecun(self.mean)
@@ -237,18 +219,12 @@ class DVML(Plain):
         ]
 
     def _first(self, progress: Progress) -> bool:
-        return progress.fraction < self.phase1
+        return progress.fraction < self.options.phase1
 
-    def _weights(self, progress: Progress) -> tuple[float | Tensor, ...]:
-        """λ1 … λ4 of the phase."""
-        if self._first(progress):
-            return (
-                self.lambda1_phase1,
-                self.lambda2_phase1,
-                self.lambda3_phase1,
-                self.lambda4_phase1,
-            )
-        return self.lambda1_phase2, self.lambda2_phase2, self.lambda3_phase2, self.lambda4_phase2
+    def _weights(self, progress: Progress) -> list[float]:
+        """Return λ1 … λ4 of the phase."""
+        phase = 1 if self._first(progress) else 2
+        return [getattr(self.options, f"lambda{term}_phase{phase}") for term in (1, 2, 3, 4)]
 
     def _kl(self, state: DVMLState) -> Tensor:
         log_variance = state.log_variance

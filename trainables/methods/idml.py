@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, configured_geometry
 from trainables.losses.softmax import Softmax
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, Progress, State
+from trainables.methods.base import METHODS, MethodParts, Progress, State
 from trainables.methods.head import start_kaiming
 from trainables.methods.introspective import (
     CLOSEST,
@@ -35,7 +35,6 @@ from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, 
 from trainables.methods.second_token import WITHOUT, SecondToken, check_second_token
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
 
@@ -126,29 +125,20 @@ class IDML(Mixing):
             """Read false as None, so that the default, written out or not, is one trial."""
             return value or None
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        width = features if config.uncertainty_token is None else features // 2
-        super().__init__(config, features=width, embedding=embedding, loss=loss, classes=classes)
-        self.width = width
-        self.tau: float | Tensor = config.tau
-        self.gamma: float | Tensor = config.gamma
+    def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        if config.uncertainty_token is not None:  # the features of both tokens
+            parts["features"] //= 2
+        super().__init__(config, **parts)
+        self.width = width = parts["features"]
         self.options = config
-        self.dim = embedding.dim
+        self.dim = parts["embedding"].dim
         with streams.part("idml.uncertainty"):
             self.uncertainty = Linear(width, config.uncertainty_dim)
             start_kaiming(self.uncertainty)
         with torch.no_grad():
             self.uncertainty.weight.mul_(config.uncertainty_gain)
         self.proxy_uncertainty: nn.Parameter | None = None
-        references = loss.references()
+        references = self.loss.references()
         if references is not None and config.proxy_uncertainty == "learnable":
             shape = (len(references.vectors), config.uncertainty_dim)
             self.proxy_uncertainty = nn.Parameter(torch.zeros(shape))
@@ -256,13 +246,15 @@ class IDML(Mixing):
         beta_squared = pair_uncertainty_squared(u_q, u_r)
         if self.options.uncertainty != "vector":
             alpha_squared = geometries.squared_distance(s_q, s_r)
-            relative = (beta_squared + self.gamma) / alpha_squared.clamp_min(CLOSEST**2)
+            relative = (beta_squared + self.options.gamma) / alpha_squared.clamp_min(CLOSEST**2)
         else:
             alpha = semantic_distance(plain, geometry)
-            relative = (geometries.safe_sqrt(beta_squared) + self.gamma) / alpha.clamp_min(CLOSEST)
+            relative = (geometries.safe_sqrt(beta_squared) + self.options.gamma) / alpha.clamp_min(
+                CLOSEST
+            )
         if geometry.kind == "l2sq" and self.options.squared == "plain":
             plain, geometry = -semantic_distance(plain, geometry), replace(geometry, kind="l2")
-        found = introspective(plain, confidence(relative, self.tau), geometry, form)
+        found = introspective(plain, confidence(relative, self.options.tau), geometry, form)
         # The loss adds the bias to every score, this one included, which has it inside.
         return found if bias is None else found - bias
 

@@ -6,7 +6,7 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
@@ -15,11 +15,10 @@ from torch import Generator, Tensor
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, Loss, Traits
-from trainables.methods.base import Batch
+from trainables.methods.base import Batch, MethodParts
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
 UNUSED = -1  # in a label slot
@@ -75,16 +74,8 @@ class Mixing(Plain):
     `prepare` remembers the step's λ for `metric`, which weighs losses with it.
     """
 
-    def __init__(
-        self,
-        config: MixingConfig,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+    def __init__(self, config: MixingConfig, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
         self.mix = config
         self.share: Tensor | None = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +21,11 @@ from trainables.errors import ConfigError
 from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow, Flowed, build_flow
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
-from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
 from trainables.methods.watched import BranchNames, Gradients, limit_branch, watched
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
     from trainables.config.sections import Trial
 
 
@@ -154,30 +153,19 @@ class NIR(Plain):
                 "conditioned on the proxy of the sample's class"
             )
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
-        if config.negative_pairs != "none" and classes < 2:
+    def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
+        if config.negative_pairs != "none" and self.classes < 2:
             raise ConfigError(
                 "method.negative_pairs",
                 f"{config.negative_pairs!r} with one training class",
                 "two classes or more",
                 "Take none, or more classes",
             )
-        self.omega: float | Tensor = config.omega
-        self.weight: float | Tensor = config.weight
-        self.temperature: float | Tensor = config.temperature
-        self.synthetic_weight: float | Tensor = config.synthetic_weight
         self.options = config
+        dim = parts["embedding"].dim
         with streams.part("nir.flow"):
-            self.flow = build_flow(config.flow, dim=embedding.dim, condition_dim=embedding.dim)
+            self.flow = build_flow(config.flow, dim=dim, condition_dim=dim)
         self._watched: dict[str, Tensor] = {}
         self._returned = Gradients()
 
@@ -227,13 +215,13 @@ class NIR(Plain):
     ) -> dict[str, Term]:
         assert isinstance(state, NIRState)
         found = {
-            name: Term(value, _times(weight, self.omega))
+            name: Term(value, _times(weight, self.options.omega))
             for name, (value, weight) in super().terms(state, labels, progress, generator).items()
         }
-        found["nir"] = Term(self._regulariser(state), self.weight)
+        found["nir"] = Term(self._regulariser(state), self.options.weight)
         if state.synthetic is not None:
             value = self._of_synthetic(state.synthetic, labels, generator)
-            found["synthetic"] = Term(value, _times(self.omega, self.synthetic_weight))
+            found["synthetic"] = Term(value, self.options.omega * self.options.synthetic_weight)
         return found
 
     def observed(self) -> dict[str, Tensor]:
@@ -314,7 +302,7 @@ class NIR(Plain):
         """f of the scaled nll[B]: of the mean (paper), or the mean of each (code)."""
         scaled = nll.mean() if self.options.reading == "paper" else nll
         if self.options.scale != "none":
-            scaled = self.temperature * scaled
+            scaled = self.options.temperature * scaled
         if self.options.scale == "d":
             scaled = scaled / self.flow.dim
         grown = exp_with_tangent(scaled) if self.options.f == "exp" else F.softplus(scaled)

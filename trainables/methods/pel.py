@@ -6,7 +6,7 @@ Shape legend: K samples · B batch · F features · D embedding dimensions · R 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -16,15 +16,15 @@ from torch import Generator, Tensor
 from trainables import streams
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Geometry, Loss, ParamGroup, Traits
+from trainables.losses.base import Geometry, ParamGroup, Traits
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
 from trainables.methods.head import start_kaiming
 from trainables.methods.mixing import Mixing, MixingConfig
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
+    pass
 
 
 @dataclass(frozen=True)
@@ -71,20 +71,11 @@ class PEL(Mixing):
         kl: float = Field(1e-4, ge=0)
         monte_carlo: Literal["scores", "losses"] = "scores"
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
-        self.kl: float | Tensor = config.kl
-        self.samples, self.monte_carlo = config.samples, config.monte_carlo
+    def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
+        self.options = config
         with streams.part("pel.std"):
-            self.raw_std = Linear(features, embedding.dim)
+            self.raw_std = Linear(parts["features"], parts["embedding"].dim)
             start_kaiming(self.raw_std)
 
     @classmethod
@@ -102,15 +93,15 @@ class PEL(Mixing):
         shifted = self.raw_std(features) - STD_SHIFT
         std = F.softplus(shifted)
         query = mean
-        if self.samples:
-            shape = (self.samples, *mean.shape)
+        if self.options.samples:
+            shape = (self.options.samples, *mean.shape)
             noise = torch.randn(shape, generator=generator, device=mean.device, dtype=mean.dtype)
             query = mean + std * noise
         return PELState(query, mean, std, log_softplus(shifted, std))
 
     def score(self, query: Tensor, reference: Tensor, geometry: Geometry) -> Tensor:
         """[K, B, D] × [K, R, D] or [R, D] → [B, R] if scores are averaged, else [K, B, R]."""
-        if query.dim() == 2 or self.monte_carlo == "losses":
+        if query.dim() == 2 or self.options.monte_carlo == "losses":
             return geometries.score(query, reference, geometry)
         if reference.dim() == 2:
             return geometries.score(query, reference, geometry).mean(0)
@@ -123,7 +114,7 @@ class PEL(Mixing):
         found = super().terms(state, labels, progress, generator)
         second = state.mean.square() + state.std.square()
         divergence = (0.5 * (second - 1) - state.log_std).sum(-1).mean()
-        found["kl"] = Term(divergence, self.kl)
+        found["kl"] = Term(divergence, self.options.kl)
         return found
 
     def param_groups(self, phase: str) -> list[ParamGroup]:

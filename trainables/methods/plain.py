@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 from torch import Generator, Tensor
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses import geometry as geometries
-from trainables.losses.base import Geometry, Loss, ParamGroup
-from trainables.methods.base import METHODS, Method, Progress, State
+from trainables.losses.base import Geometry, ParamGroup
+from trainables.methods.base import METHODS, Method, MethodParts, Progress, State
 from trainables.methods.head import fit_pca, linear_head
 
 if TYPE_CHECKING:
-    from trainables.config.network import EmbeddingConfig
+    pass
 
 
 @METHODS.register("plain")
@@ -31,18 +31,10 @@ class Plain(Method):
 
         name: Literal["plain"] = "plain"
 
-    def __init__(
-        self,
-        config: ComponentConfig,
-        *,
-        features: int,
-        embedding: EmbeddingConfig,
-        loss: Loss,
-        classes: int,
-    ) -> None:
-        super().__init__(config, features=features, embedding=embedding, loss=loss, classes=classes)
+    def __init__(self, config: ComponentConfig, **parts: Unpack[MethodParts]) -> None:
+        super().__init__(config, **parts)
         with streams.part("head"):
-            self.head = linear_head(features, embedding)
+            self.head = linear_head(parts["features"], parts["embedding"])
 
     def fit(self, features: Tensor) -> None:
         fit_pca(self.head, features, self.principal)

@@ -91,6 +91,6 @@ def flow_input(method: Any) -> Tensor:
 
 def expected_r(method: Any, flow: Any, **augmentation: Any) -> Tensor:
     z = flow_input(method)
-    points = [*z, *oracle.augmented(z, LABELS, method.epsilon, **augmentation)]
+    points = [*z, *oracle.augmented(z, LABELS, method.options.epsilon, **augmentation)]
     options = method.options
     return oracle.r_of_set(oracle.layers_of(flow), points, options.spectrum, options.across)

@@ -52,7 +52,7 @@ def nlls(method: NIR, classes: list[int]) -> list[Tensor]:
 
 
 def factor(method: NIR) -> float:
-    t = float(method.temperature)
+    t = float(method.options.temperature)
     return {"none": 1.0, "t": t, "d": t / D}[method.options.scale]
 
 
