@@ -4,8 +4,8 @@ A table too wide for a column of a two-column article is a `table*`, which spans
 `table` where there is one). Further metrics that are too wide for one column stand below each other
 under the same rows. What is still too wide is made smaller (adjustbox), never cut.
 
-Each file holds one table with all of its notes. It compiles alone, and an article reads it in with
-\\input.
+Each file holds one table with the notes on its columns. It compiles alone, and an article reads it
+in with \\input.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ def latex_text(text: str) -> str:
 
 
 def latex(table: AnyTable) -> str:
-    """Return the file of the columns that are read first, with all notes of the table."""
-    return _file(table, [parts(grid(table))[0]], table.notes)
+    """Return the file of the columns that are read first, with their notes."""
+    notes = [note for note in table.notes if not note.startswith(EFFECT_SIZES)]
+    return _file(table, [parts(grid(table))[0]], notes)
 
 
 def further(table: AnyTable) -> str | None:
