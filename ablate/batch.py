@@ -31,15 +31,14 @@ from ablate.sweep.queue import training_job
 from ablate.values.terminal import say
 from trainables.core import components
 from trainables.core.components import EVALUATOR
-from trainables.core.trial_folder import TRIALS, trial_folder
+from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, trial_folder
 from trainables.errors import ConfigError
 from trainables.jobs.batch import files
-from trainables.jobs.batch.files import RESULT, RESULT_NAME, Entry, Event, Place, Result, Source
+from trainables.jobs.batch.files import RESULT_NAME, Entry, Event, Place, Result, Source
 from trainables.jobs.request import Job
 from trainables.machine.files import inside, open_regular
 from trainables.trial import TrialConfig
 
-LOG = "trial.log"
 LOCK_SECONDS = 5.0  # that another process may hold a trial's folder
 MOST_IN_ALL = 2**30  # bytes of the results of a batch, which are held in memory
 PROVENANCE = ("versions", "git_commit", "git_dirty")  # of the driver's, kept in the file
@@ -344,14 +343,16 @@ def _check_trial(trial: Trial, sweep_id: str, cells: set[str]) -> None:
     try:
         files.check_course(trial.epochs, last, config.training.epochs)
     except ValueError as error:
-        raise ConfigError(path, str(error), "what such a trial tells", RESULT.remedy) from None
+        raise ConfigError(
+            path, str(error), "what such a trial tells", files.RESULT.remedy
+        ) from None
     export = [inside(trial.folder, last["export"]).name] if trial.is_final else []
     if not set(export) <= set(result.files) <= {*files.TRIAL_FILES, *export}:
         raise ConfigError(
             path,
             f"the files {', '.join(result.files) or 'none'}",
             f"those of a trial, {', '.join([*export, *files.TRIAL_FILES])}",
-            RESULT.remedy,
+            files.RESULT.remedy,
         )
     logs = [LOG] if os.path.lexists(trial.folder / LOG) else []
     for name in [*logs, *result.files]:
@@ -479,14 +480,14 @@ def _copy_trial(trial: Trial, to: Path) -> None:
         ConfigError: they cannot be written, or changed since they were checked.
     """
     digests = trial.result.files
-    names = sorted(digests, key=lambda name: name == "final.json")
+    names = sorted(digests, key=lambda name: name == RESULT)
     try:
         to.mkdir(parents=True, exist_ok=True)
-        with FileLock(to / ".lock", timeout=LOCK_SECONDS):
+        with FileLock(to / LOCK, timeout=LOCK_SECONDS):
             for name in [LOG, *names]:
                 if os.path.lexists(trial.folder / name):
                     _copy_file(trial.folder / name, to / name, digests.get(name))
-            shutil.rmtree(to / "checkpoints", ignore_errors=True)
+            shutil.rmtree(to / CHECKPOINTS, ignore_errors=True)
             handle = os.open(to, os.O_RDONLY)
             os.fsync(handle)  # before the ledger says that they are there
             os.close(handle)

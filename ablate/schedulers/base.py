@@ -105,7 +105,6 @@ def ranked(entries: Sequence[Entry], places: Sequence[int], rung: int) -> list[i
 SCHEDULERS: Registry[type[SchedulerBase]] = Registry(
     "schedulers",
     "ablate.schedulers.halving",
-    "ablate.schedulers.hyperband",
     "ablate.schedulers.asha",
     "ablate.schedulers.median",
 )

@@ -1,7 +1,7 @@
-"""Successive halving: the best of a bracket go on to the next rung, the others stop.
+"""Successive halving and Hyperband: the best of a bracket go on to the next rung.
 
-Does not depend on the order in which results come. Source: Li et al., "Hyperband", JMLR 2018,
-Algorithm 1, of which it is one bracket.
+Decisions do not depend on the order in which results come. Source: Li et al., "Hyperband", JMLR
+2018, Algorithm 1, of which successive halving is one bracket.
 """
 
 from __future__ import annotations
@@ -72,3 +72,15 @@ class SuccessiveHalving(Halving):
     as many, and so on to the last epoch. A bracket is a round of a search, or a whole grid."""
 
     name: Literal["successive_halving"] = "successive_halving"
+
+
+@SCHEDULERS.register("hyperband")
+class Hyperband(Halving):
+    """Successive halving whose rounds take turns in how early they begin to stop cells: from
+    `grace` epochs on, from factor · grace, …, and at last not at all."""
+
+    name: Literal["hyperband"] = "hyperband"
+
+    def steps(self, epochs: int, bracket: int) -> list[int]:
+        every = super().steps(epochs, bracket)
+        return every[bracket % len(every) :]

@@ -76,7 +76,7 @@ def here(file: Path, work: Path) -> Ended:
     """Run a file of synthetic trials, whose data nobody can look at."""
     source, entries = read_cells(file)
     mark_folder(work, source)
-    made = Here(source, work, work / "cache", "cpu", None, 0.0, "test", runner=RUNNER)
+    made = Here(source, work, work / "cache", "cpu", None, 0.0, runner=RUNNER)
     return Batch(made, 1, ["cpu"], lambda *_: None).run(entries)
 
 

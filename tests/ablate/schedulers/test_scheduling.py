@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ablate.schedulers.asha import Asha
 from ablate.schedulers.base import STOP, WAIT, Decision, Entry, SchedulerBase, rungs
-from ablate.schedulers.halving import SuccessiveHalving
-from ablate.schedulers.hyperband import Hyperband
+from ablate.schedulers.halving import Hyperband, SuccessiveHalving
 from ablate.schedulers.median import Median
 
 Curve = Callable[[int, int], float]  # (cell, epoch) → value

@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import sys
-import uuid
 from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import NoReturn
@@ -120,7 +119,6 @@ def _run(args: argparse.Namespace) -> int:
         device=args.device or (entries[0].job.runtime.device if entries else "cpu"),
         data_root=None if args.data_root is None else str(user_path(args.data_root, "--data-root")),
         checkpoint_seconds=args.checkpoint_seconds,
-        run=uuid.uuid4().hex,
         retry_failed=args.retry_failed,
     )
     mark_folder(folder, source)

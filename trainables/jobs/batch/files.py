@@ -47,7 +47,11 @@ Event = dict[str, Any]
 
 VERSION = 1
 RESULT_NAME, BATCH_NAME = "result.jsonl", "batch.jsonl"
-TRIAL_FILES = ("config.json", "source.json", "final.json")  # of a trial's folder, and its export
+TRIAL_FILES = (
+    folders.CONFIG,
+    folders.SOURCE,
+    folders.RESULT,
+)  # of a trial's folder, and its export
 MOST_BYTES = 32 * 2**30  # of a file of a trial, which is its weights at most
 MOST_DEPTH = 50  # of nested values: deeper ones end whoever walks through them
 

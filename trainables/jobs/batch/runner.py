@@ -57,7 +57,7 @@ class Here:
 
     folder: the batch's. device: this process's. data_root: where a data set of one's own lies
     here, which is no part of a trial's identity. retry_failed: failures left by earlier starts do
-    not count. run: name that the processes share, which check the cache once between them.
+    not count.
     """
 
     source: Source
@@ -66,7 +66,6 @@ class Here:
     device: str
     data_root: str | None
     checkpoint_seconds: float
-    run: str
     retry_failed: bool = False
     runner: str = RUNNER
 
@@ -81,7 +80,6 @@ class Here:
             cache_dir=self.cache,
             trial_dir=files.trial_folder(self.folder, job.trial_id),
             checkpoint_seconds=self.checkpoint_seconds,
-            run=self.run,
             divides=False,  # fewer trials side by side come first
         )
         return replace(job, config=config, runtime=runtime)

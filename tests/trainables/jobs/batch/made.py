@@ -79,7 +79,6 @@ def here(folder: Path, **changes: Any) -> Here:
         device="cpu",
         data_root=None,
         checkpoint_seconds=0.0,
-        run="test",
         runner="tests.ablate.synthetic:run_job",
     )
     return replace(made, **changes)
