@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from trainables.backbones import googlenet
 from trainables.backbones.backbone import build_backbone, frozen_backbone
-from trainables.backbones.own_models import BACKBONES
+from trainables.backbones.own_models import BACKBONES, OwnModel
+from trainables.backbones.pixels import IMAGENET
 from trainables.config.network import BackboneConfig
 from trainables.errors import ConfigError
 from trainables.streams import seeded
@@ -268,3 +269,22 @@ def test_norms_fold_and_a_step_reaches_every_weight(name: str) -> None:
     torch.testing.assert_close(maps, wanted, rtol=1e-8, atol=1e-10 * float(wanted.abs().max()))
     maps.square().mean().backward()
     assert all(parameter.grad is not None for parameter in folded.parameters())
+
+
+def test_a_model_of_another_package_is_built_as_ours_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(OwnModel):
+        PIXELS, CLASSIFIER = IMAGENET, ()
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Conv2d(3, 5, 3, stride=2)
+
+        def forward_features(self, images: Tensor) -> Tensor:
+            return self._run_block(self.layer, images)
+
+    BACKBONES.load()
+    monkeypatch.setitem(BACKBONES._components, "mine", Mine)
+    config = BackboneConfig.model_validate({"name": "mine", "weights": "none", "pool": "avg"})
+    backbone = build_backbone(config, 32)
+    assert backbone.features == 5 and backbone.mean == IMAGENET.mean
+    assert backbone(IMAGES[:, :, ::2, ::2].float()).shape == (2, 5)
