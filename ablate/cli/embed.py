@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import tempfile
-import zipfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ablate.cli.options import add_model
 from ablate.values.terminal import progress_shown, say
@@ -18,17 +14,9 @@ from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
-    from ablate.cli.nearest import Index
     from trainables.core.export import Model
-
-
-class Writer(Protocol):
-    """Takes blocks of paths and embeddings, [B, E]; `close` makes the file whole."""
-
-    def add(self, paths: Sequence[str], block: Tensor) -> None: ...
-    def close(self) -> None: ...
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -53,38 +41,29 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: all pictures are in the file. 1: some could not be read."""
-    from ablate.cli.nearest import require_index
-    from ablate.cli.pictures import Unread, embedded, listed, model_of
+    from ablate.cli.nearest import read_folder, require_index
+    from ablate.cli.pictures import Unread, listed, model_of
 
-    to = user_path(args.to, "--to")
+    to = _new_file(args.to, "--to", args.replace)
     if to.suffix not in WRITERS:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(WRITERS)}")
-    if to.exists() and not args.replace:
-        raise ConfigError("--to", f"{to}, which is there", "a new file", "Or give --replace")
-    index_file = None if args.index is None else user_path(args.index, "--index")
-    if index_file is not None and index_file.exists() and not args.replace:
-        raise ConfigError(
-            "--index", f"{index_file}, which is there", "a new file", "Or give --replace"
-        )
+    index_file = None if args.index is None else _new_file(args.index, "--index", args.replace)
     root, paths = listed(args.folder)
     model = model_of(args.model, args.device)
-    unread, count, width = Unread(), 0, 0
-    index: Index | None = None
-    draft = to.with_name(f".{to.name}.part")
+    if index_file is not None:
+        require_index(model, 1)  # refuses a model that none fits, before all are read
+    unread, draft = Unread(), to.with_name(f".{to.name}.part")
     try:
-        writer = WRITERS[to.suffix](draft, about(model, args.model))
+        to.parent.mkdir(parents=True, exist_ok=True)
+        draft.touch()  # refuses a folder that cannot be written, likewise
         with progress_shown():
-            for rows, block in embedded(model, root, paths, unread):
-                writer.add([paths[row].as_posix() for row in rows], block)
-                count, width = count + len(rows), block.shape[1]
-                if index_file is not None:
-                    index = index or require_index(model, width)
-                    index.add(block)
-        if not count:
-            raise unread.all_of(root)
-        writer.close()
+            found = read_folder(model, root, paths, unread)
+        names = [path.as_posix() for path in found.paths]
+        WRITERS[to.suffix](draft, names, found.embeddings.numpy(), about(model, args.model))
         draft.replace(to)
-        if index is not None and index_file is not None:
+        if index_file is not None:
+            index = require_index(model, found.embeddings.shape[1])
+            index.add(found.embeddings)
             index_file.parent.mkdir(parents=True, exist_ok=True)
             index.write(index_file)
     except OSError as error:
@@ -93,12 +72,19 @@ def run(args: argparse.Namespace) -> int:
         ) from error
     finally:
         draft.unlink(missing_ok=True)
-    say(f"{count} pictures in {to}, {width} numbers each")
+    say(f"{len(names)} pictures in {to}, {found.embeddings.shape[1]} numbers each")
     if index_file is not None:
         say(f"faiss index of them, in the same order, in {index_file}")
     if unread.count:
         say(f"{unread.count} could not be read, and are left out", error=True)
     return 1 if unread.count else 0
+
+
+def _new_file(given: str, option: str, replace: bool) -> Path:
+    path = user_path(given, option)
+    if path.exists() and not replace:
+        raise ConfigError(option, f"{path}, which is there", "a new file", "Or give --replace")
+    return path
 
 
 def about(model: Model, given: str) -> dict[str, Any]:
@@ -115,67 +101,30 @@ def about(model: Model, given: str) -> dict[str, Any]:
     }
 
 
-class Npz:
-    """`embeddings` [N, E] float32, `paths` [N] text, `about` JSON; read by numpy.load alone.
+def write_npz(file: Path, paths: list[str], embeddings: np.ndarray, told: dict[str, Any]) -> None:
+    """Write `embeddings` [N, E] float32, `paths` [N] text, `about` JSON, as numpy.load reads."""
+    import numpy as np
 
-    Embeddings wait in a file, not in memory: their number is known when all are read.
-    """
-
-    def __init__(self, path: Path, told: dict[str, Any]) -> None:
-        self.path, self.told = path, told
-        self.paths: list[str] = []
-        self.width = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.rows: IO[bytes] = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - see close
-
-    def add(self, paths: Sequence[str], block: Tensor) -> None:
-        import numpy as np
-
-        self.paths += paths
-        self.width = block.shape[1]
-        self.rows.write(np.ascontiguousarray(block.numpy(), "<f4").data)
-
-    def close(self) -> None:
-        import numpy as np
-
-        header = {
-            "descr": "<f4",
-            "fortran_order": False,
-            "shape": (len(self.paths), self.width),
-        }
-        with self.rows, zipfile.ZipFile(self.path, "w") as file:
-            with file.open("embeddings.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array_header_1_0(member, header)
-                self.rows.seek(0)
-                shutil.copyfileobj(self.rows, member)
-            for name, values in (("paths", self.paths), ("about", json.dumps(self.told))):
-                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.array(values), allow_pickle=False)
-
-
-class Parquet:
-    """Columns `path` and `embedding` (a list of E float32); `about` in the schema's metadata."""
-
-    def __init__(self, path: Path, told: dict[str, Any]) -> None:
-        self.path, self.told = path, told
-        self.writer: Any = None
-        path.parent.mkdir(parents=True, exist_ok=True)
-
-    def add(self, paths: Sequence[str], block: Tensor) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        values = pa.FixedSizeListArray.from_arrays(
-            pa.array(block.numpy().reshape(-1), pa.float32()), block.shape[1]
+    with file.open("wb") as stream:
+        np.savez(
+            stream,
+            embeddings=embeddings.astype("<f4"),
+            paths=np.array(paths),
+            about=np.array(json.dumps(told)),
         )
-        table = pa.table({"path": pa.array(paths, pa.string()), "embedding": values})
-        if self.writer is None:
-            schema = table.schema.with_metadata({"about": json.dumps(self.told)})
-            self.writer = pq.ParquetWriter(self.path, schema)
-        self.writer.write_table(table)
-
-    def close(self) -> None:
-        self.writer.close()
 
 
-WRITERS: dict[str, type[Npz] | type[Parquet]] = {".npz": Npz, ".parquet": Parquet}
+def write_parquet(
+    file: Path, paths: list[str], embeddings: np.ndarray, told: dict[str, Any]
+) -> None:
+    """Write columns `path` and `embedding` (a list of E float32), `about` in the metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    flat = pa.array(embeddings.reshape(-1), pa.float32())
+    values = pa.FixedSizeListArray.from_arrays(flat, embeddings.shape[1])
+    table = pa.table({"path": pa.array(paths, pa.string()), "embedding": values})
+    pq.write_table(table.replace_schema_metadata({"about": json.dumps(told)}), file)
+
+
+WRITERS = {".npz": write_npz, ".parquet": write_parquet}

@@ -41,43 +41,37 @@ def warnings(plan: Plan) -> list[str]:
     lines = rule.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
     lines += [text for name in plan.order for text in _race(plan, name)]
-    return lines + _unseen(plan) + _unrounded(plan)
+    return lines + _cached(plan)
 
 
-def _unseen(plan: Plan) -> list[str]:
-    """Name augmentation that cached features do not see; a default that is written out, as the
-    YAML of `ablate best` does, asks for none."""
+def _cached(plan: Plan) -> list[str]:
+    """Settings that cached features do not see: what augments images, and the backbone's bf16,
+    which makes another trial with the numbers of fp32. A default that is written out, as the YAML
+    of `ablate best` does, asks for nothing."""
     defaults = leaves(AugmentConfig().model_dump(mode="json"), "data.augment.")
-    setting: dict[str, list[str]] = {}
+    augmented: dict[str, list[str]] = {}
+    rounded = []
     for name in plan.order:
-        given = leaves(plan.layers(name, None, ()).merged)
+        given, varied = leaves(plan.layers(name, None, ()).merged), plan.spec.studies[name].paths
+        if given.get("backbone.mode") != "frozen":
+            continue
         changed = [path for path, value in given.items() if value != defaults.get(path, value)]
-        varied = plan.spec.studies[name].paths
-        paths = dict.fromkeys(p for p in (*changed, *varied) if p.startswith("data.augment."))
-        if paths and given.get("backbone.mode") == "frozen":
-            setting.setdefault(", ".join(paths), []).append(name)
-    return [
+        paths = [path for path in (*changed, *varied) if path.startswith("data.augment.")]
+        if paths:
+            augmented.setdefault(", ".join(dict.fromkeys(paths)), []).append(name)
+        if "training.precision" in varied or given.get("training.precision") == "bf16":
+            rounded.append(name)
+    lines = [
         f"{', '.join(names)}: {paths} with backbone.mode: frozen, whose features are cached of "
         "evaluation crops: nothing is augmented"
-        for paths, names in setting.items()
+        for paths, names in augmented.items()
     ]
-
-
-def _unrounded(plan: Plan) -> list[str]:
-    """bf16 of a backbone that computes nothing: another trial, with the numbers of fp32."""
-    found = []
-    for name in plan.order:
-        given = leaves(plan.layers(name, None, ()).merged)
-        asked = "training.precision" in plan.spec.studies[name].paths
-        bf16 = asked or given.get("training.precision") == "bf16"
-        if bf16 and given.get("backbone.mode") == "frozen":
-            found.append(name)
-    if not found:
-        return []
-    return [
-        f"{', '.join(found)}: training.precision with backbone.mode: frozen, whose features are "
-        "cached in float32: bf16 changes nothing but the trial's name; leave it out"
-    ]
+    if rounded:
+        lines.append(
+            f"{', '.join(rounded)}: training.precision with backbone.mode: frozen, whose features "
+            "are cached in float32: bf16 changes nothing but the trial's name; leave it out"
+        )
+    return lines
 
 
 def _undecidable(plan: Plan, name: str) -> list[str]:
