@@ -116,7 +116,7 @@ def bare(config: TrialConfig, device: torch.device, cache: Path) -> Callable[[],
 
     def step() -> None:
         trainer.network.features(images).mean().backward()  # type: ignore[no-untyped-call]
-        trainer.update()
+        trainer.optimizer.step()
         for parameter in trainer.parameters:
             parameter.grad = None
 

@@ -122,15 +122,19 @@ class Trainer:
                 "Leave it out: the trial then is another one",
             )
         self.clock = time.monotonic()
-        if self.steps == 0 and self.config.embedding.init == "pca":
-            where = self.runtime.cache_dir
-            start_from_data(self.config, self.network, self.inputs, self.splits, where)
-            self.group.broadcast_(self.parameters)
+        self.begin()
         while self.epoch < self.config.training.epochs:
             yield self._one_epoch()
             self.clock = time.monotonic()  # what the reader did with it is not training time
             if self.due(epoch_end=True):
                 self.save()
+
+    def begin(self) -> None:
+        """Let the method start from data, before the first step."""
+        if self.steps == 0 and self.config.embedding.init == "pca":
+            where = self.runtime.cache_dir
+            start_from_data(self.config, self.network, self.inputs, self.splits, where)
+            self.group.broadcast_(self.parameters)
 
     def _one_epoch(self) -> EpochReport:
         """Train the epoch under way, from its first step or from where a checkpoint left it."""
