@@ -137,7 +137,7 @@ class GrowingFile:
     def note(self) -> None:
         """Write down the rows since the last note, after their bytes are on disk."""
         self._file.flush()
-        os.fdatasync(self._file.fileno())
+        os.fsync(self._file.fileno())
         rows = np.array(self.rows[self._noted :], np.int64).tobytes()
         os.pwrite(self._lines.fileno(), rows, self._row_bytes * self._noted)
         self._noted, self._last = len(self.rows), time.monotonic()
