@@ -22,14 +22,7 @@ from reports.pages.facts import facts, provenance
 from reports.pages.figures import template
 from reports.recipe import Table
 from reports.stats.describe import summary
-from reports.stats.paired import (
-    LEVEL,
-    Difference,
-    holm,
-    paired_difference,
-    pairs,
-    permutation_p,
-)
+from reports.stats.paired import Difference, holm, paired_difference, pairs, permutation_p
 from reports.store import open_client
 from reports.tables.cells import by_cell, by_seed, protocol
 from reports.tables.labels import (
@@ -44,6 +37,7 @@ from reports.tables.labels import (
     with_interval,
 )
 from reports.tables.model import Field, Sheet
+from reports.tables.verdict import call_difference
 from reports.uri import redacted
 
 if TYPE_CHECKING:
@@ -105,9 +99,7 @@ class Pair:
             return "cannot tell"
         if not pairs(self.second.values, self.first.values).any():
             return "equal"
-        if self.p is None or self.p > LEVEL:
-            return "cannot tell"
-        return "better" if (self.difference.mean < 0) == lower_is_better(metric) else "worse"
+        return call_difference(metric, self.difference, self.p)
 
 
 @dataclass(frozen=True)

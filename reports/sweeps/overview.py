@@ -34,10 +34,10 @@ from reports.frame import OTHER
 from reports.pages.markup import pipes
 from reports.pages.verdict import difference, note
 from reports.recipe import RecipePart
-from reports.stats.paired import LEVEL, Difference
-from reports.tables.labels import lower_is_better, metric_label, p_equals, scale
+from reports.stats.paired import Difference
+from reports.tables.labels import metric_label, p_equals, scale
 from reports.tables.model import Field, Grid
-from reports.tables.verdict import Call, Verdict
+from reports.tables.verdict import Call, Verdict, call_difference
 
 BLOCK = re.compile(r"(<!-- overview -->\n)(.*?)(<!-- end overview -->)", re.DOTALL)
 PAGE_BLOCK = re.compile(r"<!-- report (\S+) -->\n(.*?)<!-- end report -->", re.DOTALL)
@@ -212,9 +212,7 @@ def _call(metric: str, difference: Difference | None, p: float | None) -> Call:
         return "no result"
     if difference.mean == difference.low == difference.high == 0:
         return "no difference"
-    if p is None or p > LEVEL:
-        return "cannot tell"
-    return "better" if (difference.mean > 0) != lower_is_better(metric) else "worse"
+    return call_difference(metric, difference, p)
 
 
 def leave_out_neutral(found: Sequence[Verdict]) -> list[Verdict]:

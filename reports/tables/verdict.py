@@ -128,7 +128,12 @@ def judge(metric: str, mine: Measured, theirs: Measured) -> Call:
     if told.zero:
         full = is_share(metric) and mine.summary.mean == theirs.summary.mean == 1.0
         return "saturated" if full else "no difference"
-    if told.p is None or told.p > LEVEL:
+    return call_difference(metric, difference, told.p)
+
+
+def call_difference(metric: str, difference: Difference, p: float | None) -> Call:
+    """Call a difference better or worse where its corrected p is at most `LEVEL`."""
+    if p is None or p > LEVEL:
         return "cannot tell"
     return "better" if (difference.mean > 0) != lower_is_better(metric) else "worse"
 

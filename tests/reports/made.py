@@ -1,10 +1,10 @@
-"""A frame of made-up cells without a store, for tests of what tables say."""
+"""Frames of made-up cells without a store, for tests of what tables and figures say."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -13,6 +13,48 @@ from reports.frame import TRIAL_KEYS, Frame, Parent
 from reports.kinds import load
 
 METRIC = "val/map_at_r"
+
+
+class Row(NamedTuple):
+    """A trial of a cell; a value of None is a failed one. mark: the end of its ids."""
+
+    study: str
+    cell: str
+    coords: dict[str, Any]
+    idx: int
+    seed: int
+    value: float | None
+    mark: str
+
+
+def assemble(
+    rows: Iterable[Row],
+    studies: dict[str, dict[str, Any]],
+    *,
+    metric: str = METRIC,
+    params: Callable[[dict[str, Any]], dict[str, str]] = lambda coords: {},
+    **planned: Any,
+) -> Frame:
+    """A frame of these trials. planned: what the plan noted, as the document has it."""
+    cells, trials = [], []
+    for row in rows:
+        told = {"study": row.study, "cell": row.cell, "coords": row.coords, "idx": row.idx}
+        cells.append({**told, "seed": row.seed, "trial_id": f"t{row.mark}"})
+        lost = row.value is None
+        trials.append(
+            {
+                **{"trial_id": f"t{row.mark}", "run_id": f"run{row.mark}", "parent_run_id": "p"},
+                **{"seed": row.seed, "status": "failed" if lost else "done"},
+                **{"reason": "not finite" if lost else "", "params": params(row.coords)},
+                **{"ratios": (), "tags": {"ablate.cells": json.dumps([told])}, metric: row.value},
+            }
+        )
+    document = {
+        **{"sweep_id": "0" * 12, "name": "made", "created": 0.0, "report": {}},
+        **{"cells": cells, "studies": studies, "study_order": list(studies), "spec": planned},
+    }
+    parent = Parent("p", "1", "FINISHED", {}, document)
+    return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, metric]))
 
 
 def frame(
@@ -25,54 +67,17 @@ def frame(
     study: dict[str, Any] | None = None,
     tuning: dict[str, int] | None = None,
     lineages: dict[str, dict[str, int]] | None = None,
-    metric: str = METRIC,
-    params: Callable[[dict[str, Any]], dict[str, str]] = lambda coords: {},
+    **options: Any,
 ) -> Frame:
-    """One study `s` whose cells are at `coords`; a value of None is a failed trial."""
-    cells, trials = [], []
-    for idx, at in enumerate(coords):
-        for seed in range(seeds):
-            name = names[idx] if names else ",".join(f"{k}={v}" for k, v in at.items()) or "centre"
-            cell = {
-                "study": "s",
-                "cell": name,
-                "coords": at,
-                "idx": idx,
-                "seed": seed,
-                "trial_id": f"t{idx}-{seed}",
-            }
-            cells.append(cell)
-            found = value(at, seed)
-            told = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
-            trials.append(
-                {
-                    "trial_id": cell["trial_id"],
-                    "run_id": f"run{idx}-{seed}",
-                    "parent_run_id": "p",
-                    "seed": seed,
-                    "status": "done" if found is not None else "failed",
-                    "reason": "" if found is not None else "not finite",
-                    "params": params(at),
-                    "ratios": (),
-                    "tags": {"ablate.cells": json.dumps([told])},
-                    metric: found,
-                }
-            )
-    document = {
-        "sweep_id": "0" * 12,
-        "name": "made",
-        "cells": cells,
-        "study_order": ["s"],
-        "studies": {"s": {"design": design, **(study or {})}},
-        "created": 0.0,
-        "spec": {
-            "tuning": {"s": tuning} if tuning else {},
-            "lineages": {"s": lineages} if lineages else {},
-        },
-        "report": {},
-    }
-    parent = Parent("p", "1", "FINISHED", {}, document)
-    return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, metric]))
+    """One study `s` whose cells are at `coords`."""
+    names = names or [",".join(f"{k}={v}" for k, v in at.items()) or "centre" for at in coords]
+    rows = [
+        Row("s", names[idx], at, idx, seed, value(at, seed), f"{idx}-{seed}")
+        for idx, at in enumerate(coords)
+        for seed in range(seeds)
+    ]
+    planned = {"tuning": {"s": tuning or {}}, "lineages": {"s": lineages or {}}}
+    return assemble(rows, {"s": {"design": design, **(study or {})}}, **planned, **options)
 
 
 def drawer(kind: str) -> FigureKind:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-import pandas as pd
-
-from reports.frame import TRIAL_KEYS, Frame, Parent
-from tests.reports.made import METRIC
+from reports.frame import Frame
+from tests.reports.made import Row, assemble
 
 LOW = {0: 0.30, 1: 0.50, 2: 0.40, 3: 0.45}  # cell of `heads` → value
 HIGH = {1: 0.60, 2: 0.70, 3: 0.62}
@@ -27,27 +24,10 @@ def made(
     **study: Any,
 ) -> Frame:
     """`heads`, a search of four cells of two seeds, and `network`, its best three."""
-    cells, trials = [], []
+    rows: list[Row] = []
 
     def put(study: str, cell: str, at: tuple[int, int], coords: Any, value: float | None) -> None:
-        idx, seed = at
-        told = {"study": study, "cell": cell, "coords": coords, "idx": idx}
-        trial_id = f"{study}{idx}-{seed}"
-        cells.append({**told, "seed": seed, "trial_id": trial_id})
-        trials.append(
-            {
-                "trial_id": trial_id,
-                "run_id": f"run-{trial_id}",
-                "parent_run_id": "p",
-                "seed": seed,
-                "status": "failed" if value is None else "done",
-                "params": {},
-                "ratios": (),
-                "reason": "not finite" if value is None else "",
-                "tags": {"ablate.cells": json.dumps([told])},
-                METRIC: value,
-            }
-        )
+        rows.append(Row(study, cell, coords, *at, value, f"-{study}{at[0]}-{at[1]}"))
 
     for i, middle in LOW.items():
         for seed in range(2):
@@ -60,18 +40,5 @@ def made(
         coords = {"rank": rank, "source": f"{i:04d}", "optimizer.lr": 10.0**-i}
         for seed in range(seeds):
             put("network", f"rank={rank}", (rank - 1, seed), coords, high(i, seed))
-    document = {
-        "sweep_id": "0" * 12,
-        "name": "made",
-        "cells": cells,
-        "study_order": ["heads", "network"],
-        "studies": {
-            "heads": {"design": "search"},
-            "network": {"design": "promote", "of": "heads", "best": 3, **study},
-        },
-        "created": 0.0,
-        "spec": {},
-        "report": {},
-    }
-    parent = Parent("p", "1", "FINISHED", {}, document)
-    return Frame(None, [parent], pd.DataFrame(trials, columns=[*TRIAL_KEYS, METRIC]))
+    network = {"design": "promote", "of": "heads", "best": 3, **study}
+    return assemble(rows, {"heads": {"design": "search"}, "network": network})
