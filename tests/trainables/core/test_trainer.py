@@ -252,3 +252,10 @@ def test_no_such_device(drawn: Path, shared_cache: Path) -> None:
 def test_finish_before_training_is_an_error(drawn: Path, runtime: Runtime) -> None:
     with pytest.raises(RuntimeError, match="finish"):
         Trainer(config(drawn), 0, runtime).finish()
+
+
+def test_a_packed_trial_of_before_does_not_train(drawn: Path, runtime: Runtime) -> None:
+    """Its numbers would be those of another trial, under its id."""
+    trainer = Trainer(config(drawn, training={"packed": 4}), 0, runtime)
+    with pytest.raises(ConfigError, match=r"training\.packed.*went in 0\.2\.0"):
+        next(trainer.epochs())
