@@ -149,7 +149,8 @@ def before_folds_came_first(path: Path, owner: Owner | None = None) -> list[dict
         "PRIMARY KEY(sweep_id, study, cell, seed, fold)) WITHOUT ROWID;"
         "INSERT INTO cells SELECT sweep_id, study, cell, seed, trial_id, coords_json, idx, fold "
         "FROM new; DROP TABLE new; CREATE INDEX cells_by_trial ON cells(trial_id);"
-        "ALTER TABLE evaluations DROP COLUMN recorded; PRAGMA user_version=4; COMMIT;"
+        "ALTER TABLE evaluations DROP COLUMN recorded; ALTER TABLE trials DROP COLUMN checkpoint;"
+        "PRAGMA user_version=4; COMMIT;"
     )
     raw.close()
     return found
@@ -169,6 +170,9 @@ def test_a_ledger_of_before_is_migrated_by_whoever_comes_first(tmp_path: Path) -
         assert find_damage(ledger) == []
         assert ledger.evaluations("t-s0") == FINAL["evaluations"]
         assert ledger.recorded("t-s0") == {}, "nobody knows when"
+        ledger.put_checkpoint("t-s0", "trials/t-s0.1/checkpoint_000000")
+        trial = ledger.trial("t-s0")
+        assert trial is not None and trial["checkpoint"] == "trials/t-s0.1/checkpoint_000000"
         ledger.put_cells("s", [before[0] | {"idx": 7}])
         assert len(ledger.cells("s")) == len(before)
         with pytest.raises(sqlite3.IntegrityError), ledger.write() as db:  # an older ablate's order

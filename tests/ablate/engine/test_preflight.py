@@ -109,15 +109,6 @@ FOLDS = {"data.split": {"folds": 40, "fold": 3}}
     ("study", "place"),
     [
         ({**GRID, "folds": 40}, "studies.rates.folds"),
-        ({**GRID, "trial": FOLDS}, "studies.rates.trial.data.split.folds"),
-        (
-            {
-                "design": "grid",
-                "trial": {"data.split": {"folds": 3, "fold": 0}},
-                "grid": {"data.split.folds": [3, 40]},
-            },
-            "studies.rates.grid.data.split.folds",
-        ),
         (
             {"design": "compare", "variants": {"few": {}, "many": {"trial": FOLDS}}},
             "studies.rates.variants.many.trial.data.split.folds",
@@ -162,19 +153,6 @@ def bad_in(study: dict[str, Any], bad: Path, good: Path) -> Any:
             "cross": {"data": {"good": {}, "bad": {"trial": {"data.root": "BAD"}}}},
         },
         {"design": "promote", "of": "tune", "best": 1, "trial": {"data.root": "BAD"}},
-        {"design": "grid", "around": {"best_of": "tune"}, "grid": {"data.root": ["GOOD", "BAD"]}},
-        {
-            "design": "grid",
-            "around": {"best_of": "tune"},
-            "trial": {"data.root": "BAD"},
-            "grid": {"embedding.dim": [8, 16]},
-        },
-        {
-            "design": "one_factor",
-            "around": {"best_of": "tune"},
-            "trial": {"data.root": "BAD"},
-            "factors": {"data.root": ["GOOD"]},
-        },
         {**TUNE, "trial": {"data.root": "BAD"}},
     ],
     ids=lambda study: study["design"],
@@ -201,12 +179,6 @@ ROOTS = {
     [
         {
             "design": "grid",
-            "around": {"best_of": "roots"},
-            "trial": {"data.root": "BAD"},
-            "grid": {"embedding.dim": [8]},
-        },
-        {
-            "design": "grid",
             "around": {"best_of": "roots", "take": ["data.root"]},
             "trial": {"data.root": "BAD"},
             "grid": {"embedding.dim": [8]},
@@ -219,14 +191,6 @@ ROOTS = {
             },
         },
         {"design": "promote", "of": "roots", "best": 1, "trial": {"embedding.dim": 8}},
-        {
-            "design": "promote",
-            "of": "tune",
-            "best": 1,
-            "take": ["optimizer.lr"],
-            "around": {"best_of": "roots"},
-            "trial": {"embedding.dim": 8},
-        },
     ],
     ids=lambda study: study["design"],
 )
