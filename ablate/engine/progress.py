@@ -61,6 +61,9 @@ class Machines:
         names = Counter(name for _, name, _ in self.known)
         at_work = list(trials)
         self.places = {each: self.places[each] for each in at_work if each in self.places}
+        if len(self.known) == 1:  # a trial is nowhere else, and its first epoch may be long
+            ((node, _, slots),) = self.known
+            self.places |= dict.fromkeys(at_work[:slots], node)
         return [
             {
                 "name": name if names[name] == 1 else f"{name} {node[:6]}",

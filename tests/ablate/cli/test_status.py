@@ -97,6 +97,12 @@ def test_machines_of_one_name_are_told_apart() -> None:
     assert machines.slots == 1
 
 
+def test_the_only_machine_has_all_trials_before_it_is_heard_of() -> None:
+    machines = Machines()
+    machines.hear([["aaaaaaaa", "here", 2], ["bbbbbbbb", "head", 0]])
+    assert [row["trials"] for row in machines.rows(["t", "u", "claimed"])] == [["t", "u"]]
+
+
 def test_who_asks_is_heard_once_and_a_dead_driver_is_none(tmp_path: Path, capsys: Captured) -> None:
     made, asked = dispatch(specs.plan(), tmp_path), threading.Event()
     folder = tmp_path / "drivers"
