@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.core_trials import config, train
+from tests.trainables.core_trials import config
 from trainables.core.export import as_images
 from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
@@ -29,8 +29,6 @@ def test_a_split_that_is_not_there(
 ) -> None:
     monkeypatch.setattr(Trainer, "step", lambda *_: pytest.fail("a step was taken"))
     runtime = Runtime("cpu", 1, shared_cache)
-    with pytest.raises(ConfigError, match="evaluate: found 'val'"):
-        train(paper(drawn), 0, runtime, evaluate=("val",))
     job = Job("t", paper(drawn).model_dump(mode="json"), 0, runtime, ("test", "val"))
     with pytest.raises(ConfigError, match="evaluate: found 'val'"):
         list(run_job(job))
