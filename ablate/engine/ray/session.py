@@ -46,7 +46,7 @@ _QUIET = {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_FORCE_TRIAL_CLEANUP_S": "10",
-    "TUNE_MAX_PENDING_TRIALS_PG": "4",  # the next job is claimed before an actor is free
+    "TUNE_MAX_PENDING_TRIALS_PG": "10000",  # the searcher says how many (`AHEAD`)
     "TUNE_WARN_THRESHOLD_S": "60",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",

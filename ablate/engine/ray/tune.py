@@ -27,6 +27,7 @@ from trainables.jobs.hidden import hidden
 from trainables.jobs.ray_trainable import PAYLOAD, JobTrainable
 
 OURS = "trial"  # in a trial's configuration: our id of it
+AHEAD = 4  # trials that are claimed before a slot is free for them
 WAIT_SECONDS = 1.0  # between two questions for a job while others have all that is left
 CLOUD_KEYS = (
     "AWS_ACCESS_KEY_ID",
@@ -129,6 +130,8 @@ class Feeder(DriverOnly, Searcher):
         self.trials: dict[str, str] = {}  # Tune's id → ours
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
+        if len(self.trials) >= self.driver.slots + AHEAD:
+            return None
         answer, self._job = self._job or self.driver.ask("next"), None
         if answer["payload"] is None:
             self.waits = answer["idle"] and not answer["over"]
