@@ -309,6 +309,13 @@ def test_settings_as_published_are_no_matter_of_the_rule() -> None:
     assert warned(b=tune("ddml", 6, seeds=1), rows={**study, "tuning": "as_published"}) == []
 
 
+def test_stating_the_tuning_leaves_the_sweep_id() -> None:
+    before, after = (plan(rows=rows([], [], **m)) for m in ({}, {"tuning": "as_published"}))
+    assert before.sweep_id == after.sweep_id
+    dump = after.resolved_spec()["studies"]["rows"]
+    assert dump["tuning"] == "as_published", "a report can state it"
+
+
 def test_the_command_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = {
         "name": "unfair",
