@@ -33,7 +33,7 @@ def test_a_function_or_a_metric_may_be_named() -> None:
 @pytest.mark.parametrize(
     ("name", "found"),
     [("map_at_r", spread), ("Far", spread), ("far", torch), ("far", Metric("other", spread))],
-    ids=str,
+    ids=["known", "capital", "module", "other-name"],
 )
 def test_what_is_none_is_refused(name: str, found: Any) -> None:
     with pytest.raises(ConfigError, match=r"ablate\.metrics"):
