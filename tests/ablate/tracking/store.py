@@ -13,6 +13,8 @@ def runs(sweep: Any, uri: str | None = None) -> list[Any]:
 
     client = MlflowClient(uri or sweep.uri)
     experiment = client.get_experiment_by_name("ddml")
+    if experiment is None:  # the thread that writes has not begun
+        return []
     return list(client.search_runs([experiment.experiment_id], max_results=1000))
 
 

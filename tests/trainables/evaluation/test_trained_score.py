@@ -9,6 +9,7 @@ from trainables.core.network import Network, build_method
 from trainables.evaluation.metrics import RANKING, evaluate
 from trainables.evaluation.scores import PlainScore
 from trainables.losses.base import Geometry
+from trainables.methods.base import METHODS
 from trainables.trial import TrialConfig
 
 
@@ -33,12 +34,11 @@ def test_plain_score_ranks_as_the_networks_own(geometry: Geometry) -> None:
 
 
 def test_a_methods_own_score_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = network()
-
     def own(self: object, q: torch.Tensor, r: torch.Tensor, geometry: Geometry) -> torch.Tensor:
         return q @ r.mT - r[:, 0].abs()
 
-    monkeypatch.setattr(type(made.method), "score", own, raising=False)
+    monkeypatch.setattr(METHODS["plain"], "score", own, raising=False)
+    made = network()
     assert made.retrieval_score() == made.score
 
 
