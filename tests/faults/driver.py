@@ -11,6 +11,8 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import traceback
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,6 +24,7 @@ from ablate.ledger.schema import LedgerError
 from ablate.storage import copies
 from tests.faults.sweeps import Sweep
 
+ERROR = "driver-error.txt"  # in OUT: what ended the process, if it was an exception
 SPEC: dict[str, Any] = {
     "name": "faults",
     "seeds": 2,
@@ -80,7 +83,11 @@ def main(out: str, more: dict[str, Any]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}))
+    try:
+        sys.exit(main(sys.argv[1], json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}))
+    except Exception:  # for a test whose terminal is closed
+        Path(sys.argv[1], ERROR).write_text(traceback.format_exc(), encoding="utf-8")
+        raise
 
 
 def descendants(pid: int) -> list[psutil.Process]:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.ablate.synthetic import fault_of
-from tests.faults.driver import SPEC, descendants, runs
+from tests.faults.driver import ERROR, SPEC, descendants, runs
 from tests.faults.sweeps import Sweep, assert_whole
 from tests.steps import steps
 from trainables.machine.processes import cores
@@ -256,7 +256,8 @@ def test_a_closed_terminal_stops_as_a_signal_does(sweep: Sweep) -> None:
     sweep.wait_for_starts(3, process)
     sweep.wait_for_epochs(2)
     os.close(ours)
-    assert process.wait(120) == 129
+    code, error = process.wait(120), sweep.out / ERROR
+    assert code == 129, error.read_text() if error.exists() else sweep.trials()
     assert {row["status"] for row in sweep.trials().values()} & {"interrupted"}
     assert all(row["owner"] is None for row in sweep.trials().values())
     assert "KILLED" in runs(sweep) and "RUNNING" not in runs(sweep)

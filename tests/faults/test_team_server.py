@@ -86,7 +86,8 @@ def test_a_server_that_rejects_one_run_gets_all_others(swept: Swept) -> None:
     (told,) = [line for line in sweep.text.splitlines() if " refused 1 of " in line]
     assert f"refused 1 of the sweep's trials, as {trial_id} (403" in told
     assert "the ledger has everything: `ablate ledger replay --out" in told
-    assert len([line for line in sweep.text.splitlines() if AGAIN in line]) == 1
+    # Once, or not at all where the sweep had trained everything before MLflow was asked again.
+    assert len([line for line in sweep.text.splitlines() if AGAIN in line]) <= 1
     sweep.team.proxy.rejected = None
     sweep.command("ledger", "replay")
     assert sweep.ended(60) == 0
@@ -113,10 +114,14 @@ def test_a_server_behind_tls_of_another_authority_is_said_in_one_line(
         (row,) = ledger.rows("SELECT sweep_id FROM sweeps")
     try:
         with caplog.at_level(logging.WARNING, "ablate.tracking"):
-            for authority in (other, own):
+            for authority, patience in ((other, 1), (own, 30)):
                 monkeypatch.setenv("MLFLOW_TRACKING_SERVER_CERT_PATH", str(authority))
                 tracker = MlflowTracker(
-                    sweep.ledger_path, proxy.uri, row["sweep_id"], sweep.name, drain_seconds=1
+                    sweep.ledger_path,
+                    proxy.uri,
+                    row["sweep_id"],
+                    sweep.name,
+                    drain_seconds=patience,
                 )
                 tracker.start()
                 assert tracker.close() == (authority is own)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ablate.ledger.ledger import Ledger
 from ablate.storage.copies import NOTE, Note
 from ablate.tracking import views
 from tests.ablate.command import ablate_run
@@ -50,8 +51,10 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     assert again.returncode == 0 and page.read_text() == whole
     assert read == {path: path.stat().st_mtime_ns for path in read}
 
-    there = tmp_path / "there"
-    shutil.copytree(tmp_path / "runs" / "trials", there / "trials")
+    there, checkpoints = tmp_path / "there", {}
+    for folder in (tmp_path / "runs" / "trials").iterdir():
+        checkpoints[folder.name] = f"trials/{folder.name}.1/checkpoint_000000"
+        shutil.copytree(folder, there / checkpoints[folder.name])
     shutil.rmtree(tmp_path / "runs" / "trials")
     drawn = ablate_run(tmp_path, "looks.yaml")
     assert drawn.returncode == 0 and "left empty" not in drawn.stderr
@@ -66,6 +69,9 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     assert "not read: its weights or its data were not at hand" in page.read_text()
 
     Note("which", {str(there): 1}).write(tmp_path / "runs" / NOTE)  # as --storage leaves it
+    with Ledger(tmp_path / "runs" / "ledger.sqlite") as ledger:
+        for trial_id, checkpoint in checkpoints.items():
+            ledger.put_checkpoint(trial_id, checkpoint)
     fetched = ablate_run(tmp_path, "more.yaml")
     assert fetched.returncode == 0 and "left empty" not in fetched.stderr
     assert "not read" not in page.read_text()
