@@ -44,6 +44,8 @@ def stop_signals(asked: Callable[[], None]) -> Iterator[list[int]]:
     try:
         yield caught
     finally:
+        # SIGHUP may come before the terminal is seen to be closed.
+        _leave([number for number in terminals if not os.isatty(number)])
         for number, handler in before.items():
             signal.signal(number, handler)
 
