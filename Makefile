@@ -75,7 +75,7 @@ golden: install
 	$(BIN)/python -m tests.trainables.renew_digests
 	$(BIN)/python -m ablate plan --schema > search_spaces/schema.tmp && mv search_spaces/schema.tmp search_spaces/schema.json
 	$(BIN)/python -m tests.ablate.reference
-	$(BIN)/python -m tests.trainables.test_support_matrix search_spaces/README.md
+	$(BIN)/python -m tests.trainables.test_support_matrix search_spaces/guides/components.md
 
 size: install
 	@$(BIN)/python .ci/size.py

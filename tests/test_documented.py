@@ -93,7 +93,7 @@ def test_links_lead_to_files() -> None:
     assert not dead, dead
 
 
-# ---------------------------------------------------------------- YAML of search_spaces/README.md
+# ---------------------------------------------------------------- YAML of the guides
 
 
 @pytest.fixture
@@ -109,7 +109,10 @@ def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-DATA, CLASSIFIED, FAIR = blocks(ROOT / "search_spaces" / "README.md", "yaml")
+GUIDES = ROOT / "search_spaces" / "guides"
+DATA, CLASSIFIED, FAIR = (
+    blocks(GUIDES / f"{name}.md", "yaml")[0] for name in ("data", "classification", "comparing")
+)
 ALONE = {"only": {"design": "grid", "grid": {"optimizer.lr": [1e-3]}}}
 
 

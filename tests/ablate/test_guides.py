@@ -13,7 +13,7 @@ import pytest
 from tests.ablate import guides
 from tests.ablate.command import ROOT
 
-PAGES = sorted(guides.FOLDER.glob("*.md"))
+PAGES = [guides.FOLDER / f"{name}.md" for name in ("design", "loss", "method")]
 # A cell of each sweep, what makes it one of the guide's component, and all in little: an epoch of
 # two steps. (The search over uniform waits for the one before it, whose best cell it ranks too.)
 CELLS = {

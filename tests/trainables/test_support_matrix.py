@@ -1,6 +1,6 @@
 """Which method trains with which loss: proved for each pair, and the table of it for a reader.
 
-python -m tests.trainables.test_support_matrix search_spaces/README.md      writes the table anew
+python -m tests.trainables.test_support_matrix search_spaces/guides/components.md   (renews it)
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from trainables.losses.base import LOSSES
 from trainables.methods.base import METHODS, Batch, Progress
 from trainables.trial import TrialConfig
 
-README = Path(__file__).parents[2] / "search_spaces" / "README.md"
+README = Path(__file__).parents[2] / "search_spaces" / "guides" / "components.md"
 BEGIN, END = "<!-- support matrix -->", "<!-- end support matrix -->"
-COMMAND = "python -m tests.trainables.test_support_matrix search_spaces/README.md"
+COMMAND = "python -m tests.trainables.test_support_matrix search_spaces/guides/components.md"
 
 STEPS = 4
 
