@@ -52,7 +52,10 @@ def as_it_is(path: Path) -> Iterator[Ledger]:
     Where there is none, it is an empty one in a temporary folder. Where the folder cannot be
     written, it is a copy, because SQLite reads a database with a journal only where it may write.
     """
-    if path.is_file() and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
+    effective = os.access in os.supports_effective_ids  # the user who opens it, as SQLite sees it
+    if path.is_file() and all(
+        os.access(each, os.W_OK, effective_ids=effective) for each in (path, path.parent)
+    ):
         with Ledger(path) as ledger:
             yield ledger
         return
