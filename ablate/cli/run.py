@@ -18,7 +18,8 @@ from trainables.machine.memory import uncollected
 REASONS = 5  # of failures, shown at the end of a run
 
 if TYPE_CHECKING:
-    from ablate.engine.settings import Outcome
+    from ablate.engine.settings import Outcome, Settings
+    from ablate.plan.plan import Plan
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -80,16 +81,13 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--storage", "it with --plan", "it with a sweep", "Leave one out")
         if args.pilot and not args.plan:
             raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
-        chosen, settings = api.prepare(loaded, options, runs=not args.plan)
-    if args.plan:
-        with uncollected() if not args.pilot else nullcontext():  # a pilot trains for minutes
-            from ablate.engine.preview import examine
+        from trainables.data.files.fileset import share_readings
 
-            preview = examine(chosen, settings, pilot=args.pilot)
-        say(preview.text)
-        if preview.refused is not None:
-            raise preview.refused
-        return 0 if preview.runnable else 1
+    with share_readings() if args.plan else nullcontext():
+        with uncollected():
+            chosen, settings = api.prepare(loaded, options, runs=not args.plan)
+        if args.plan:
+            return _print_plan(chosen, settings, pilot=args.pilot)
     if args.cell is not None:
         from ablate.engine.foreground import run_cell
 
@@ -116,6 +114,18 @@ def run(args: argparse.Namespace) -> int:
             error=True,
         )
     return outcome.code
+
+
+def _print_plan(plan: Plan, settings: Settings, *, pilot: bool) -> int:
+    """Print what the sweep would do, and return the exit code."""
+    from ablate.engine.preview import examine
+
+    with uncollected() if not pilot else nullcontext():  # a pilot trains for minutes
+        preview = examine(plan, settings, pilot=pilot)
+    say(preview.text)
+    if preview.refused is not None:
+        raise preview.refused
+    return 0 if preview.runnable else 1
 
 
 def ending(outcome: Outcome, out: Path) -> str:

@@ -20,6 +20,8 @@ import hashlib
 import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -73,6 +75,19 @@ class Reading:
         return (missing, *self.different)
 
 
+_READINGS: ContextVar[dict[tuple[type, str], Reading] | None] = ContextVar("readings", default=None)
+
+
+@contextmanager
+def share_readings() -> Iterator[None]:
+    """Read the lists and folders of each data set once inside: a plan asks for them five times."""
+    token = _READINGS.set({})
+    try:
+        yield
+    finally:
+        _READINGS.reset(token)
+
+
 class FileSet(DataSource):
     """One data set of image files. NAME: as it is registered."""
 
@@ -101,7 +116,20 @@ class FileSet(DataSource):
 
     @classmethod
     def reading(cls, config: DataConfig) -> Reading:
-        """Raises ConfigError for what nothing could go on from: no folder, a damaged list."""
+        """Return what lies in the folder (`share_readings`: once for all who ask inside it).
+
+        Raises:
+            ConfigError: there is no folder, or its list is damaged.
+        """
+        readings, key = _READINGS.get(), (cls, config.images)
+        if readings is None:
+            return cls._read(config)
+        if key not in readings:
+            readings[key] = cls._read(config)
+        return readings[key]
+
+    @classmethod
+    def _read(cls, config: DataConfig) -> Reading:
         root = cls.root(config)
         try:
             listing = cls.rows(root, config)
