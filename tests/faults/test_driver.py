@@ -179,12 +179,10 @@ def test_sigkill_loses_and_repeats_nothing_in_asynchronous_mode(
     assert sweep.trained_epochs() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code", "words"),
-    [
-        (signal.SIGINT, 130, "Ctrl-C"),
-        pytest.param(signal.SIGTERM, 143, "Stopped by signal 15", marks=pytest.mark.slow),
-    ],
+    [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "Stopped by signal 15")],
 )
 def test_a_signal_stops_and_the_same_command_goes_on(
     sweep: Sweep, whole: list[dict[str, Any]], number: signal.Signals, code: int, words: str

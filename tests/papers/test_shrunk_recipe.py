@@ -40,6 +40,7 @@ def plan() -> Plan:
     return sources.plan(sources.FOLDER / "idml.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "row"),
     [

@@ -49,6 +49,7 @@ def run_here(plan: Any, settings: Any) -> Dispatch:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_fact_equals_the_engines(
     images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +123,7 @@ def test_a_whole_sweep_of_rounds(tmp_path: Path) -> None:
     assert mine == theirs
 
 
+@pytest.mark.slow
 def test_a_race_goes_seed_by_seed(tmp_path: Path) -> None:
     given = specs.spec(seeds=5)
     given["studies"]["grid"]["race"] = {"after": 2}
@@ -131,6 +133,7 @@ def test_a_race_goes_seed_by_seed(tmp_path: Path) -> None:
     assert facts(tmp_path / "engine") == facts(tmp_path / "batch")
 
 
+@pytest.mark.slow
 def test_failures_are_facts_with_their_epochs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

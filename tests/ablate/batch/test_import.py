@@ -34,12 +34,28 @@ def plan(name: str = "small") -> Any:
     return specs.plan({**specs.spec(name=name), "studies": {"grid": GRID}})
 
 
+def run_batch(folder: Path, *, sources: bool) -> Path:
+    """Write a ledger, `out`, and run its batch of four trials, `work`."""
+    settings = synthetic_settings(folder / "out", sources=sources)
+    export_cells(plan(), settings, folder / "cells.jsonl")
+    assert here(folder / "cells.jsonl", folder / "work").done == 4
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_batch(tmp_path_factory.mktemp("batch"), sources=False)
+
+
+@pytest.fixture(scope="module")
+def pristine_sourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_batch(tmp_path_factory.mktemp("sourced"), sources=True)
+
+
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def work(pristine: Path, tmp_path: Path) -> Path:
     """A batch of four trials that has ended; its ledger in `out`."""
-    export_cells(plan(), synthetic_settings(tmp_path / "out"), tmp_path / "cells.jsonl")
-    assert here(tmp_path / "cells.jsonl", tmp_path / "work").done == 4
-    return tmp_path / "work"
+    return shutil.copytree(pristine, tmp_path, dirs_exist_ok=True) / "work"
 
 
 @pytest.fixture
@@ -230,12 +246,9 @@ def test_trials_that_the_sweep_has_not_come_to(work: Path, out: Path, tmp_path: 
 
 
 @pytest.fixture
-def sourced(tmp_path: Path) -> Path:
+def sourced(pristine_sourced: Path, tmp_path: Path) -> Path:
     """The batch of a sweep that keeps sources."""
-    settings = synthetic_settings(tmp_path / "out", sources=True)
-    export_cells(plan(), settings, tmp_path / "cells.jsonl")
-    here(tmp_path / "cells.jsonl", tmp_path / "work")
-    return tmp_path / "work"
+    return shutil.copytree(pristine_sourced, tmp_path, dirs_exist_ok=True) / "work"
 
 
 def edit(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:

@@ -31,6 +31,7 @@ def test_nothing_runs_off(browser: Any, address: str, width: int, scheme: str) -
     page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_whoever_cannot_see_it_reads_it_too(
@@ -160,6 +161,7 @@ def test_figures_are_as_light_as_their_page(
     page.close()
 
 
+@pytest.mark.slow
 def test_numbers_in_a_heatmap_are_read_in_both_schemes(browser: Any, address: str) -> None:
     """The squares keep their colours, so the letters on them do too."""
     shots = []

@@ -67,6 +67,7 @@ def test_each_page_is_well_formed_and_leads_back(made: Report, kind: str) -> Non
     assert any(each in "".join(root.itertext()) for each in run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_nothing_runs_off_a_page(browser: Any, made: Report, width: int, scheme: str) -> None:
@@ -78,6 +79,7 @@ def test_nothing_runs_off_a_page(browser: Any, made: Report, width: int, scheme:
         page.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_serious_is_found(browser: Any, made: Report, scheme: str) -> None:
     for name in (PAGES["gallery"], PAGES["uncertainty"]):

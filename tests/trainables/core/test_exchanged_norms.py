@@ -54,6 +54,7 @@ def everything(group: Group) -> dict[str, Any]:
     return {"4": stepped(group), "2": None if pair is None else stepped(pair)}
 
 
+@pytest.mark.slow
 def test_a_shared_step_is_that_of_the_whole_batch() -> None:
     """Loss, gradients and running statistics, by two and four processes; all have the same."""
     found = shared(4, everything)

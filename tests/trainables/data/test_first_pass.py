@@ -96,6 +96,7 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["set.lock"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pixels", "encoded"])
 def test_a_first_pass_killed_at_some_instants(kind: str, tmp_path: Path) -> None:
     root = photographs(tmp_path / "photographs", 300)

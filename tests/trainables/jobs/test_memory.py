@@ -91,6 +91,7 @@ def test_it_goes_on_from_its_checkpoint(memory: Memory, job: Callable[..., Job])
     assert "CUDA out of memory" in log and "it goes on with 6 images at once" in log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fits", "changes", "told"),
     [

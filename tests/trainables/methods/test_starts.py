@@ -28,6 +28,7 @@ def test_every_term_is_within_its_bounds(start: Start, place: Place, shared_cach
 DROWNED = [(start, name) for start in STARTS for name in start.drowned]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("start", "name"), DROWNED, ids=[f"{start.name}: {name}" for start, name in DROWNED]

@@ -140,6 +140,7 @@ def ratios(
     return {"metric": ratio(metric, plain), **others}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("start", STARTS, ids=lambda start: start.name)
@@ -157,6 +158,7 @@ def test_every_term_is_within_its_bounds(
 DROWNED = [(start, name) for start in STARTS for name in start.drowned]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize(
     ("start", "name"), DROWNED, ids=[f"{start.name}: {name}" for start, name in DROWNED]
@@ -173,6 +175,7 @@ def test_a_drowned_start_is_seen(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_the_printed_form_drowns_the_metric_and_then_switches_itself_off(
     place: Place, shared_cache: Path

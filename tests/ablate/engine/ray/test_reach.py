@@ -41,7 +41,13 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_nobody_there(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "HEAD_SECONDS", 0.0)
+
+
+def test_nobody_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "HEAD_SECONDS", 0.6)
     address = f"127.0.0.1:{free_port()}"
     assert "where nobody answers (Connection refused)" in refused(address)
     waits = f"nobody answers at {address}; waiting up to {reach.HEAD_SECONDS:.0f} s"
@@ -59,6 +65,7 @@ def test_a_head_that_is_just_starting_is_waited_for(capsys: pytest.CaptureFixtur
     assert "waiting up to" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_port_that_is_none() -> None:
     assert "nobody answers" in refused("127.0.0.1:123456")
 
@@ -77,11 +84,6 @@ def test_a_node_that_is_just_starting_is_waited_for(monkeypatch: pytest.MonkeyPa
         "no node has room for 1 CPU(s) and 0 GPU(s) a trial "
         "(there are at most 0 CPU(s) and 0 GPU(s), the largest node's)"
     ]
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "HEAD_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -48,6 +48,7 @@ def whole(drawn: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFact
     return folder / "out"
 
 
+@pytest.mark.slow
 def test_it_trains_what_jobs_train(
     whole: Path, drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_it_trains_what_jobs_train(
     assert told(whole) == told(tmp_path) and len(told(whole)) == 3
 
 
+@pytest.mark.slow
 def test_started_again_it_trains_nothing(whole: Path, shared_cache: Path) -> None:
     before, begun = told(whole), list(made.begun(whole))
     cells = whole.parent / "cells.jsonl"
@@ -72,6 +74,7 @@ def test_started_again_it_trains_nothing(whole: Path, shared_cache: Path) -> Non
     assert "epoch 1/4" not in first.with_name("trial.log").read_text().split("begins (train)")[-1]
 
 
+@pytest.mark.slow
 def test_more_is_asked_of_what_is_finished(
     whole: Path, drawn: Path, shared_cache: Path, tmp_path: Path
 ) -> None:
@@ -231,6 +234,7 @@ def test_wrong_options(refused: Any, more: list[str]) -> None:
     assert more[0].removeprefix("--") in refused(*more)
 
 
+@pytest.mark.slow
 def test_the_folder_of_another_trial(whole: Path, shared_cache: Path, tmp_path: Path) -> None:
     """Copied by hand to another's name."""
     first, second, _ = sorted(whole.glob("trials/*"))

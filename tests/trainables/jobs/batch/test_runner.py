@@ -42,6 +42,7 @@ def test_every_trial_ends_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert not (folder / "checkpoints").exists() and not (folder / "epochs.jsonl").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["SYN_KILL", "SYN_OSERROR"])
 def test_what_the_machine_ends_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
@@ -87,6 +88,7 @@ def test_a_study_of_equal_configuration_errors_stops(tmp_path: Path) -> None:
     assert all("rates stopped after 3 equal configuration errors" in r for r in ended.left.values())
 
 
+@pytest.mark.slow
 def test_a_trial_in_other_hands_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
