@@ -31,6 +31,7 @@ class Training:
 
     side: int
     images: int
+    batch: int
     steps: int
     epochs: int
     per_class: int
@@ -61,9 +62,10 @@ class Trainings:
         """Return a line of the plan on a study; none where the data set tells too little."""
         if not (known := self.of[name]):
             return []
+        images, steps = _range(each.images for each in known), _range(each.steps for each in known)
         return [
-            f"{_range(each.side for each in known)} px, {_range(each.images for each in known)} "
-            f"training images, {_range(each.steps for each in known)} steps an epoch, "
+            f"{_range(each.side for each in known)} px, {images} training images, "
+            f"{steps} {'step' if steps == '1' else 'steps'} an epoch, "
             f"{_range(each.total for each in known)} in all"
         ]
 
@@ -71,6 +73,7 @@ class Trainings:
         """Name trainings of too few steps, and batches that show an image twice."""
         short: dict[str, list[str]] = {}
         twice: dict[str, list[str]] = {}
+        large: dict[str, list[str]] = {}
         for name, known in self.of.items():
             state = self._progression.studies[name]
             if len(state.cells) == state.size and all(map(self._progression.settled, state.cells)):
@@ -89,14 +92,25 @@ class Trainings:
                     f"{small.fewest})"
                 )
                 twice.setdefault(text, []).append(name)
-        return [
-            f"{_named(names)}: {text}, fewer than {FEWEST}, which show little of what a setting "
-            "does; raise training.epochs, or lower training.batch_size"
-            for text, names in short.items()
-        ] + [
-            f"{_named(names)}: {text}, which stand several times in a batch; lower per_class"
-            for text, names in twice.items()
-        ]
+            over = max(known, key=lambda each: each.batch - each.images, default=None)
+            if over is not None and over.batch > over.images:
+                text = f"training.batch_size is {over.batch} and {over.images} images train"
+                large.setdefault(text, []).append(name)
+        return (
+            [
+                f"{_named(names)}: {text}, fewer than {FEWEST}, which show little of what a setting "
+                "does; raise training.epochs, or lower training.batch_size"
+                for text, names in short.items()
+            ]
+            + [
+                f"{_named(names)}: {text}, which stand several times in a batch; lower per_class"
+                for text, names in twice.items()
+            ]
+            + [
+                f"{_named(names)}: {text}, so that images stand several times in a batch; lower it"
+                for text, names in large.items()
+            ]
+        )
 
     def _study(self, name: str) -> list[Training]:
         made: dict[tuple[int, int], Training | None] = {}  # equal sections are one object
@@ -124,6 +138,7 @@ class Trainings:
         return Training(
             config["data"]["image_size"],
             len(subset),
+            given["batch_size"],
             steps_per_epoch(len(subset), given["batch_size"]),
             given["epochs"],
             given["per_class"],

@@ -69,6 +69,17 @@ def test_per_class_above_the_images_of_a_class(
         assert "has 6)" in found[0], "the smallest class and its images"
 
 
+@pytest.mark.parametrize(("batch", "above"), [(42, False), (44, True)])
+def test_a_batch_above_the_images_that_train(
+    images: Path, capsys: pytest.CaptureFixture[str], batch: int, above: bool
+) -> None:
+    plan(images, {"epochs": 200, "batch_size": batch, "per_class": 1})
+    out = capsys.readouterr().out.splitlines()
+    found = [line for line in warned(out) if "training.batch_size is 44 and 42 images" in line]
+    assert bool(found) == above
+    assert any(("1 step an epoch" if not above else "step") in line for line in out)
+
+
 TABLE = {"tables": [{"kind": "compare", "study": "rows", "metrics": ["test/recall_at_1"]}]}
 ROWS = {
     "rows": {
