@@ -96,21 +96,17 @@ class Trainings:
             if over is not None and over.batch > over.images:
                 text = f"training.batch_size is {over.batch} and {over.images} images train"
                 large.setdefault(text, []).append(name)
-        return (
-            [
-                f"{_named(names)}: {text}, fewer than {FEWEST}, which show little of what a setting "
-                "does; raise training.epochs, or lower training.batch_size"
-                for text, names in short.items()
-            ]
-            + [
-                f"{_named(names)}: {text}, which stand several times in a batch; lower per_class"
-                for text, names in twice.items()
-            ]
-            + [
-                f"{_named(names)}: {text}, so that images stand several times in a batch; lower it"
-                for text, names in large.items()
-            ]
-        )
+        warnings = [
+            f"{_named(names)}: {text}, fewer than {FEWEST}, which show little of what a setting "
+            "does; raise training.epochs, or lower training.batch_size"
+            for text, names in short.items()
+        ]
+        for ending, texts in (
+            (", which stand several times in a batch; lower per_class", twice),
+            (", so that images stand several times in a batch; lower it", large),
+        ):
+            warnings += [f"{_named(names)}: {text}{ending}" for text, names in texts.items()]
+        return warnings
 
     def _study(self, name: str) -> list[Training]:
         made: dict[tuple[int, int], Training | None] = {}  # equal sections are one object
