@@ -29,14 +29,23 @@ from ablate.plan.plan import Cell, Plan
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import training_job
 from ablate.values.terminal import say
-from trainables.core import components
 from trainables.core.components import EVALUATOR
 from trainables.core.trial_folder import CHECKPOINTS, LOCK, LOG, RESULT, TRIALS, trial_folder
 from trainables.errors import ConfigError
-from trainables.jobs.batch import files
-from trainables.jobs.batch.files import RESULT_NAME, Entry, Event, Place, Result, Source
+from trainables.jobs.batch.files import (
+    MOST_BYTES,
+    RESULT_NAME,
+    Entry,
+    Final,
+    Result,
+    Source,
+    digest,
+    read_mark,
+    read_result,
+    write_cells,
+)
 from trainables.jobs.request import Job
-from trainables.machine.files import inside, open_regular
+from trainables.machine.files import open_regular
 from trainables.trial import TrialConfig
 
 LOCK_SECONDS = 5.0  # that another process may hold a trial's folder
@@ -44,10 +53,7 @@ MOST_IN_ALL = 2**30  # bytes of the results of a batch, which are held in memory
 PROVENANCE = ("versions", "git_commit", "git_dirty")  # of the driver's, kept in the file
 
 
-# ------------------------------------------------------------------------------------ ablate cells
-
-
-@dataclass(frozen=True)
+@dataclass
 class Exported:
     """What is in the file of cells, and what is not.
 
@@ -57,13 +63,13 @@ class Exported:
     blocked: study → why it can go no further.
     """
 
-    trials: int
-    again: int
-    known: int
-    ensembles: int
-    busy: int
-    later: int
-    blocked: dict[str, str]
+    trials: int = 0
+    again: int = 0
+    known: int = 0
+    ensembles: int = 0
+    busy: int = 0
+    later: int = 0
+    blocked: dict[str, str] = field(default_factory=dict)
 
 
 def export_cells(plan: Plan, settings: Settings, to: Path) -> Exported:
@@ -93,7 +99,17 @@ def export_cells(plan: Plan, settings: Settings, to: Path) -> Exported:
                     trials.setdefault(cell.trial_id, []).append(cell)
         for line in progression.facts.agree(trials, same_code=settings.same_code):
             say(f"taken as the same code: {line}")
-        return _write_trials(plan, settings, progression, trials, to)
+        exported, entries = _list_entries(plan, settings, progression, trials)
+    if entries:
+        provenance = {k: v for k, v in settings.provenance.items() if k in PROVENANCE}
+        is_clean = plan.spec.checkpoints == "clean"
+        source = Source(plan.sweep_id, plan.spec.name, is_clean, provenance)
+        try:
+            write_cells(to, source, entries)
+        except OSError as error:
+            found = f"{to}, which cannot be written ({error.strerror or error})"
+            raise ConfigError("--to", found, "a writable file") from error
+    return exported
 
 
 def _check_studies(plan: Plan, progression: Progression) -> None:
@@ -121,58 +137,42 @@ def _check_studies(plan: Plan, progression: Progression) -> None:
         )
 
 
-def _write_trials(
+def _list_entries(
     plan: Plan,
     settings: Settings,
     progression: Progression,
     trials: Mapping[str, Sequence[Cell]],
-    to: Path,
-) -> Exported:
-    entries: list[Entry] = []
-    counts: Counter[str] = Counter()
-    for trial_id, cells in trials.items():
-        row = progression.facts.ledger.trial(trial_id)
-        job = training_job(cells, settings.jobs(plan), progression.facts.sources)
-        fact = progression.facts[trial_id]
-        if all(map(progression.settled, cells)):
-            counts["known"] += 1
-        elif row and row["owner"] and Owner.parse(row["owner"]).alive(row["heartbeat"]):
-            counts["busy"] += 1
-        elif fact.status == "done" and not fact.lacking(job.evaluate, job.metrics):
-            counts["ensembles"] += 1
-        else:  # one that is done is only read where its folder is, elsewhere trained first
-            counts["again"] += fact.status == "done"
-            entries.append(_build_entry(plan, cells, job))
-    if entries:
-        provenance = {
-            name: settings.provenance[name] for name in PROVENANCE if name in settings.provenance
-        }
-        clean = plan.spec.checkpoints == "clean"
-        try:
-            files.write_cells(to, Source(plan.sweep_id, plan.spec.name, clean, provenance), entries)
-        except OSError as error:
-            raise ConfigError(
-                "--to",
-                f"{to}, which cannot be written ({error.strerror or error})",
-                "a writable file",
-            ) from error
+) -> tuple[Exported, list[Entry]]:
     states = [progression.studies[name] for name in plan.order]
-    return Exported(
-        trials=len(entries),
-        again=counts["again"],
-        known=counts["known"],
-        ensembles=counts["ensembles"],
-        busy=counts["busy"],
+    exported = Exported(
         later=sum(state.size - len(state.cells) for state in states if not state.blocked),
         blocked={state.name: state.blocked for state in states if state.blocked},
     )
+    entries: list[Entry] = []
+    for trial_id, cells in trials.items():
+        row, fact = progression.facts.ledger.trial(trial_id), progression.facts[trial_id]
+        job = training_job(cells, settings.jobs(plan), progression.facts.sources)
+        if all(map(progression.settled, cells)):
+            exported.known += 1
+        elif row and row["owner"] and Owner.parse(row["owner"]).alive(row["heartbeat"]):
+            exported.busy += 1
+        elif fact.status == "done" and not fact.lacking(job.evaluate, job.metrics):
+            exported.ensembles += 1
+        else:  # one that is done is only read where its folder is, elsewhere trained first
+            exported.again += fact.status == "done"
+            entries.append(_build_entry(plan, cells, job))
+    exported.trials = len(entries)
+    return exported, entries
 
 
 def _build_entry(plan: Plan, cells: Sequence[Cell], job: Job) -> Entry:
     # Where files lie here is nothing to the machine that runs it, nor for others to read.
     runtime = replace(job.runtime, cache_dir=Path("cache"), trial_dir=None, run=None)
+    folds = ["" if cell.fold is None else f".{cell.fold}" for cell in cells]
     return Entry(
-        places=tuple(Place(cell.study, cell.cell, cell.fold) for cell in cells),
+        cells=tuple(
+            (cell.study, cell.cell + fold) for cell, fold in zip(cells, folds, strict=True)
+        ),
         config_hash=cells[0].config_hash,
         fingerprint=plan.fingerprint(TrialConfig.model_validate(cells[0].config)),
         job=replace(job, runtime=runtime),
@@ -205,34 +205,6 @@ class Imported:
     torch: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A trial that has ended in a batch, and what its result says."""
-
-    folder: Path
-    result: Result
-    epochs: list[Event]
-    last: Event
-
-    @property
-    def trial_id(self) -> str:
-        return self.result.trial_id
-
-    @property
-    def is_final(self) -> bool:
-        return bool(self.last["event"] == "final")
-
-    @property
-    def hashes(self) -> dict[str, str | None]:
-        """Component → hash of the code that trained it; the ledger keeps the evaluator's apart."""
-        hashes = {} if self.result.code is None else self.result.code.hashes
-        return {name: value for name, value in hashes.items() if name != EVALUATOR}
-
-    @property
-    def evaluator(self) -> str | None:
-        return None if self.result.code is None else self.result.code.hashes.get(EVALUATOR)
-
-
 def import_batch(folder: Path, out: Path, *, same_code: bool = False) -> Imported:
     """Import a batch's folder into the ledger of an output folder.
 
@@ -246,135 +218,103 @@ def import_batch(folder: Path, out: Path, *, same_code: bool = False) -> Importe
     """
     with Ledger(out / "ledger.sqlite") as ledger:
         sources = Sources(ledger)
-        done = Imported(*files.read_mark(folder))
-        trials = _read_trials(folder, ledger, done)
-        differing = _check_code(folder, trials, sources, same_code=same_code)
-        done.same = tuple(summary(differing))
+        imported = Imported(*read_mark(folder))
+        results = _read_results(folder, ledger, imported)
+        differing = _check_code(folder, results, sources, same_code=same_code)
+        imported.same = tuple(summary(differing))
         ledger.release_dead()
         with room(out):
-            wanted = [trial for trial in trials if _is_wanted(ledger, trial)]
-            folders = [trial_folder(out / TRIALS, trial.trial_id) for trial in wanted]
-            for trial, to in zip(wanted, folders, strict=True):
-                _copy_trial(trial, to)
+            wanted = {each.trial_id for each in results if _is_wanted(ledger, each)}
+            targets = {each: trial_folder(out / TRIALS, each) for each in sorted(wanted)}
+            for result in results:
+                if result.trial_id in wanted:
+                    source = trial_folder(folder / TRIALS, result.trial_id)
+                    _copy_trial(result, source, targets[result.trial_id])
             with ledger.write():  # all of it, or nothing
                 if differing:
-                    hashes = {trial.trial_id: trial.hashes for trial in trials if trial.hashes}
+                    hashes = {each.trial_id: _trained_code(each) for each in results if each.code}
                     sources.accept(differing, hashes)
-                for trial in trials:
-                    if trial not in wanted and _is_wanted(ledger, trial):
-                        done.busy += 1  # a driver that had it has just left it
+                for result in results:
+                    if result.trial_id not in wanted and _is_wanted(ledger, result):
+                        imported.busy += 1  # a driver that had it has just left it
                     else:
-                        _record(trial, ledger, sources, done)
-    return done
+                        _record(result, ledger, sources, imported)
+    return imported
 
 
-def _read_trials(folder: Path, ledger: Ledger, done: Imported) -> list[Trial]:
-    """Return the trials that have ended, each checked.
+def _read_results(folder: Path, ledger: Ledger, imported: Imported) -> list[Result]:
+    """Return the results of the trials that have ended, each checked with its files.
 
     Raises:
         ConfigError: anything is not what it should be.
     """
     sweeps = {row["sweep_id"]: row["name"] for row in queries.sweeps(ledger)}
-    if done.sweep_id not in sweeps:
+    if imported.sweep_id not in sweeps:
         known = ", ".join(f"{name} ({sweep_id})" for sweep_id, name in sweeps.items()) or "none"
         raise ConfigError(
             str(folder),
-            f"trials of sweep {done.name} ({done.sweep_id})",
+            f"trials of sweep {imported.name} ({imported.sweep_id})",
             f"of one that {ledger.path} knows: {known}",
             "Give the --out whose ledger wrote the cells (`ablate cells SPEC --out …`)",
         )
-    cells = {cell["trial_id"] for cell in ledger.cells(done.sweep_id)}
+    cells = {cell["trial_id"] for cell in ledger.cells(imported.sweep_id)}
     if (folder / TRIALS).is_symlink():
-        raise ConfigError(
-            str(folder / TRIALS), "a symbolic link", "a folder", "Copy the folder as a whole"
-        )
-    trials, size = list[Trial](), 0
+        raise ConfigError(str(folder / TRIALS), "a symbolic link", "a folder", "Copy it as a whole")
+    results, size = list[Result](), 0
     for path in sorted(path for path in (folder / TRIALS).glob("*") if path.is_dir()):
-        trial = files.trial_folder(folder, path.name)
+        trial = trial_folder(folder / TRIALS, path.name)
         if not os.path.lexists(trial / RESULT_NAME):
-            done.unfinished += 1
+            imported.unfinished += 1
             continue
-        trials.append(Trial(trial, *files.read_result(trial)))
+        result = read_result(trial)
         size += (trial / RESULT_NAME).lstat().st_size
-        if size > MOST_IN_ALL:
+        fault = None
+        if (result.sweep_id, result.trial_id) != (imported.sweep_id, trial.name):
+            fault = f"of trial {result.trial_id} of sweep {result.sweep_id}", "in its own folder"
+        elif result.trial_id not in cells:
+            fault = f"of trial {result.trial_id}", f"of the {len(cells)} trials of this ledger"
+        elif size > MOST_IN_ALL:
+            fault = f"and those before it, of more than {MOST_IN_ALL:,} bytes", "fewer at once"
+        if fault is not None:
+            remedy = "Copy each batch's folder as a whole, and give the --out that wrote the cells"
             raise ConfigError(
-                str(folder),
-                f"results of more than {MOST_IN_ALL:,} bytes together",
-                "fewer",
-                "Import it in parts: copy some of its trials with batch.jsonl to another folder",
+                str(trial / RESULT_NAME), f"a result {fault[0]}", f"one {fault[1]}", remedy
             )
-        _check_trial(trials[-1], done.sweep_id, cells)
-        if version := str(trials[-1].last.get("provenance", {}).get("torch", "")):
-            done.torch[version] += 1
-    return trials
+        _check_files(trial, result)
+        results.append(result)
+        if isinstance(result.last, Final) and (torch := result.last.provenance.get("torch")):
+            imported.torch[str(torch)] += 1
+    return results
 
 
-def _check_trial(trial: Trial, sweep_id: str, cells: set[str]) -> None:
-    """Raise ConfigError for another trial than folder, sweep or identity say, epochs that no such
-    trial has, and files that are not as they were written."""
-    path, result, last = str(trial.folder / RESULT_NAME), trial.result, trial.last
-    if (result.sweep_id, result.trial_id) != (sweep_id, trial.folder.name):
-        raise ConfigError(
-            path,
-            f"the result of trial {result.trial_id} of sweep {result.sweep_id}",
-            f"of trial {trial.folder.name} of sweep {sweep_id}",
-            "Folders were mixed up: copy each batch's folder as a whole",
-        )
-    revisions = result.code.revisions if result.code is not None else {}
-    for name, revision in revisions.items():  # the evaluator's tells evaluations apart, not trials
-        if name != EVALUATOR and components.is_known(name):
-            here, word = components.get_revision(name), components.revision_name(name)
-            if here != revision:
-                raise ConfigError(
-                    path,
-                    f"a trial of {name} at {word} {revision}, which is {here}",
-                    "of the revisions that are here",
-                    "Write the cells anew with `ablate cells` and run them: it is another trial",
-                )
-    config = files.check_identity(path, result)
-    if result.trial_id not in cells:
-        raise ConfigError(
-            path,
-            f"trial {result.trial_id}",
-            f"one of the {len(cells)} trials that this ledger's sweep has come to",
-            "Give the --out whose ledger wrote the cells, or write them from this one first "
-            "(`ablate cells SPEC`)",
-        )
-    try:
-        files.check_course(trial.epochs, last, config.training.epochs)
-    except ValueError as error:
-        raise ConfigError(
-            path, str(error), "what such a trial tells", files.RESULT.remedy
-        ) from None
-    export = [inside(trial.folder, last["export"]).name] if trial.is_final else []
-    if not set(export) <= set(result.files) <= {*files.TRIAL_FILES, *export}:
-        raise ConfigError(
-            path,
-            f"the files {', '.join(result.files) or 'none'}",
-            f"those of a trial, {', '.join([*export, *files.TRIAL_FILES])}",
-            files.RESULT.remedy,
-        )
-    logs = [LOG] if os.path.lexists(trial.folder / LOG) else []
-    for name in [*logs, *result.files]:
+def _check_files(trial: Path, result: Result) -> None:
+    """Raise ConfigError for files of a trial that are links, no files, or not as written."""
+    log = {LOG: None} if os.path.lexists(trial / LOG) else {}
+    for name, sha256 in {**log, **result.files}.items():
         try:
-            open_regular(
-                trial.folder / name, most_bytes=files.MOST_BYTES, follow_links=False
-            ).close()
-            found = "a file that is not as it was written"
-            if name == LOG or files.digest(trial.folder / name) == result.files[name]:
+            open_regular(trial / name, most_bytes=MOST_BYTES, follow_links=False).close()
+            if sha256 in (None, digest(trial / name)):
                 continue
+            found = "a file that is not as it was written"
         except OSError as error:
             found = f"no file of the trial ({error.strerror})"
-        raise ConfigError(
-            str(trial.folder / name),
-            found,
-            f"the one that {RESULT_NAME} names",
-            "Copy the folder again, or remove this trial's and start the batch again",
-        )
+        remedy = "Copy the folder again, or remove this trial's and start the batch again"
+        raise ConfigError(str(trial / name), found, f"the one that {RESULT_NAME} names", remedy)
+
+
+def _trained_code(result: Result) -> dict[str, str | None]:
+    """Return component → hash of the code that trained; the ledger keeps the evaluator's apart."""
+    hashes = {} if result.code is None else dict(result.code.hashes)
+    hashes.pop(EVALUATOR, None)
+    return hashes
+
+
+def _evaluator(result: Result) -> str | None:
+    return None if result.code is None else result.code.hashes.get(EVALUATOR)
 
 
 def _check_code(
-    folder: Path, trials: Sequence[Trial], sources: Sources, *, same_code: bool
+    folder: Path, results: Sequence[Result], sources: Sources, *, same_code: bool
 ) -> dict[str, Differing]:
     """Return the trials that other code made.
 
@@ -383,14 +323,12 @@ def _check_code(
             same.
     """
     differing = {}
-    for trial in trials:
-        code = trial.result.code
-        if code is not None and (others := sources.others(code.hashes)):
-            status = "done" if trial.is_final else "failed"
-            differing[trial.trial_id] = Differing(
-                others, status, source_key(trial.hashes), (trial.evaluator,)
-            )
-    unsourced = sum(trial.result.code is None for trial in trials)
+    for result in results:
+        if result.code is not None and (others := sources.others(result.code.hashes)):
+            status = "done" if isinstance(result.last, Final) else "failed"
+            key, evaluator = source_key(_trained_code(result)), _evaluator(result)
+            differing[result.trial_id] = Differing(others, status, key, (evaluator,))
+    unsourced = sum(result.code is None for result in results)
     if same_code or not (differing or unsourced):
         return differing
     found = f"results of other code: {'; '.join(summary(differing))}"
@@ -405,108 +343,102 @@ def _check_code(
     )
 
 
-def _is_wanted(ledger: Ledger, trial: Trial) -> bool:
+def _is_wanted(ledger: Ledger, result: Result) -> bool:
     """Return whether the files of a trial are to come, as a claim of it would say "mine"."""
-    row = ledger.trial(trial.trial_id)
+    row = ledger.trial(result.trial_id)
     if row is None:
         return True
     if row["status"] == "running" and row["owner"] is not None:
         return False  # owners that are gone have been released
-    return row["status"] != "done" and (row["status"] != "failed" or trial.is_final)
+    is_final = isinstance(result.last, Final)  # a result is more than a failure
+    return row["status"] != "done" and (row["status"] != "failed" or is_final)
 
 
-def _record(trial: Trial, ledger: Ledger, sources: Sources, done: Imported) -> None:
-    result, last, owner = trial.result, trial.last, Owner.me()
-    is_known = ledger.trial(result.trial_id) is not None
+def _record(result: Result, ledger: Ledger, sources: Sources, imported: Imported) -> None:
+    trial_id, last, owner = result.trial_id, result.last, Owner.me()
+    is_final, is_known = isinstance(last, Final), ledger.trial(trial_id) is not None
     claim = ledger.claim(
-        result.trial_id,
+        trial_id,
         result.config_hash,
         result.seed,
         result.config,
         owner,
-        retry_failed=trial.is_final,  # a result is more than a failure
-        source=None if result.code is None else sources.record(trial.hashes),
+        retry_failed=is_final,
+        source=None if result.code is None else sources.record(_trained_code(result)),
     )
     if claim == "busy":
-        done.busy += 1
-    elif claim == "done" and trial.is_final:
-        _record_evaluations(trial, ledger, owner, done)
+        imported.busy += 1
+    elif claim == "done" and isinstance(last, Final):
+        _record_evaluations(result, last, ledger, imported)
     elif claim != "mine":
-        done.known += 1
+        imported.known += 1
     else:
+        epochs = [epoch.model_dump() for epoch in result.epochs]
         if is_known:  # the beginning of another course of the same trial
-            ledger.drop_epochs(result.trial_id)
-        if trial.is_final:
-            ledger.record_final(result.trial_id, last, trial.epochs, evaluator=trial.evaluator)
-            done.done += 1
+            ledger.drop_epochs(trial_id)
+        if isinstance(last, Final):
+            ledger.record_final(trial_id, last.model_dump(), epochs, evaluator=_evaluator(result))
+            imported.done += 1
         else:
-            ledger.record_epochs(result.trial_id, trial.epochs)
-            ledger.release(result.trial_id, "failed", last["reason"])
-            done.failed += 1
+            ledger.record_epochs(trial_id, epochs)
+            ledger.release(trial_id, "failed", last.reason)
+            imported.failed += 1
 
 
-def _record_evaluations(trial: Trial, ledger: Ledger, owner: Owner, done: Imported) -> None:
+def _record_evaluations(result: Result, last: Final, ledger: Ledger, imported: Imported) -> None:
     """Record what a result says of a trial that is a fact: splits and metrics that it lacks.
 
     Only by the same weights: trained on another processor they may be others, and one trial's
     validation would stand beside another's test.
     """
-    trial_id, last = trial.trial_id, trial.last
-    known, row = ledger.evaluations(trial_id, last["evaluator"]), ledger.trial(trial_id) or {}
-    found = last["evaluations"]
-    if all(metrics.keys() <= known.get(split, {}).keys() for split, metrics in found.items()):
-        done.known += 1
-        return
-    is_equal = row["best_epoch"] == last["best_epoch"] and all(
-        known[split][metric] == value
-        for split, metrics in found.items()
-        for metric, value in metrics.items()
-        if metric in known.get(split, {})
-    )
-    if not is_equal:
-        done.otherwise += 1
-    elif ledger.claim_evaluation(trial_id, owner) != "mine":
-        done.busy += 1
+    trial_id = result.trial_id
+    known, row = ledger.evaluations(trial_id, last.evaluator), ledger.trial(trial_id) or {}
+    pairs = [
+        (known.get(split, {}).get(name), value)
+        for split, metrics in last.evaluations.items()
+        for name, value in metrics.items()
+    ]
+    if all(recorded is not None for recorded, _ in pairs):
+        imported.known += 1
+    elif row["best_epoch"] != last.best_epoch or any(
+        recorded not in (None, value) for recorded, value in pairs
+    ):
+        imported.otherwise += 1
+    elif ledger.claim_evaluation(trial_id, Owner.me()) != "mine":
+        imported.busy += 1
     else:
-        ledger.record_final(trial_id, last, trained=False, evaluator=trial.evaluator)
-        done.further += 1
+        event = last.model_dump()
+        ledger.record_final(trial_id, event, trained=False, evaluator=_evaluator(result))
+        imported.further += 1
 
 
-def _copy_trial(trial: Trial, to: Path) -> None:
+def _copy_trial(result: Result, source: Path, target: Path) -> None:
     """Copy the files of a trial to where a run would have left them; `final.json` comes last,
     without which the folder is none of a finished trial.
 
     Raises:
         ConfigError: they cannot be written, or changed since they were checked.
     """
-    digests = trial.result.files
-    names = sorted(digests, key=lambda name: name == RESULT)
+    names = sorted(result.files, key=lambda name: name == RESULT)
     try:
-        to.mkdir(parents=True, exist_ok=True)
-        with FileLock(to / LOCK, timeout=LOCK_SECONDS):
+        target.mkdir(parents=True, exist_ok=True)
+        with FileLock(target / LOCK, timeout=LOCK_SECONDS):
             for name in [LOG, *names]:
-                if os.path.lexists(trial.folder / name):
-                    _copy_file(trial.folder / name, to / name, digests.get(name))
-            shutil.rmtree(to / CHECKPOINTS, ignore_errors=True)
-            handle = os.open(to, os.O_RDONLY)
+                if os.path.lexists(source / name):
+                    _copy_file(source / name, target / name, result.files.get(name))
+            shutil.rmtree(target / CHECKPOINTS, ignore_errors=True)
+            handle = os.open(target, os.O_RDONLY)
             os.fsync(handle)  # before the ledger says that they are there
             os.close(handle)
     except Timeout:
-        raise ConfigError(
-            str(to),
-            "the trial's folder locked by another process",
-            "it free",
-            "End that process, and import again",
-        ) from None
+        found, remedy = "a folder locked by another process", "End that process, and import again"
+        raise ConfigError(str(target), found, "it free", remedy) from None
     except OSError as error:
         if is_full(error):
             raise
-        raise ConfigError(
-            str(error.filename or to),
-            f"{error.strerror or error}",
-            "a place where the trial's files can be written",
-            "Move away what lies there, and import again",
-        ) from error
+        path, found = str(error.filename or target), f"{error.strerror or error}"
+        remedy = "Move away what lies there, and import again"
+        raise ConfigError(path, found, "a place that can be written", remedy) from error
 
 
 def _copy_file(source: Path, target: Path, sha256: str | None) -> None:
@@ -514,19 +446,15 @@ def _copy_file(source: Path, target: Path, sha256: str | None) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with (
-            open_regular(source, most_bytes=files.MOST_BYTES, follow_links=False) as file,
+            open_regular(source, most_bytes=MOST_BYTES, follow_links=False) as file,
             temporary.open("wb") as copy,
         ):
             shutil.copyfileobj(file, copy)
             copy.flush()
             os.fsync(copy.fileno())
-        if sha256 not in (None, files.digest(temporary)):
-            raise ConfigError(
-                str(source),
-                "a file that changed while it was imported",
-                "one that stays as it was written",
-                "Import again when nothing writes to the batch's folder",
-            )
+        if sha256 not in (None, digest(temporary)):
+            found, remedy = "a file that changes while it is imported", "Import it again later"
+            raise ConfigError(str(source), found, "one that stays as it was written", remedy)
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

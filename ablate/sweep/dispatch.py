@@ -22,7 +22,7 @@ from ablate.schedulers.base import WAIT
 from ablate.sweep.progression import Progression
 from ablate.sweep.queue import Claims, JobQueue, JobSettings, Order, Rank
 from trainables.errors import ConfigError
-from trainables.jobs.attempt import EQUAL_ERRORS
+from trainables.jobs.attempt import EQUAL_ERRORS, count_equal_errors, is_config_error
 from trainables.jobs.request import Job
 
 
@@ -300,14 +300,8 @@ class EqualErrors:
     def count(self, studies: Iterable[str], last: Mapping[str, Any]) -> bool:
         """Count how a trial of these studies ended; return whether one of them stops by it."""
         before = len(self.halted)
-        for study in studies:
-            errors = self._errors.setdefault(study, Counter())
-            if last["event"] == "final":
-                errors.clear()
-            elif _misconfigured(last):
-                errors[last["reason"]] += 1
-                if errors[last["reason"]] == EQUAL_ERRORS:
-                    self._halt(study, last["reason"])
+        for study in count_equal_errors(self._errors, studies, last):
+            self._halt(study, last["reason"])
         return len(self.halted) > before
 
     def _halt(self, study: str, reason: str) -> None:
@@ -322,13 +316,7 @@ class EqualErrors:
 
         It is one of those that the next run goes on with.
         """
-        return _misconfigured(last) and self.halted.issuperset(studies)
-
-
-def _misconfigured(last: Mapping[str, Any]) -> bool:
-    """Return whether a job's last event tells of an error of configuration."""
-    failed = last["event"] == "failed"
-    return failed and str(last["reason"]).startswith(ConfigError.__name__)
+        return is_config_error(last) and self.halted.issuperset(studies)
 
 
 def describe_lack(fact: Fact, job: Job, last: Mapping[str, Any]) -> str | None:

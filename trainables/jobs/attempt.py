@@ -10,14 +10,15 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from trainables.core.trial_folder import LOCK, TrialFolder
-from trainables.errors import TrialFailure
+from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.hidden import HidingFormatter, failure
 from trainables.jobs.request import Job
 from trainables.machine.processes import Watch, still_working
@@ -43,6 +44,31 @@ def limit_threads(threads: int | None) -> None:
     if threads:
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(threads)
+
+
+def is_config_error(last: Mapping[str, Any]) -> bool:
+    """Return whether a job's last event tells of an error of configuration."""
+    return last["event"] == "failed" and str(last["reason"]).startswith(ConfigError.__name__)
+
+
+def count_equal_errors(
+    counts: dict[str, Counter[str]], studies: Iterable[str], last: Mapping[str, Any]
+) -> list[str]:
+    """Count how a trial of these studies ended, and return the studies that it stops.
+
+    Args:
+        counts: study → how often each reason since its last success; changed in place.
+    """
+    stopped = []
+    for study in studies:
+        errors = counts.setdefault(study, Counter())
+        if last["event"] == "final":
+            errors.clear()
+        elif is_config_error(last):
+            errors[last["reason"]] += 1
+            if errors[last["reason"]] == EQUAL_ERRORS:
+                stopped.append(study)
+    return stopped
 
 
 class Attempt:

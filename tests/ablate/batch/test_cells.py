@@ -44,7 +44,7 @@ def test_a_file_has_what_could_start_now(tmp_path: Path) -> None:
     source, entries = read_cells(file)
     # The grid, and one round of the search; the others wait for it.
     assert (written.trials, written.known, written.later) == (11, 0, 15)
-    assert {place.study for e in entries for place in e.places} == {"tune", "grid"}
+    assert {study for e in entries for study in e.studies} == {"tune", "grid"}
     assert (source.sweep_id, source.name, source.clean) == (plan.sweep_id, "small", True)
     again = export_cells(plan, settings, tmp_path / "again.jsonl")
     assert again == written, "nothing has happened between"

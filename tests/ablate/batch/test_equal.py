@@ -146,6 +146,7 @@ def test_failures_are_facts_with_their_epochs(
     assert {"done", "failed"} == {trial["status"] for trial in mine["trials"].values()}
 
 
+@pytest.mark.slow
 def test_sources_are_kept_as_a_run_keeps_them(
     images: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

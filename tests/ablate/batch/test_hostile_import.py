@@ -31,7 +31,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("batch")
     plan = specs.plan({**specs.spec(), "studies": {"grid": GRID}})
     export_cells(plan, synthetic_settings(top / "out"), top / "cells.jsonl")
-    assert here(top / "cells.jsonl", top / "work").done == 2
+    assert here(top / "cells.jsonl", top / "work") == 2
     return top
 
 
@@ -102,12 +102,12 @@ def test_folders_that_are_links(work: Path, tmp_path: Path) -> None:
 def rewrite(work: Path, path: tuple[Any, ...], value: object) -> None:
     """Set a value in the head (0) or a line (1, 2, …, -1 is the last), and renew the digests."""
     file = last_trial(work) / files.RESULT_NAME
-    head, lines = read_sheet(file, files.RESULT)
+    head, lines = read_sheet(file, "result")
     place: Any = head if path[0] == 0 else lines[path[0] if path[0] < 0 else path[0] - 1]
     for key in path[1:-1]:
         place = place[key]
     place[path[-1]] = value
-    write_sheet(file, files.RESULT, head, lines)
+    write_sheet(file, "result", head, lines)
 
 
 WRONG: list[tuple[tuple[Any, ...], object]] = [
@@ -223,7 +223,7 @@ def test_mutations_are_refused_or_recorded_whole(pristine: Path, data: st.DataOb
         new = data.draw(st.binary(max_size=4), "new")
         file.write_bytes(content[:at] + new + content[at + data.draw(st.integers(0, 9), "cut") :])
     else:
-        head, lines = read_sheet(file, files.RESULT)
+        head, lines = read_sheet(file, "result")
         whole = copy.deepcopy([head, *lines])
         for _ in range(data.draw(st.integers(1, 3), "changes")):
             path = data.draw(st.sampled_from(places(whole)), "path")
@@ -239,7 +239,7 @@ def test_mutations_are_refused_or_recorded_whole(pristine: Path, data: st.DataOb
                 place.insert(path[-1], copy.deepcopy(place[path[-1]]))
         if not whole:
             return
-        write_sheet(file, files.RESULT, whole[0], whole[1:])
+        write_sheet(file, "result", whole[0], whole[1:])
     try:
         done = took(top / "work", top / "out")
     except ConfigError as error:

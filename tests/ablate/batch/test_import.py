@@ -38,7 +38,7 @@ def run_batch(folder: Path, *, sources: bool) -> Path:
     """Write a ledger, `out`, and run its batch of four trials, `work`."""
     settings = synthetic_settings(folder / "out", sources=sources)
     export_cells(plan(), settings, folder / "cells.jsonl")
-    assert here(folder / "cells.jsonl", folder / "work").done == 4
+    assert here(folder / "cells.jsonl", folder / "work") == 4
     return folder
 
 
@@ -184,14 +184,14 @@ def test_a_result_that_is_cut_off_or_edited(work: Path, out: Path) -> None:
         b"",
     ):
         path.write_bytes(edited)
-        assert "start the batch again" in refused(work, out, "cut off")
+        assert "start the batch again" in refused(work, out, "cut off|changed")
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Edited by somebody who renews the digests too."""
-    head, lines = read_sheet(path, files.RESULT)
+    head, lines = read_sheet(path, "result")
     change(head)
-    write_sheet(path, files.RESULT, head, lines)
+    write_sheet(path, "result", head, lines)
 
 
 def test_a_result_of_another_identity(work: Path, out: Path) -> None:
@@ -202,10 +202,10 @@ def test_a_result_of_another_identity(work: Path, out: Path) -> None:
         head["config"]["optimizer"]["lr"] = 0.5
 
     rewritten(path, edited)
-    refused(work, out, r"a configuration that is trial [0-9a-f]{16}-s\d; expected trial")
+    refused(work, out, r"configuration is that of trial [0-9a-f]{16}-s\d")
     path.write_bytes(data)
     rewritten(path, lambda head: head.update(fingerprint="other"))
-    refused(work, out, "a configuration that is trial")
+    refused(work, out, "configuration is that of trial")
     path.write_bytes(data)
 
     def unknown(head: dict[str, Any]) -> None:
@@ -219,7 +219,7 @@ def test_a_result_of_another_identity(work: Path, out: Path) -> None:
     path.write_bytes(data)
     other = sorted(work.glob("trials/*"))[1]
     (other / files.RESULT_NAME).write_bytes(data)
-    refused(work, out, "Folders were mixed up")
+    refused(work, out, "in its own folder")
 
 
 def test_weights_that_are_not_as_they_were_written(work: Path, out: Path) -> None:
@@ -242,7 +242,7 @@ def test_trials_that_the_sweep_has_not_come_to(work: Path, out: Path, tmp_path: 
     elsewhere = tmp_path / "elsewhere"
     with Ledger(elsewhere / "ledger.sqlite") as ledger:
         ledger.put_sweep(plan().sweep_id, "small", {}, {})
-    refused(work, elsewhere, "one of the 0 trials")
+    refused(work, elsewhere, "of the 0 trials")
 
 
 @pytest.fixture
@@ -289,22 +289,15 @@ def test_the_trained_sources_stand_with_the_trials(
     assert kept == {before}, "what ran, not what is here"
 
 
-def test_a_raised_revision(sourced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from trainables.methods.base import METHODS
-
-    monkeypatch.setattr(METHODS["ddml"], "REVISION", 99)
-    refused(sourced, sourced.parent / "out", r"method\.ddml at REVISION \d+, which is 99")
-
-
 def test_further_evaluations_of_other_weights_are_not_mixed_in(work: Path, out: Path) -> None:
     took(work, out)
     more = specs.plan({**specs.spec(), "studies": {"grid": {**GRID, "evaluate": ["val", "test"]}}})
     export_cells(more, synthetic_settings(out), work.parent / "more.jsonl")
     here(work.parent / "more.jsonl", work)
     path = first(work) / files.RESULT_NAME
-    head, lines = read_sheet(path, files.RESULT)
+    head, lines = read_sheet(path, "result")
     lines[-1]["evaluations"]["val"]["map_at_r"] += 1e-9  # as another processor rounds
-    write_sheet(path, files.RESULT, head, lines)
+    write_sheet(path, "result", head, lines)
     done = took(work, out)
     assert (done.further, done.otherwise) == (3, 1)
     with Ledger(out / "ledger.sqlite") as ledger:
@@ -313,9 +306,9 @@ def test_further_evaluations_of_other_weights_are_not_mixed_in(work: Path, out: 
 
 def test_another_torch_is_told(work: Path, out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = first(work) / files.RESULT_NAME
-    head, lines = read_sheet(path, files.RESULT)
+    head, lines = read_sheet(path, "result")
     lines[-1]["provenance"]["torch"] = "1.0"
-    write_sheet(path, files.RESULT, head, lines)
+    write_sheet(path, "result", head, lines)
     assert main(["ledger", "import", str(work), "--out", str(out), "--same-code"]) == 0
     text = capsys.readouterr().out
     assert "4 trials imported" in text and "1 trained with torch 1.0" in text

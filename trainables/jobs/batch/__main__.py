@@ -1,34 +1,21 @@
 """`python -m trainables.jobs.batch CELLS --out DIR`: run trials that have left their driver.
 
-Needs neither Ray nor MLflow nor Optuna. Exit codes: 0 all trials have ended well; 1 some failed or
-are left; 2 wrong input, no trial was started; 130, 143 and 129, stopped by Ctrl-C, SIGTERM and
-SIGHUP. torch is imported once the arguments are known to be right.
+Needs neither Ray nor MLflow nor Optuna. torch is imported once the arguments are known to be right.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
 from trainables.errors import ConfigError
 from trainables.machine.cache_folder import default_cache
 from trainables.machine.texts import check_option, user_path
-
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Stopped(BaseException):
-    """A signal asks for the end."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,19 +26,15 @@ def parser() -> argparse.ArgumentParser:
         "at any moment, or let it be killed: the same command goes on, trials under way from their "
         "checkpoints.",
         epilog="Then, where the sweep's ledger is: ablate ledger import DIR. Exit codes: 0 all "
-        "trials have ended well; 1 some failed or are left; 2 wrong input, nothing was started.",
+        "trials have ended well; 1 some failed or are left; 2 wrong input, nothing was started; "
+        "130, 143 and 129: stopped by Ctrl-C, SIGTERM and SIGHUP.",
     )
     add = top.add_argument
     add("cells", metavar="CELLS", help="the file of `ablate cells SPEC --to CELLS`")
     add("--out", required=True, metavar="DIR", help="folder for results and checkpoints")
     add("--processes", type=int, default=1, metavar="N", help="trials side by side (default: 1)")
     add("--device", help="auto, cpu, cuda (its GPUs in turn) or cuda:N; default: as the sweep asks")
-    add(
-        "--shard",
-        default="1/1",
-        metavar="I/N",
-        help="only part I of N, as 2/8; slurm: this task's part of a Slurm array",
-    )
+    add("--shard", default="1/1", metavar="I/N", help="only part I of N, as 2/8")
     add("--data-root", metavar="DIR", help="where the sweep's data folder lies here")
     add(
         "--checkpoint-seconds",
@@ -61,19 +44,15 @@ def parser() -> argparse.ArgumentParser:
         help="least time between a trial's checkpoints; 0: every epoch (default: 10)",
     )
     add("--retry-failed", action="store_true", help="run trials again that failed in this folder")
-    add(
-        "--check",
-        action="store_true",
-        help="check code, data and weights, fill the cache, and run nothing",
-    )
+    add("--check", action="store_true", help="check code, data and weights; run nothing")
     return top
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a batch, and return the exit code."""
     args = parser().parse_args(argv)
-    before = {number: signal.getsignal(number) for number in STOPPING}
-    for number, handler in before.items():
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in handlers.items():
         if handler != signal.SIG_IGN:  # as under nohup
             signal.signal(number, _stop)
     try:
@@ -81,37 +60,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         print(" ".join(str(error).split()), file=sys.stderr, flush=True)
         return 2
-    except Stopped as stopped:
+    except SystemExit as stopped:
         print("stopped; the same command goes on", file=sys.stderr, flush=True)
-        return 128 + stopped.number
+        return int(stopped.code or 0)
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
-    raise Stopped(number)
+    raise SystemExit(128 + number)
 
 
 def _run(args: argparse.Namespace) -> int:
-    for name in ("cells", "out", "device", "shard", "data_root"):
-        given = getattr(args, name)
-        if given is not None:
-            check_option(given, "CELLS" if name == "cells" else f"--{name.replace('_', '-')}")
-    if args.processes < 1:
-        raise ConfigError("--processes", str(args.processes), "at least 1")
-    if not args.checkpoint_seconds >= 0:
-        raise ConfigError("--checkpoint-seconds", str(args.checkpoint_seconds), "at least 0")
-    number, count = parse_shard(args.shard, os.environ)
+    for name in ("device", "shard"):
+        if getattr(args, name) is not None:
+            check_option(getattr(args, name), f"--{name}")
+    if args.processes < 1 or not args.checkpoint_seconds >= 0:
+        found = f"{args.processes} and {args.checkpoint_seconds}"
+        raise ConfigError("--processes, --checkpoint-seconds", found, "at least 1, and at least 0")
+    part, parts = parse_shard(args.shard)
     cells, folder = user_path(args.cells, "CELLS"), user_path(args.out, "--out").resolve()
     if folder.exists() and not folder.is_dir():
         raise ConfigError("--out", f"{folder}, which is no folder", "a folder", "Name another one")
 
     from trainables.jobs.batch.files import mark_folder, read_cells
-    from trainables.jobs.batch.runner import FullDisk, Here, run_batch, say
+    from trainables.jobs.batch.runner import Batch, FullDisk, Here, check_machine, say
+    from trainables.machine.devices import side_by_side
 
     source, entries = read_cells(cells)
-    entries = entries[number - 1 :: count]  # neighbours, which often take alike, are dealt to all
+    entries = entries[part - 1 :: parts]  # neighbours, which often take alike, are dealt to all
     here = Here(
         source=source,
         folder=folder,
@@ -122,46 +100,36 @@ def _run(args: argparse.Namespace) -> int:
         retry_failed=args.retry_failed,
     )
     mark_folder(folder, source)
-    part = f", part {number} of {count}" if count > 1 else ""
-    say(f"sweep {source.name} ({source.sweep_id}): {len(entries)} trials{part}")
+    shown = f", part {part} of {parts}" if parts > 1 else ""
+    say(f"sweep {source.name} ({source.sweep_id}): {len(entries)} trials{shown}")
     try:
-        return run_batch(here, entries, args.processes, check_only=args.check)
+        batch = Batch(here, entries)
+        if ended := len(entries) - len(batch.queue):
+            say(f"{ended} have ended already")
+        if batch.queue:
+            devices = side_by_side(here.device)
+            check_machine(here, batch.queue)
+            if not args.check:
+                batch.run(args.processes, devices)
+        if args.check:
+            say("code, data and weights are as they should be; nothing was run")
+            return 0
+        return batch.report()
     except FullDisk as error:
-        say(
-            f"{args.out}: found no space left ({error}); expected room to write. Free some space "
-            "and start again: all that has ended is kept",
-            error=True,
-        )
+        say(f"{folder}: no space is left ({error}). Free some, and start again", error=True)
         return 1
 
 
-def parse_shard(text: str, environment: Mapping[str, str]) -> tuple[int, int]:
-    """Return part and count of `2/8`, or with `slurm` those of this task of a Slurm array.
-
-    Raises:
-        ConfigError: neither of them, or an array that does not number its tasks evenly.
-    """
-    if text == "slurm":
-        names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX", "STEP")]
-        texts = [environment.get(name, "1" if name.endswith("STEP") else "") for name in names]
-        if all(re.fullmatch(r"\d{1,9}", each) for each in texts):
-            task, count, least, most, step = map(int, texts)
-            if least + (count - 1) * step == most:
-                return (task - least) // step + 1, count
-        shown = ", ".join(f"{n}={t!r}" for n, t in zip(names, texts, strict=True))
-        raise ConfigError(
-            "--shard",
-            f"slurm with {shown}",
-            "the variables of a task of a Slurm array without gaps",
-            "Submit with sbatch --array=1-N, or give --shard I/N",
-        )
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return part and count of `2/8`. Raises ConfigError for anything else."""
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ConfigError(
             "--shard",
             repr(text),
-            "I/N with I from 1 to N, as 2/8, or slurm",
-            "In a Slurm array give slurm",
+            "I/N with I from 1 to N, as 2/8",
+            "`slurm` went in 0.2.0: submit with --array=1-N, and give "
+            "--shard $SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT",
         )
     return int(match[1]), int(match[2])
 

@@ -18,7 +18,7 @@ from trainables.core.components import EVALUATOR, list_components
 from trainables.core.identity import config_hash, trial_id
 from trainables.core.runtime import Runtime
 from trainables.data.dataset import fingerprint
-from trainables.jobs.batch.files import Entry, Place, Source, write_cells
+from trainables.jobs.batch.files import Entry, Source, write_cells
 from trainables.jobs.batch.runner import Here
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
@@ -48,8 +48,8 @@ def entry(config: TrialConfig, seed: int, print_: str, **changes: Any) -> Entry:
         evaluate=("val", "test"),
         source=code(dump),
     )
-    places = (Place("rates", f"lr={config.optimizer.lr}", None),)
-    return Entry(places, key, print_, replace(job, **changes))
+    cells = (("rates", f"lr={config.optimizer.lr}"),)
+    return Entry(cells, key, print_, replace(job, **changes))
 
 
 def entries(root: Path, cache: Path, count: int = 3, **changes: Any) -> list[Entry]:
