@@ -33,7 +33,7 @@ from trainables.data.dataset import (
     fingerprint,
     load_dataset,
 )
-from trainables.data.splits import Splits, split
+from trainables.data.splits import split
 from trainables.errors import ConfigError
 from trainables.trial import TrialConfig
 
@@ -43,35 +43,35 @@ ROUNDING = 1e-6
 
 
 def check(data: Given, folder: Path) -> Dataset:
-    """All of them.
+    """Make all checks of a data set.
 
     Args:
         folder: an empty one, for caches.
     """
     its_options_are_off(str(data["name"]))
     fingerprint_is_of_content(data, folder)
-    found = loads_alike(data, folder)
+    dataset = loads_alike(data, folder)
     divides(data, folder)
     if data.get("root") is not None:
         refuses_what_is_not_there(data, folder)
     trains(data, folder)
-    return found
+    return dataset
 
 
 def its_options_are_off(name: str) -> None:
-    """`Config` is DataConfig or a subclass, and its own defaults are no part of an identity."""
+    """Check that `Config` is a DataConfig, and that its own defaults are no part of an identity."""
     source = DATASETS[name]
     assert issubclass(source.Config, DataConfig), "Config is no DataConfig"
     assert isinstance(source.REVISION, int) and source.REVISION >= 1, "REVISION counts from 1"
-    made = data_config({"name": name})
-    assert made.name == name, f"named {made.name}"
-    own = made.model_fields_set | set(type(made).model_fields) - set(DataConfig.model_fields)
-    held = set(identity_dump(made)) & (own - set(DataConfig.model_fields))
-    assert not held, f"{', '.join(sorted(held))}: options whose defaults are not None"
+    config = data_config({"name": name})
+    assert config.name == name, f"named {config.name}"
+    own = (config.model_fields_set | set(type(config).model_fields)) - set(DataConfig.model_fields)
+    identity = sorted(own & set(identity_dump(config)))
+    assert not identity, f"{', '.join(identity)}: options whose defaults are not None"
 
 
 def fingerprint_is_of_content(data: Given, folder: Path) -> None:
-    """64 hexadecimal digits, the same with another cache, image size, split and augmentation."""
+    """Check for 64 hexadecimal digits, whatever the cache, image size, split and augmentation."""
     first = fingerprint(_config(data), folder / "first")
     assert len(first) == 64 and set(first) <= set(string.hexdigits.lower()), first
     other = {"image_size": 2 * SIDE, "split": {"seed": 1}, "augment": {"flip": 0.0}}
@@ -80,40 +80,41 @@ def fingerprint_is_of_content(data: Given, folder: Path) -> None:
 
 
 def loads_alike(data: Given, folder: Path) -> Dataset:
-    """Images, labels and classes that fit together, decoded again to the same."""
+    """Check images, labels and classes that fit together, decoded again to the same."""
     config = _config(data)
-    found, again = (load_dataset(config, folder / place) for place in ("first", "second"))
-    size, images = len(found.labels), found.images
+    dataset, again = (load_dataset(config, folder / cache) for cache in ("first", "second"))
+    size, images, classes = len(dataset.labels), dataset.images, dataset.classes
     assert len(images) == size > 0, f"{len(images)} images and {size} labels"
-    assert found.labels.dtype == torch.int64 and images.flat.dtype == torch.uint8
-    assert torch.unique(found.labels).tolist() == list(range(len(found.classes))), (
+    assert dataset.labels.dtype == torch.int64 and images.flat.dtype == torch.uint8
+    assert torch.unique(dataset.labels).tolist() == list(range(len(classes))), (
         "a class without images, or images of none"
     )
-    assert list(found.classes) == sorted(set(found.classes)), "classes are not in order, or twice"
+    assert list(classes) == sorted(set(classes)), "classes are not in order, or twice"
     for row in (0, size // 2, size - 1):
         pixels = images[row]
         assert pixels.shape[2] == images.channels in (1, 3) and pixels.numel() > 0
-    for one, other in ((found.labels, again.labels), (images.flat, again.images.flat)):
-        assert torch.equal(one, other), "loaded again it is another"
-    assert found.classes == again.classes
-    told = class_count(config, folder / "first")
-    expected = None if found.official is not None else len(found.classes)
-    assert told in (None, expected), f"class_count says {told}, not {expected}"
-    if found.roles is not None:
-        assert found.roles.shape == (size,) and found.roles.dtype == torch.int8
-    return found
+    assert torch.equal(dataset.labels, again.labels), "loaded again its labels are others"
+    assert torch.equal(images.flat, again.images.flat), "loaded again its images are others"
+    assert classes == again.classes
+    count = class_count(config, folder / "first")
+    expected = None if dataset.official is not None else len(classes)
+    assert count in (None, expected), f"class_count says {count}, not {expected}"
+    if dataset.roles is not None:
+        assert dataset.roles.shape == (size,) and dataset.roles.dtype == torch.int8
+    return dataset
 
 
 def divides(data: Given, folder: Path) -> None:
-    """Nothing that trains is evaluated, by its own division or by data.split's."""
-    found = load_dataset(_config(data), folder / "first")
+    """Check that nothing that trains is evaluated, by its own division or by data.split's."""
+    dataset = load_dataset(_config(data), folder / "first")
     for config in (SplitConfig(), SplitConfig(protocol="paper"), SplitConfig(folds=2, fold=1)):
-        parts = split(found, config, "")
-        used = [set(subset.index.tolist()) for subset in _subsets(parts)]
-        assert sum(map(len, used)) == len(set.union(*used)), "an image on two sides"
-        if found.official is not None:
-            tested = set(found.official.test.tolist())
-            assert set(parts.test.index.tolist()) == tested, "the test is not the official one"
+        parts = split(dataset, config, "")
+        subsets = [part for part in (parts.train, parts.val, parts.test) if part is not None]
+        rows = [row for subset in subsets for row in set(subset.index.tolist())]
+        assert len(rows) == len(set(rows)), "an image on two sides"
+        if dataset.official is not None:
+            official = set(dataset.official.test.tolist())
+            assert set(parts.test.index.tolist()) == official, "the test is not the official one"
         elif parts.val is not None:
             assert not set(parts.train.classes) & set(parts.test.classes)
         if parts.val is not None:
@@ -121,7 +122,7 @@ def divides(data: Given, folder: Path) -> None:
 
 
 def refuses_what_is_not_there(data: Given, folder: Path) -> None:
-    """In one line, with what was found and what was expected."""
+    """Check for one line with what was found and what was expected."""
     config = _config({**data, "root": str(folder / "absent")})
     try:
         fingerprint(config, folder / "first")
@@ -133,15 +134,11 @@ def refuses_what_is_not_there(data: Given, folder: Path) -> None:
 
 
 def trains(data: Given, folder: Path) -> dict[str, dict[str, float]]:
-    """An epoch on the features of a small random network; metrics of validation and test."""
+    """Train an epoch on features of a small random network; return its metrics by split."""
     config = TrialConfig.model_validate(
         {
             "data": {"image_size": SIDE, **data},
-            "backbone": {
-                "name": "mobilenetv3_small_050",
-                "weights": "none",
-                "mode": "frozen",
-            },
+            "backbone": {"name": "mobilenetv3_small_050", "weights": "none", "mode": "frozen"},
             "embedding": {"dim": 8},
             "training": {"epochs": 1, "batch_size": 8, "per_class": 1},
         }
@@ -149,16 +146,12 @@ def trains(data: Given, folder: Path) -> dict[str, dict[str, float]]:
     trainer = Trainer(config, 0, Runtime("cpu", 1, folder / "first"))
     for report in trainer.epochs():
         assert math.isfinite(report.metrics["train/loss"])
-    found = trainer.finish(("val", "test")).evaluations
-    for part, metrics in found.items():
+    evaluations = trainer.finish(("val", "test")).evaluations
+    for part, metrics in evaluations.items():
         for name, value in metrics.items():
             assert math.isfinite(value) and value <= 1 + ROUNDING, f"{part}/{name}: {value}"
-    return found
+    return evaluations
 
 
 def _config(data: Given) -> DataConfig:
     return data_config({"image_size": SIDE, **data})
-
-
-def _subsets(parts: Splits) -> list[Any]:
-    return [part for part in (parts.train, parts.val, parts.test) if part is not None]

@@ -27,46 +27,44 @@ NO_OPTION = "no_such_option"
 
 
 def check(study: Given, **spec: Any) -> StudyBase:
-    """All of them; the study as it was read.
+    """Make all checks of a design; return the study as it was read.
 
     Args:
         spec: what else the spec says, as `trial={"method": {"name": "ddml"}}`.
     """
-    found = _plan(study, **spec).spec.studies["studied"]
     lists_alike(study, **spec)
     its_cells_can_be(study, **spec)
     refuses_an_unknown_option(study, **spec)
-    return found
+    return _plan(study, **spec).spec.studies["studied"]
 
 
 def lists_alike(study: Given, **spec: Any) -> None:
-    """The same points each time, as many as it says, told apart by name and by coordinates."""
+    """Check for the same points each time, as many as it says, each distinct."""
     first, again = (_plan(study, **spec).spec.studies["studied"] for _ in range(2))
     if not first.fixed:
         assert not first.listed, "a design whose cells a sampler proposes lists some"
         return
     assert first.listed == again.listed, "listed again they are others"
     assert len(first.listed) == first.size > 0, "as many as `size` says, and not none"
-    names = [point.cell for point in first.listed]
-    assert len(set(names)) == len(names), "two cells of one name"
-    coords = [repr(sorted(point.coords.items())) for point in first.listed]
-    assert len(set(coords)) == len(coords), "two cells at the same coordinates"
+    names = {point.cell for point in first.listed}
+    assert len(names) == first.size, "two cells of one name"
+    coords = {repr(sorted(point.coords.items())) for point in first.listed}
+    assert len(coords) == first.size, "two cells at the same coordinates"
 
 
 def its_cells_can_be(study: Given, **spec: Any) -> None:
-    """Each is a trial, and has the values that its point sets."""
+    """Check that each is a trial, and has the values that its point sets."""
     plan = _plan(study, **spec)
-    found = plan.spec.studies["studied"]
-    if found.around:
-        return  # its cells are known once those of others are
-    for number, point in enumerate(found.listed):
+    design = plan.spec.studies["studied"]
+    # cells around the best of another study are known once that has results
+    for number, point in enumerate(() if design.around else design.listed):
         for cell in plan.cells("studied", point, number, ()):
             assert cell.error is None, f"{point.cell}: {cell.error}"
             assert cell.coords == point.coords
 
 
 def refuses_an_unknown_option(study: Given, **spec: Any) -> None:
-    """In a line that names its place."""
+    """Check for a line that names its place."""
     try:
         _plan({**study, NO_OPTION: 1}, **spec)
     except ConfigError as error:

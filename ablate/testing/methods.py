@@ -33,11 +33,10 @@ SCALES = (0.0, 1e-4, 1.0, 1e4)  # of the features of a batch
 
 
 def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | None:
-    """All of them; the reason, where the pair is refused."""
-    refused = refusal(method, loss)
-    if refused is not None:
-        assert ", not " in refused, f"what is expected, not what was found: {refused}"
-        return refused
+    """Make all checks of a pair; return the reason where it is refused."""
+    if (reason := refusal(method, loss)) is not None:
+        assert ", not " in reason, f"what is expected, not what was found: {reason}"
+        return reason
     steps(method, loss)
     lowers_the_loss(method, loss, rate=rate)
     embeds_and_starts_alike(method, loss)
@@ -48,30 +47,30 @@ def check(method: Component, loss: Component, *, rate: float = 1e-2) -> str | No
 
 
 def steps(method: Component, loss: Component) -> None:
-    """One step reaches each parameter, and each is in one group."""
-    made = built(method, loss)
-    step(made, features(8)).backward()  # type: ignore[no-untyped-call]
-    grouped = [p for group in made.param_groups("main") for p in group.params]
-    assert len({id(p) for p in grouped}) == len(grouped), "a parameter in two groups"
-    assert {id(p) for p in grouped} == {id(p) for p in made.parameters()}, "one in no group"
-    for name, parameter in made.named_parameters():
+    """Check that one step reaches each parameter, and that each is in one group."""
+    network = built(method, loss)
+    step(network, features(8)).backward()  # type: ignore[no-untyped-call]
+    grouped = [id(p) for group in network.param_groups("main") for p in group.params]
+    assert len(set(grouped)) == len(grouped), "a parameter in two groups"
+    assert set(grouped) == {id(p) for p in network.parameters()}, "one in no group"
+    for name, parameter in network.named_parameters():
         assert parameter.grad is not None, f"no gradient reaches {name}"
         assert parameter.grad.isfinite().all(), f"the gradient of {name}"
         assert parameter.grad.abs().sum() > 0, f"the gradient of {name} is zero"
 
 
 def lowers_the_loss(method: Component, loss: Component, *, rate: float = 1e-2) -> None:
-    """Sixty steps of Adam on one batch.
+    """Check sixty steps of Adam on one batch.
 
     Args:
         rate: less where larger steps throw a model out of reach.
     """
-    made, x = built(method, loss), features(8)
-    optimiser = torch.optim.Adam(made.parameters(), lr=rate)
+    network, x = built(method, loss), features(8)
+    optimiser = torch.optim.Adam(network.parameters(), lr=rate)
     values = []
     for number in range(STEPS):
         optimiser.zero_grad()
-        total = step(made, x, number)
+        total = step(network, x, number)
         total.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         values.append(total.item())
@@ -79,7 +78,7 @@ def lowers_the_loss(method: Component, loss: Component, *, rate: float = 1e-2) -
 
 
 def embeds_and_starts_alike(method: Component, loss: Component) -> None:
-    """The same seed gives the same embeddings, and an image is nearest to itself."""
+    """Check that a seed always gives the same embeddings, and an image is nearest to itself."""
     first, second = built(method, loss).eval(), built(method, loss).eval()
     x = features(5)
     z = first.embed(x)
@@ -99,37 +98,34 @@ def finite(
     equal: bool = False,
     low_precision: bool = False,
 ) -> None:
-    """The loss and all gradients of a batch.
+    """Check the loss and all gradients of a batch.
 
     Args:
         batch: an even number of images.
         scale: of the features; equal: they are one and the same; low_precision: as of bfloat16.
     """
-    made = built(method, loss)
-    x = scale * features(batch)
-    if equal:
-        x = x[:1].expand(batch, -1)
-    if low_precision:
-        x = x.bfloat16().float()
-    total = step(made, x)
+    network, x = built(method, loss), scale * features(batch)
+    x = x[:1].expand(batch, -1) if equal else x
+    x = x.bfloat16().float() if low_precision else x
+    total = step(network, x)
     total.backward()  # type: ignore[no-untyped-call]
     assert total.isfinite(), f"the loss is {total.item()}"
-    for name, parameter in made.named_parameters():
+    for name, parameter in network.named_parameters():
         assert parameter.grad is None or parameter.grad.isfinite().all(), f"gradient of {name}"
 
 
 def neutral_options_are_its_own(method: str) -> None:
-    """`NEUTRAL` names options that there are, with values that they can have."""
-    cls = METHODS[method]
-    config = cls.Config.model_validate({"name": method, **cls.NEUTRAL})
-    assert {key: getattr(config, key) for key in cls.NEUTRAL} == cls.NEUTRAL
+    """Check that `NEUTRAL` names options that there are, with values that they can have."""
+    neutral = METHODS[method].NEUTRAL
+    config = METHODS[method].Config.model_validate({"name": method, **neutral})
+    assert {key: getattr(config, key) for key in neutral} == neutral
 
 
 # ------------------------------------------------------------------- what they are made of
 
 
 def refusal(method: Component, loss: Component, **embedding: Any) -> str | None:
-    """Why the pair is refused; None where it is not."""
+    """Return why the pair is refused; None where it is not."""
     config = trial(method, loss, embedding={"dim": D, **embedding})
     return config if isinstance(config, str) else None
 
@@ -145,7 +141,7 @@ def features(size: int) -> Tensor:
 
 
 def step(method: Method, x: Tensor, number: int = 0) -> Tensor:
-    """The loss of one step as the core takes it, of two images of each class in turn."""
+    """Return the loss of one step as the core takes it, of two images of each class in turn."""
     progress = Progress(step=number)
     labels = (torch.arange(len(x)) // 2 % C)[:, None]
     batch = method.prepare(Batch(x, labels), streams.generator(0, "prepare", number))

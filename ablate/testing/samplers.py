@@ -38,7 +38,7 @@ KEY = "0123456789abcdef"
 
 
 def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: int = 12) -> None:
-    """All of it.
+    """Make all checks of a sampler.
 
     Args:
         space: for a sampler that cannot take any space; `SPACE` where it takes that, else numbers.
@@ -59,20 +59,12 @@ def check(sampler: str, *, space: Mapping[str, Any] | None = None, proposals: in
 
 
 def search(sampler: str, space: Mapping[str, Any]) -> Search:
-    return Search.model_validate(
-        {
-            "design": "search",
-            "sampler": sampler,
-            "trials": 1000,
-            "round": 3,
-            "startup": 4,
-            "space": space,
-        }
-    )
+    design = {"design": "search", "sampler": sampler, "trials": 1000, "round": 3, "startup": 4}
+    return Search.model_validate(design | {"space": space})
 
 
 def fitting(sampler: str) -> dict[str, Any]:
-    """`SPACE`, or its numbers for a sampler that refuses choices or conditions."""
+    """Return `SPACE`, or its numbers for a sampler that refuses choices or conditions."""
     try:
         search(sampler, SPACE)
     except (ValueError, ConfigError):
@@ -81,7 +73,7 @@ def fitting(sampler: str) -> dict[str, Any]:
 
 
 def fits(space: Mapping[str, Axis], params: Mapping[str, Any]) -> None:
-    """The active axes in the order of the space, each with one of its values."""
+    """Check for the active axes in the order of the space, each with one of its values."""
     active = branches.pruned(dict(space), {path: params.get(path) for path in space})
     assert list(params) == list(active), f"{list(params)}, not the active axes {list(active)}"
     for path, value in params.items():
