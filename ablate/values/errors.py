@@ -162,16 +162,15 @@ def _path(fault: Any, data: Any) -> list[str]:
         elif path and not isinstance(level, list):
             break
         path.append(str(part))
-        level, fresh = _child(level, part), True
+        level, fresh = _child(level, str(part)), True
     return path
 
 
-def _child(level: Any, part: str | int) -> Any:
+def _child(level: Any, key: str) -> Any:
     if isinstance(level, Mapping):
-        return level.get(part)
-    if isinstance(level, Sequence) and isinstance(part, int) and part < len(level):
-        return level[part]
-    return None
+        return level.get(key)
+    is_item = isinstance(level, list | tuple) and key.isdigit() and int(key) < len(level)
+    return level[int(key)] if is_item else None
 
 
 def _likeliest(faults: Sequence[Any], data: Any) -> Any:
@@ -180,11 +179,10 @@ def _likeliest(faults: Sequence[Any], data: Any) -> Any:
     first = faults[0]
     path = _path(first, data)
     for other in faults[1:]:
-        there = _path(other, data)
-        if there[: len(path)] == path and (
-            (len(there) > len(path) and isinstance(first["input"], list))
-            or (there == path and {first["type"], other["type"]} <= {*_NUMBERS})
-        ):
+        other_path = _path(other, data)
+        inside = len(other_path) > len(path) and isinstance(first["input"], list)
+        numbers = other_path == path and {first["type"], other["type"]} <= {*_NUMBERS}
+        if other_path[: len(path)] == path and (inside or numbers):
             return other
     return first
 
@@ -211,8 +209,9 @@ def _owners(path: Sequence[str]) -> list[str]:
     from trainables.trial import TrialConfig  # with torch: of faults of a trial alone
 
     info = TrialConfig.model_fields.get(path[-2]) if len(path) > 1 else None
-    registries = [m.registry for m in info.metadata if isinstance(m, FromRegistry)] if info else []
-    return [n for known in registries for n in known if path[-1] in known[n].Config.model_fields]
+    mark = _mark_of(info.metadata) if info else None
+    components = {name: mark.registry[name] for name in mark.registry} if mark else {}
+    return [name for name, each in components.items() if path[-1] in each.Config.model_fields]
 
 
 def _unknown_tag(
@@ -227,25 +226,16 @@ def _unknown_tag(
         name = str(context["tag"])
         remedy = nearest(name, known)
         return ConfigError(f"{place}.{tag}", repr(name), f"one of {listed(known)}", remedy)
-    known = _tags(model, path, data, tag)
+    annotation, metadata, _ = _descend(model, path, data)
+    members = [name for each in _models_in(annotation) for name in _tag_values(each, tag)]
+    mark = _mark_of(metadata)
+    known = list(mark.registry) if mark else members
     expected = f"{tag}: one of {listed(known)}" if known else f"a {tag}"
     near = closest(tag, map(str, given)) if isinstance(given, Mapping) else None
     if near is None:
         return ConfigError(place, f"no {tag}", expected, f"Say which {path[-1]} is meant")
     remedy = f"Did you mean {tag!r}?"
     return ConfigError(f"{place}.{near}", f"the unknown key {near!r}", expected, remedy)
-
-
-def _tags(model: type[BaseModel], path: Sequence[str], data: Any, tag: str) -> list[str]:
-    """Return the names that a union at `path` knows: of a field, or of a member of a mapping."""
-    above = [(path[:i], path[i]) for i in (len(path) - 1, len(path) - 2) if i >= 0]
-    found = (fields_at(model, start, data).get(part) for start, part in above)
-    info = next((each for each in found if each is not None), None)
-    if info is None:
-        return []
-    registries = [mark.registry for mark in info.metadata if isinstance(mark, FromRegistry)]
-    members = [name for member in _members(info.annotation) for name in _names(member, tag)]
-    return [*registries[0]] if registries else members
 
 
 # ------------------------------------------------------------------ what a model knows at a path
@@ -256,69 +246,63 @@ def fields_at(model: type[BaseModel], path: Sequence[str], data: Any) -> dict[st
 
     The members of tagged unions are told by `data`, which may be partial.
     """
-    inner: Any = model
-    for part in path:
-        fields = inner.model_fields if _is_model(inner) else {}
-        data = _child(data, int(part) if isinstance(data, list) and part.isdigit() else part)
-        if fields:
-            names = {info.alias or name: info for name, info in fields.items()}
-            if part not in names:
-                return {}
-            inner = _model_of(names[part].annotation, names[part].metadata, data)
-        else:
-            inner = _model_of(inner, (), data) if inner is not None else None
-        if inner is None:
-            return {}
-    return dict(inner.model_fields) if _is_model(inner) else {}
+    inner = _model_of(*_descend(model, path, data))
+    return {} if inner is None else dict(inner.model_fields)
 
 
 def is_free(annotation: Any) -> bool:
     """Whether a field is a mapping of names that no model knows to plain values."""
-    return get_origin(annotation) is dict and _model_of(get_args(annotation)[1], (), None) is None
+    return get_origin(annotation) is dict and not list(_models_in(get_args(annotation)[1]))
 
 
-class _Items:
-    """Stands for a mapping or a list whose members are of one annotation."""
+def _descend(model: Any, path: Sequence[str], data: Any) -> tuple[Any, Sequence[Any], Any]:
+    """Return the annotation at `path` below `model`, its metadata, and the data there."""
+    annotation: Any = model
+    metadata: Sequence[Any] = ()
+    for key in path:
+        inner = _model_of(annotation, metadata, data)
+        if inner is not None:
+            named = {info.alias or name: info for name, info in inner.model_fields.items()}
+            info = named.get(key)
+            annotation, metadata = (info.annotation, info.metadata) if info else (None, ())
+        else:  # of a mapping or list, perhaps an optional one
+            kinds = (annotation, *get_args(annotation))
+            container = next((k for k in kinds if get_origin(k) in (dict, list, tuple)), None)
+            members = get_args(container) or (None,)
+            annotation, metadata = members[1 if get_origin(container) is dict else 0], ()
+        data = _child(data, key)
+    return annotation, metadata, data
 
-    def __init__(self, member: Any) -> None:
-        self.member = member
 
-
-def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> Any:
-    """Return the model class in an annotation; for `dict[str, M]` and `tuple[M, …]` `_Items`."""
-    for mark in metadata:
-        if isinstance(mark, FromRegistry):
-            name = data.get("name") if isinstance(data, Mapping) else None
-            name = mark.default if name is None else name
-            known = isinstance(name, str) and name in mark.registry
-            return mark.registry[str(name)].Config if known else None
-    if _is_model(annotation):
-        return annotation
-    members = [arg for arg in get_args(annotation) if arg is not type(None)]
-    if get_origin(annotation) in (dict, tuple, list):
-        return _Items(members[-1] if get_origin(annotation) is dict else members[0])
-    if isinstance(annotation, _Items):
-        return _model_of(annotation.member, (), data)
-    models = [m for m in (_model_of(member, (), data) for member in members) if m is not None]
-    for model in models:
-        if isinstance(data, Mapping) and any(data.get(tag) in _names(model, tag) for tag in _TAGS):
+def _model_of(annotation: Any, metadata: Sequence[Any], data: Any) -> type[BaseModel] | None:
+    """Return the model in an annotation; of a union that which `data` names by its tag."""
+    if (mark := _mark_of(metadata)) is not None:
+        name = data.get("name") if isinstance(data, Mapping) else None
+        name = mark.default if name is None else name
+        known = isinstance(name, str) and name in mark.registry
+        return mark.registry[str(name)].Config if known else None
+    models = [] if isinstance(data, list) else list(_models_in(annotation))
+    for model in models if isinstance(data, Mapping) else ():
+        if any(data.get(tag) in _tag_values(model, tag) for tag in _TAGS):
             return model
     return models[0] if len(models) == 1 else None
 
 
-def _is_model(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, BaseModel)
+def _mark_of(metadata: Sequence[Any]) -> FromRegistry | None:
+    """Return the mark of a field that configures a component of a registry."""
+    return next((mark for mark in metadata if isinstance(mark, FromRegistry)), None)
 
 
-def _names(model: Any, tag: str) -> tuple[Any, ...]:
-    """Return the values of `tag` by which a member of a tagged union is told."""
-    info = model.model_fields.get(tag) if _is_model(model) else None
-    return get_args(info.annotation) if info is not None else ()
-
-
-def _members(annotation: Any) -> Iterator[Any]:
-    """Return the models of a union, however deep in `Optional` and `Annotated`."""
-    if _is_model(annotation):
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models of a union, however deep in `Optional` and `Annotated`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    for arg in get_args(annotation):
-        yield from _members(arg)
+    elif get_origin(annotation) not in (dict, list, tuple):
+        for each in get_args(annotation):
+            yield from _models_in(each)
+
+
+def _tag_values(model: type[BaseModel], tag: str) -> tuple[Any, ...]:
+    """Return the values of `tag` by which a member of a tagged union is told."""
+    info = model.model_fields.get(tag)
+    return get_args(info.annotation) if info is not None else ()
