@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 from ablate.engine.driver import run_plan
 from ablate.engine.presence import output_folder
 from ablate.engine.provenance import provenance
 from ablate.engine.ray.reach import check_cluster
-from ablate.engine.ray.resources import Request, elsewhere, request
+from ablate.engine.ray.resources import elsewhere, request
 from ablate.engine.ray.session import joined
 from ablate.engine.settings import RUNNER, Outcome, Settings
 from ablate.ledger.records import Records
@@ -30,15 +30,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-HIDING = ("storage", "tracking_uri")  # may hold a password
-
-
 @dataclass(frozen=True)
 class Options:
     """Options of a run, as the command line has them.
 
     out: output folder. budget: seconds. tracking_uri: any MLflow URI, or `env:NAME`, the variable
-    that holds it; default: SQLite in `out`.
+        that holds it; default: SQLite in `out`.
     storage: a path, `s3://…`, `gs://…`, `hdfs://…` or `env:NAME`, to which the ledger is copied.
     same_code: what other code made at the same REVISION is taken as made by this, from now on.
     track, report: whether MLflow is written, and tables compiled from it at the end.
@@ -73,11 +70,10 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for an option that is empty, or that no file name can be."""
-        for name in ("out", "dataset", "data_root", "device", "address", "storage", "tracking_uri"):
-            given = getattr(self, name)
-            if given is not None:
-                option = f"--{name.replace('_', '-')}"
-                check_option(str(given), option, show=name not in HIDING)
+        secret = ("storage", "tracking_uri")  # may hold a password
+        for name in ("out", "dataset", "data_root", "device", "address", *secret):
+            if (given := getattr(self, name)) is not None:
+                check_option(str(given), f"--{name.replace('_', '-')}", show=name not in secret)
         for study in self.studies:
             check_option(study, "--study")
         check_values(self.settings, "--set")
@@ -147,6 +143,8 @@ def prepare(
         ConfigError: one line that says what is wrong with the spec, the data or the machine.
     """
     from trainables.data.cache import required
+    from trainables.evaluation.metric import METRIC_REGISTRY
+    from trainables.evaluation.metrics import EVALUATOR
     from trainables.machine.cache_folder import default_cache
 
     loaded = spec if isinstance(spec, LoadedSpec) else read_spec(spec)
@@ -161,55 +159,51 @@ def prepare(
     if options.track:
         options.store.check(writes=runs)
     cache = default_cache()
-    asked = _asked(loaded, options, leaves=leaves, runs=runs)
+    # what a trial takes: asked of a cluster before data sets are looked at, which may take minutes
+    resources = loaded.spec.resources
+    address = None if options.address == "local" else options.address
+    if leaves:
+        asked = elsewhere(resources, options.device)
+    else:
+        asked = request(resources, options.device, cluster=address is not None)
+        if runs and address is not None and joined() is None:
+            check_cluster(address, asked)
+    own_runner = options.runner == RUNNER
     with required(cache), progress_shown():
-        fingerprint = cast(Fingerprint, _load(options.fingerprint))
-        plan = checked_plan(loaded, overrides, fingerprint, cache)
+        plan = checked_plan(loaded, overrides, _import_fingerprint(options.fingerprint), cache)
     settings = Settings(
         out=options.folder,
         cache=cache,
         request=asked,
         runner=options.runner,
-        evaluator=options.evaluator or _evaluator(options.runner),
+        evaluator=options.evaluator or (EVALUATOR if own_runner else None),
         address=options.address,
         storage=options.storage,
         budget=options.budget,
         retry_failed=options.retry_failed,
         force=options.force,
         same_code=options.same_code,
-        sources=options.runner == RUNNER,
+        sources=own_runner,
         tracking_uri=options.store.uri if options.track else None,
         replay=options.store.command("ledger replay"),
         checkpoint_seconds=options.checkpoint_seconds,
         stuck_after=options.stuck_after,
-        reads_data=options.runner == RUNNER,
+        reads_data=own_runner,
         provenance={
             **provenance(),
             "study_order": list(plan.spec.studies),
-            "metrics": _declared_metrics(),
+            # of other packages, which a report cannot import
+            "metrics": {
+                name: {
+                    "unit": METRIC_REGISTRY[name].unit,
+                    "direction": METRIC_REGISTRY[name].direction,
+                }
+                for name in METRIC_REGISTRY
+                if not METRIC_REGISTRY[name].is_own
+            },
         },
     )
     return plan, settings
-
-
-def _declared_metrics() -> dict[str, dict[str, str]]:
-    """Return unit and direction of metrics of other packages, which a report cannot import."""
-    from trainables.evaluation.metric import METRIC_REGISTRY
-
-    metrics = [METRIC_REGISTRY[name] for name in METRIC_REGISTRY]
-    return {m.name: {"unit": m.unit, "direction": m.direction} for m in metrics if not m.is_own}
-
-
-def _asked(loaded: LoadedSpec, options: Options, *, leaves: bool, runs: bool) -> Request:
-    """What a trial takes, and that it is to be had: of a cluster before data sets are looked at,
-    which may take minutes."""
-    if leaves:
-        return elsewhere(loaded.spec.resources, options.device)
-    address = None if options.address == "local" else options.address
-    asked = request(loaded.spec.resources, options.device, cluster=address is not None)
-    if runs and address is not None and joined() is None:
-        check_cluster(address, asked)
-    return asked
 
 
 def run(spec: str | Path | Mapping[str, Any], **options: Any) -> Results:
@@ -242,20 +236,10 @@ def finish(plan: Plan, settings: Settings, options: Options, outcome: Outcome) -
     return Results(outcome, settings.ledger, paths, text, trials_page)
 
 
-def _load(name: str) -> Any:
-    module, _, attribute = name.partition(":")
+def _import_fingerprint(name: str) -> Fingerprint:
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        return cast(Fingerprint, resolve_name(name))
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             name, f"nothing importable ({error})", "module:function", "Check the name"
         ) from error
-
-
-def _evaluator(runner: str) -> str | None:
-    """The evaluation code whose results count, if it is ours."""
-    if runner != RUNNER:
-        return None
-    from trainables.evaluation.metrics import EVALUATOR
-
-    return EVALUATOR
