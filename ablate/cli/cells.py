@@ -34,7 +34,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: a file was written. 1: there is nothing that could start now."""
+    """Return 0 if a file was written, 1 if there is nothing that could start now."""
     to = user_path(args.to, "--to")
     if to.is_dir():
         raise ConfigError("--to", f"{to}, which is a folder", "a file", "Name a file in it")
@@ -48,11 +48,9 @@ def run(args: argparse.Namespace) -> int:
 
         plan, settings = api.prepare(loaded, replace(options_of(args), track=False), leaves=True)
         written = export_cells(plan, settings, to)
-    lines = []
-    if written.trials:
-        lines.append(f"{written.trials} trials of sweep {plan.spec.name} ({plan.sweep_id}) in {to}")
-    else:
-        lines.append(f"sweep {plan.spec.name} ({plan.sweep_id}): no trial could start now")
+    sweep = f"sweep {plan.spec.name} ({plan.sweep_id})"
+    lines = [f"{written.trials} trials of {sweep} in {to}"]
+    lines = lines if written.trials else [f"{sweep}: no trial could start now"]
     also = {
         "of them trained, and to be evaluated once more": written.again,
         "known already": written.known,
@@ -73,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     return 0 if written.trials else 1
 
 
-def take(args: argparse.Namespace, out: Path) -> int:
-    """Import a batch's folder."""
+def import_batch_folder(args: argparse.Namespace, out: Path) -> int:
+    """Make facts of what a batch has finished, and say what became of each trial."""
     if args.name is None:
         raise ConfigError(
             "DIR", "nothing", "the folder of a batch", "Name it: ablate ledger import DIR"

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,11 +18,11 @@ from ablate.cli.options import add_out
 from ablate.engine.presence import output_folder
 from ablate.ledger import queries, sqlite_files
 from ablate.ledger.ledger import Ledger
-from ablate.ledger.queries import find_damage
 from ablate.ledger.schema import LedgerError
 from ablate.tracking.store import Store
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
+from trainables.machine.cache_folder import default_cache
 from trainables.machine.processes import cores
 
 PACKAGES = (
@@ -44,11 +45,10 @@ FREE_GIB = 2.0
 
 @dataclass(frozen=True)
 class Finding:
+    """What was looked at; the text of a bad finding ends with the remedy."""
+
     ok: bool
     text: str
-
-    def __str__(self) -> str:
-        return f"{'ok  ' if self.ok else 'BAD '} {self.text}"
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -56,55 +56,45 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: nothing is to be repaired."""
-    findings = examine(output_folder(args.out))
-    say("\n".join(map(str, findings)))
+    """Return 0 if nothing is to be repaired."""
+    findings = list(examine(output_folder(args.out)))
+    say("\n".join(f"{'ok  ' if each.ok else 'BAD '} {each.text}" for each in findings))
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def examine(out: Path) -> list[Finding]:
-    """Everything, good or bad; the text of a bad finding ends with the remedy."""
-    return [
-        Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11"),
-        *packages(),
-        torch_pair(),
-        gpu(),
-        Finding(True, f"{cores()} cores"),
-        *disk(out),
-        ledger(out / "ledger.sqlite"),
-        mlflow(out),
-    ]
-
-
-def packages() -> list[Finding]:
-    versions = []
+def examine(out: Path) -> Iterator[Finding]:
+    yield Finding(sys.version_info >= (3, 11), f"Python {platform.python_version()}, needs 3.11")
     for name in PACKAGES:
         try:
-            versions.append(Finding(True, f"{name} {version(name)}"))
+            yield Finding(True, f"{name} {version(name)}")
         except PackageNotFoundError:
-            text = f"{name} is not installed: pip install {name}"
-            versions.append(Finding(name in OPTIONAL, text))
-    return versions
+            yield Finding(name in OPTIONAL, f"{name} is not installed: pip install {name}")
+    yield check_imports()
+    yield check_gpu()
+    yield Finding(True, f"{cores()} cores")
+    for what, path in (("output", out), ("cache", default_cache())):
+        there = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+        free = shutil.disk_usage(there).free / 2**30
+        remedy = "" if free >= FREE_GIB else ": make some room"
+        yield Finding(not remedy, f"{what} {path}: {free:.1f} GiB free{remedy}")
+    yield check_ledger(out / "ledger.sqlite")
+    yield check_mlflow(out)
 
 
-def torch_pair() -> Finding:
-    """torch and torchvision must be built for each other; timm imports both.
+def check_imports() -> Finding:
+    """Import torch and torchvision, which must be built for each other, and timm.
 
     In a process of its own: a broken pair leaves half-registered operators behind.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", "import torch, torchvision, timm"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code = "import torch, torchvision, timm"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return Finding(True, "torch, torchvision and timm import together")
-    return Finding(False, broken_pair(done.stderr))
+    return Finding(False, explain_import_error(done.stderr))
 
 
-def broken_pair(stderr: str) -> str:
-    """One line of what failed to import and what to reinstall."""
+def explain_import_error(stderr: str) -> str:
+    """Return one line of what failed to import and what to reinstall."""
     last = (stderr.strip().splitlines() or ["no message"])[-1]
     if "torchvision::" in stderr or "undefined symbol" in stderr:
         return (
@@ -114,7 +104,7 @@ def broken_pair(stderr: str) -> str:
     return f"torch, torchvision or timm cannot be imported ({last}): pip install torch timm"
 
 
-def gpu() -> Finding:
+def check_gpu() -> Finding:
     try:
         torch = importlib.import_module("torch")
     except (ImportError, OSError, RuntimeError) as error:
@@ -123,35 +113,17 @@ def gpu() -> Finding:
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         return Finding(True, f"GPU: {', '.join(names)}")
     if shutil.which("nvidia-smi"):
-        return Finding(
-            False,
-            "nvidia-smi is there but torch sees no GPU: reinstall torch with CUDA, or the driver",
-        )
+        text = "nvidia-smi is there but torch sees no GPU: reinstall torch with CUDA, or the driver"
+        return Finding(False, text)
     return Finding(True, "no GPU: trials run on the CPU")
 
 
-def disk(out: Path) -> list[Finding]:
-    from trainables.machine.cache_folder import default_cache
-
-    findings = []
-    for what, path in (("output", out), ("cache", default_cache())):
-        there = path.absolute()
-        while not there.exists():
-            there = there.parent
-        free = shutil.disk_usage(there).free / 2**30
-        text = f"{what} {path}: {free:.1f} GiB free"
-        findings.append(
-            Finding(free >= FREE_GIB, text if free >= FREE_GIB else f"{text}: make some room")
-        )
-    return findings
-
-
-def ledger(path: Path) -> Finding:
+def check_ledger(path: Path) -> Finding:
     if not path.exists():
         return Finding(True, f"no ledger at {path} yet")
     try:
         with Ledger(path, timeout=5) as facts:
-            faults = find_damage(facts)
+            faults = queries.find_damage(facts)
             trials = sum(row["n"] for row in queries.statuses(facts))
     except (ConfigError, LedgerError, sqlite3.DatabaseError) as error:
         return Finding(False, str(error))
@@ -161,18 +133,16 @@ def ledger(path: Path) -> Finding:
     return Finding(True, f"ledger {path}: {trials} trials, intact")
 
 
-def mlflow(out: Path) -> Finding:
-    """The MLflow store of an output folder."""
-    store = Store(out)
-    path = out / "mlflow.db"
+def check_mlflow(out: Path) -> Finding:
+    """Examine the MLflow store of an output folder."""
+    store, path = Store(out), out / "mlflow.db"
     if not path.exists():
         return Finding(True, f"no MLflow store at {path} yet")
     try:
         store.check()
     except ConfigError as error:
         return Finding(False, str(error))
-    fault = sqlite_files.damage(path)
-    if fault is not None:
+    if (fault := sqlite_files.damage(path)) is not None:
         remedy = f"{store.remedy()} moves it aside and writes it anew"
         return Finding(False, f"MLflow store {path}: {fault}: {remedy}")
     return Finding(True, f"MLflow store {path}: intact")

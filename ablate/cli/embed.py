@@ -6,17 +6,16 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ablate.cli.options import add_model
-from ablate.values.terminal import progress_shown, say
+from ablate.values.terminal import say
 from trainables.errors import ConfigError
-from trainables.machine.texts import user_path
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from trainables.core.export import Model
+FORMATS = (".npz", ".parquet")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -40,58 +39,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all pictures are in the file. 1: some could not be read."""
-    from ablate.cli.nearest import read_folder, require_index
-    from ablate.cli.pictures import Unread, listed, model_of
+    """Return 0 if all pictures are in the file, 1 if some could not be read."""
+    from ablate.cli.locate import explain_write_errors, new_file
+    from ablate.cli.nearest import make_index
+    from ablate.cli.pictures import embed_folder, list_folder, load_model
 
-    to = _new_file(args.to, "--to", args.replace)
-    if to.suffix not in WRITERS:
-        raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(WRITERS)}")
-    index_file = None if args.index is None else _new_file(args.index, "--index", args.replace)
-    root, paths = listed(args.folder)
-    model = model_of(args.model, args.device)
-    if index_file is not None:
-        require_index(model, 1)  # refuses a model that none fits, before all are read
-    unread, draft = Unread(), to.with_name(f".{to.name}.part")
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        draft.touch()  # refuses a folder that cannot be written, likewise
-        with progress_shown():
-            found = read_folder(model, root, paths, unread)
-        names = [path.as_posix() for path in found.paths]
-        WRITERS[to.suffix](draft, names, found.embeddings.numpy(), about(model, args.model))
-        draft.replace(to)
-        if index_file is not None:
-            index = require_index(model, found.embeddings.shape[1])
-            index.add(found.embeddings)
-            index_file.parent.mkdir(parents=True, exist_ok=True)
-            index.write(index_file)
-    except OSError as error:
-        raise ConfigError(
-            "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
-        ) from error
-    finally:
-        draft.unlink(missing_ok=True)
-    say(f"{len(names)} pictures in {to}, {found.embeddings.shape[1]} numbers each")
-    if index_file is not None:
-        say(f"faiss index of them, in the same order, in {index_file}")
-    if unread.count:
-        say(f"{unread.count} could not be read, and are left out", error=True)
-    return 1 if unread.count else 0
-
-
-def _new_file(given: str, option: str, replace: bool) -> Path:
-    path = user_path(given, option)
-    if path.exists() and not replace:
-        raise ConfigError(option, f"{path}, which is there", "a new file", "Or give --replace")
-    return path
-
-
-def about(model: Model, given: str) -> dict[str, Any]:
-    """What stands beside the embeddings: what made them, and how they are compared."""
+    to = new_file(args.to, "--to", replace=args.replace)
+    if to.suffix not in FORMATS:
+        raise ConfigError("--to", repr(str(to)), f"a file ending in {' or '.join(FORMATS)}")
+    index_file = args.index and new_file(args.index, "--index", replace=args.replace)
+    root, paths = list_folder(args.folder)
+    model = load_model(args.model, args.device)
     geometry = model.network.method.loss.retrieval
-    return {
-        "model": given,
+    if index_file and make_index(model, 1) is None:
+        raise ConfigError(
+            "--index",
+            f"a model of {model.config.method.name} on {model.config.loss.name}",
+            "one that compares by cosine, dot product or distance, and faiss-cpu installed",
+            "Leave --index out; `ablate neighbours` searches by the model's own score",
+        )
+    about = {
+        "model": args.model,
         "method": model.config.method.name,
         "loss": model.config.loss.name,
         "backbone": model.config.backbone.name,
@@ -99,32 +67,52 @@ def about(model: Model, given: str) -> dict[str, Any]:
         "compared_by": geometry.kind,
         "normalized": geometry.normalize,
     }
+    draft = to.with_name(f".{to.name}.part")
+    try:
+        with explain_write_errors(to, "--to"):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            draft.touch()  # refuses a folder that cannot be written before all are read
+        folder = embed_folder(model, root, paths)
+        with explain_write_errors(to, "--to"):
+            names = [path.as_posix() for path in folder.paths]
+            _write_table(draft, to.suffix, names, folder.embeddings.numpy(), json.dumps(about))
+            draft.replace(to)
+    finally:
+        draft.unlink(missing_ok=True)
+    say(f"{len(names)} pictures in {to}, {folder.embeddings.shape[1]} numbers each")
+    if index_file and (index := make_index(model, folder.embeddings.shape[1])):
+        index.add(folder.embeddings)
+        with explain_write_errors(index_file, "--index"):
+            index_file.parent.mkdir(parents=True, exist_ok=True)
+            index.write(index_file)
+        say(f"faiss index of them, in the same order, in {index_file}")
+    if folder.unread:
+        say(f"{folder.unread} could not be read, and are left out", error=True)
+    return 1 if folder.unread else 0
 
 
-def write_npz(file: Path, paths: list[str], embeddings: np.ndarray, told: dict[str, Any]) -> None:
-    """Write `embeddings` [N, E] float32, `paths` [N] text, `about` JSON, as numpy.load reads."""
-    import numpy as np
-
-    with file.open("wb") as stream:
-        np.savez(
-            stream,
-            embeddings=embeddings.astype("<f4"),
-            paths=np.array(paths),
-            about=np.array(json.dumps(told)),
-        )
-
-
-def write_parquet(
-    file: Path, paths: list[str], embeddings: np.ndarray, told: dict[str, Any]
+def _write_table(
+    file: Path, suffix: str, paths: list[str], embeddings: np.ndarray, about: str
 ) -> None:
-    """Write columns `path` and `embedding` (a list of E float32), `about` in the metadata."""
+    """Write embeddings [N, E] float32 and paths [N], with JSON about what made them.
+
+    .npz: arrays `embeddings`, `paths` and `about`. .parquet: columns `path` and `embedding` (lists
+    of E numbers), `about` in the metadata.
+    """
+    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if suffix == ".npz":
+        with file.open("wb") as stream:
+            np.savez(
+                stream,
+                embeddings=embeddings.astype("<f4"),
+                paths=np.array(paths),
+                about=np.array(about),
+            )
+        return
     flat = pa.array(embeddings.reshape(-1), pa.float32())
-    values = pa.FixedSizeListArray.from_arrays(flat, embeddings.shape[1])
-    table = pa.table({"path": pa.array(paths, pa.string()), "embedding": values})
-    pq.write_table(table.replace_schema_metadata({"about": json.dumps(told)}), file)
-
-
-WRITERS = {".npz": write_npz, ".parquet": write_parquet}
+    vectors = pa.FixedSizeListArray.from_arrays(flat, embeddings.shape[1])
+    table = pa.table({"path": pa.array(paths, pa.string()), "embedding": vectors})
+    pq.write_table(table.replace_schema_metadata({"about": about}), file)

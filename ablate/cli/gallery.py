@@ -1,6 +1,6 @@
 """A gallery of pictures and their nearest: plain files, which any browser opens where they lie.
 
-index.html, page-002.html, …    QUERIES a page
+index.html, page-002.html, …    PER_PAGE queries each
 thumbs/0000001.jpg, …           of each picture that is shown, once
 """
 
@@ -41,61 +41,29 @@ class Query:
         return bool(self.same[0])
 
 
-def write(to: Path, root: Path, queries: Sequence[Query], title: str) -> int:
-    """Write it, over one that is there; returns the number of pages.
+def write_gallery(to: Path, root: Path, queries: Sequence[Query], title: str) -> int:
+    """Write a gallery, over one that is there, and return the number of pages.
 
     Raises:
         OSError: it cannot be written.
         ConfigError: a picture that could be read can be read no more.
     """
+
+    def shrink(picture: Picture) -> Image.Image:
+        small = Image.fromarray(picture_pixels(picture, None))
+        small.thumbnail((SIDE, SIDE))
+        return small
+
     if is_gallery(to):
         shutil.rmtree(to / THUMBS)
-        for left in (*to.glob("page-*.html"), to / INDEX):
-            left.unlink()
+        for old in (*to.glob("page-*.html"), to / INDEX):
+            old.unlink()
     (to / THUMBS).mkdir(parents=True)
-    shown = dict.fromkeys(path for query in queries for path in (query.path, *query.near))
-    thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in enumerate(shown, 1)}
-    small = ahead(_thumbnail, (Picture(root / path) for path in thumbs))
-    for name, picture in zip(thumbs.values(), small, strict=True):
-        picture.save(to / name, "JPEG", quality=82)
-    pages = [queries[start : start + PER_PAGE] for start in range(0, len(queries), PER_PAGE)]
-    names = [INDEX if number == 1 else f"page-{number:03d}.html" for number in _numbers(pages)]
-    classes = queries[0].same[0] is not None
-    template = _template()
-    for number, (name, page) in enumerate(zip(names, pages, strict=True), 1):
-        text = template.render(
-            title=title,
-            queries=page,
-            thumbs=thumbs,
-            names=names,
-            number=number,
-            first=(number - 1) * PER_PAGE + 1,
-            count=len(queries),
-            hits=sum(query.hit for query in queries) if classes else None,
-        )
-        (to / name).write_text(text, encoding="utf-8")
-    return len(pages)
-
-
-def is_gallery(folder: Path) -> bool:
-    """Whether all in it is of a gallery, so that another one may take its place."""
-    if not (folder / INDEX).is_file() or MARK not in (folder / INDEX).read_text(errors="replace"):
-        return False
-    ours = {folder / INDEX, folder / THUMBS, *folder.glob("page-*.html")}
-    return set(folder.iterdir()) <= ours
-
-
-def _numbers(pages: Sequence[object]) -> range:
-    return range(1, len(pages) + 1)
-
-
-def _thumbnail(picture: Picture) -> Image.Image:
-    small = Image.fromarray(picture_pixels(picture, None))
-    small.thumbnail((SIDE, SIDE))
-    return small
-
-
-def _template() -> jinja2.Template:
+    pictures = dict.fromkeys(path for query in queries for path in (query.path, *query.near))
+    thumbs = {path: f"{THUMBS}/{number:07d}.jpg" for number, path in enumerate(pictures, 1)}
+    small = ahead(shrink, (Picture(root / path) for path in thumbs))
+    for name, thumb in zip(thumbs.values(), small, strict=True):
+        thumb.save(to / name, "JPEG", quality=82)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -104,4 +72,28 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["printable"] = lambda path: printable(str(path))
-    return environment.get_template("gallery.html.j2")
+    template = environment.get_template("gallery.html.j2")
+    has_classes = queries[0].same[0] is not None
+    starts = range(0, len(queries), PER_PAGE)
+    names = [INDEX, *(f"page-{number:03d}.html" for number in range(2, len(starts) + 1))]
+    for number, (name, start) in enumerate(zip(names, starts, strict=True), 1):
+        text = template.render(
+            title=title,
+            queries=queries[start : start + PER_PAGE],
+            thumbs=thumbs,
+            names=names,
+            number=number,
+            first=start + 1,
+            count=len(queries),
+            hits=sum(query.hit for query in queries) if has_classes else None,
+        )
+        (to / name).write_text(text, encoding="utf-8")
+    return len(starts)
+
+
+def is_gallery(folder: Path) -> bool:
+    """Return whether all in it is of a gallery, so that another one may take its place."""
+    if not (folder / INDEX).is_file() or MARK not in (folder / INDEX).read_text(errors="replace"):
+        return False
+    own = {folder / INDEX, folder / THUMBS, *folder.glob("page-*.html")}
+    return set(folder.iterdir()) <= own

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ablate.cli.locate import ledger_path, trial_called
 from ablate.cli.options import add_out, add_tracking
-from ablate.cli.trial_summary import words
+from ablate.engine.presence import duration
+from ablate.ledger import queries
+from ablate.ledger.records import Records
 from ablate.values.terminal import one_line, say
+from trainables.core.trial_folder import CONFIG, EXPORT, LOG, TRIALS, trial_folder
 from trainables.errors import ConfigError
 
-if TYPE_CHECKING:
-    from ablate.ledger.ledger import Ledger
+METRICS = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
+MOST_CELLS = 3  # that are named
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -51,75 +54,107 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ablate.ledger.ledger import Ledger
-
     path = ledger_path(args.out)
     if args.action == "replay":
         return _replay(path, args)
     if args.action == "import":
-        from ablate.cli import cells
+        from ablate.cli.cells import import_batch_folder
 
-        return cells.take(args, path.parent)
+        return import_batch_folder(args, path.parent)
     if args.action == "export":
         from ablate.ledger.results import export
 
         export(path, args.name, None if args.to is None else Path(args.to))
         return 0
-    with Ledger(path) as facts:
-        if args.action == "show":
-            _show(facts, args.name, path.parent, as_json=args.json)
-        else:
-            _list(facts)
+    with Records(path) as records:
+        if args.action == "ls":
+            for row in queries.statuses(records):
+                say(f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training")
+            for row in queries.sweeps(records):
+                say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
+            for row in queries.reasons(records):
+                say(f"{row['status']} {row['trial_id']}: {one_line(row['reason'])}")
+            return 0
+        trial_id = trial_called(records, args.name)
+        if not args.json:
+            say("\n".join(summarise_trial(records, trial_id, path.parent)))
+            return 0
+        row = records.trial(trial_id) or {}
+        # Who looks at one trial mostly asks why it has no result: that first, details after it.
+        first = {key: row.get(key) for key in ("trial_id", "status", "reason")}
+        source = records.source(row.get("source")) or "unknown: older than sources are kept"
+        details = {"source": source, "evaluations": records.evaluations(trial_id)}
+        say(json.dumps(first | row | details, indent=1, default=str))
     return 0
 
 
-def _show(facts: Ledger, name: str | None, out: Path, *, as_json: bool) -> None:
-    trial_id = trial_called(facts, name)
-    if not as_json:
-        say("\n".join(words(facts, trial_id, out)))
-        return
-    known = facts.trial(trial_id) or {}
-    # Who looks at one trial mostly asks why it has no result: that first, details after it.
-    first = {key: known.get(key) for key in ("trial_id", "status", "reason")}
-    source = facts.source(known.get("source")) or "unknown: older than sources are kept"
-    shown = first | known | {"source": source, "evaluations": facts.evaluations(trial_id)}
-    say(json.dumps(shown, indent=1, default=str))
-
-
-def _list(facts: Ledger) -> None:
-    from ablate.ledger import queries
-
-    for row in queries.statuses(facts):
-        say(f"{row['status']}: {row['n']} trials, {row['seconds']:.0f} s of training")
-    for row in queries.sweeps(facts):
-        say(f"sweep {row['sweep_id']} {row['name']}: {row['n']} cells")
-    for row in queries.reasons(facts):
-        say(f"{row['status']} {row['trial_id']}: {one_line(row['reason'])}")
+def summarise_trial(records: Records, trial_id: str, out: Path) -> list[str]:
+    """Return six lines: what became of it, where it belongs, what it was, what it gave, how it
+    went, where its files are."""
+    row = records.trial(trial_id) or {}
+    config = row["config"]
+    # the cells it fills
+    cells = [
+        f"{cell['name']} ({cell['sweep_id']}) {queries.place(cell)}"
+        for cell in queries.cells_filled(records, trial_id)
+    ]
+    more = f"; and {len(cells) - MOST_CELLS} more cells" if len(cells) > MOST_CELLS else ""
+    # what was trained
+    parts = {part: config.get(part) or {} for part in ("method", "loss", "backbone", "data")}
+    method, loss, backbone, data = (str(part.get("name", "?")) for part in parts.values())
+    mode, side = parts["backbone"].get("mode"), parts["data"].get("image_size")
+    backbone += f" ({mode})" if mode else ""
+    data += f" at {side} px" if side else ""
+    rate = (config.get("optimizer") or {}).get("lr")
+    rate = f", learning rate {rate:.3g}" if rate else ""
+    # its metrics
+    results = []
+    for split, metrics in records.evaluations(trial_id).items():
+        names = [name for name in METRICS if name in metrics] or sorted(metrics)
+        results += [f"{split}/{name} {metrics[name]:.4f}" for name in names]
+    # its course
+    if row["epochs"] is None:
+        reached = max((each["epoch"] for each in records.epochs(trial_id)), default=0)
+        course = f"{reached} of {(config.get('training') or {}).get('epochs')} epochs so far"
+    else:
+        course = f"{row['epochs']} epochs ({row['steps']} steps) in {duration(row['seconds'])}"
+        course += f", the best being {row['best_epoch']}"
+    device = (row["provenance"] or {}).get("device")
+    course += f", on {device}" if device else ""
+    if row["started"]:
+        course += f", begun {time.strftime('%Y-%m-%d %H:%M', time.localtime(row['started']))}"
+    folder = trial_folder(out / TRIALS, trial_id)
+    files = [name for name in (LOG, CONFIG, EXPORT) if (folder / name).is_file()]
+    return [
+        f"{trial_id}: {row['status']}" + (f", {one_line(row['reason'])}" if row["reason"] else ""),
+        f"in:      {'; '.join(cells[:MOST_CELLS]) or 'no sweep'}{more}",
+        f"is:      {method} on {loss}, {backbone}, {data}, seed {row['seed']}{rate}",
+        f"gave:    {', '.join(results) or 'no result'}",
+        f"took:    {course}",
+        f"left:    {', '.join(files) or 'no files'} in {folder}",
+    ]
 
 
 def _replay(path: Path, args: argparse.Namespace) -> int:
-    """Every sweep of the ledger, or the named one, into the MLflow store."""
+    """Write every sweep of the ledger, or the named one, into the MLflow store."""
     from ablate.api import Options
-    from ablate.ledger import queries
     from ablate.ledger.ledger import Ledger
-    from ablate.ledger.queries import find_sweep
     from ablate.tracking.replay import rebuild, replay_all
 
     store = Options(out=args.out, tracking_uri=args.tracking_uri).store
     with Ledger(path) as facts:
         if args.rebuild:
             if args.name is not None:
-                raise ConfigError(
-                    "SWEEP", repr(args.name), "none with --rebuild: it writes them all"
-                )
+                expected = "none with --rebuild: it writes them all"
+                raise ConfigError("SWEEP", repr(args.name), expected)
             say(f"moved aside: {rebuild(facts, store) or 'nothing'}")
         else:
             store.check()
         if args.name is None:
-            chosen = [row["sweep_id"] for row in queries.sweeps(facts)]
+            sweep_ids = [row["sweep_id"] for row in queries.sweeps(facts)]
         else:
-            chosen = [find_sweep(facts, args.name, "SWEEP")]
-    refused = replay_all(path, store, chosen)
+            sweep_ids = [queries.find_sweep(facts, args.name, "SWEEP")]
+    refused = replay_all(path, store, sweep_ids)
     for trial_id, reason in refused.items():
         say(f"refused {trial_id}: {reason}", error=True)
     return 1 if refused else 0

@@ -1,7 +1,10 @@
-"""Where the ledger and the store of an output folder lie, and which of its trials is meant."""
+"""Where the ledger and the store of an output folder lie, which of its trials is meant, and where a
+command may write."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ablate.engine.presence import output_folder
@@ -9,7 +12,7 @@ from ablate.ledger import queries
 from ablate.ledger.records import Records
 from ablate.tracking.store import OPTION, Store
 from trainables.errors import ConfigError
-from trainables.machine.texts import check_option
+from trainables.machine.texts import check_option, user_path
 
 
 def ledger_path(out: str) -> Path:
@@ -52,3 +55,23 @@ def trial_called(records: Records, name: str | None) -> str:
             "Give more of its id",
         )
     return ids[0]
+
+
+def new_file(given: str, option: str, *, replace: bool) -> Path:
+    """Return the path of a file to write; refuse one that is there, unless it may be replaced."""
+    path = user_path(given, option)
+    if path.exists() and not replace:
+        raise ConfigError(option, f"{path}, which is there", "a new file", "Or give --replace")
+    return path
+
+
+@contextmanager
+def explain_write_errors(path: Path, option: str) -> Iterator[None]:
+    """Turn an OSError into one line that names the option and the path."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(
+            option, f"{path}, which cannot be written ({why})", "a place that can be written"
+        ) from error

@@ -5,8 +5,6 @@ faiss searches exactly where that is ⟨q, r⟩ or −‖q − r‖²; else all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ablate.cli.gallery import Query
-from ablate.cli.pictures import Unread, class_names, embedded
-from trainables.errors import ConfigError
+from ablate.cli.pictures import EmbeddedFolder
 from trainables.evaluation.scores import PlainScore
 
 if TYPE_CHECKING:
@@ -24,16 +21,6 @@ if TYPE_CHECKING:
 
 
 QUERIES, REFERENCES = 64, 4096  # compared at once
-
-
-@dataclass(frozen=True)
-class Embedded:
-    """What could be read of a folder. embeddings: [N, E]. classes: [N], or None."""
-
-    root: Path
-    paths: list[Path]
-    embeddings: Tensor
-    classes: list[str] | None
 
 
 class Index:
@@ -56,17 +43,13 @@ class Index:
         self.faiss.add(self._rows(embeddings))
 
     def search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Scores and rows [B, count] of the nearest, largest score first; count ≤ rows held."""
-        found, rows = self.faiss.search(self._rows(queries), count)
-        scores = torch.from_numpy(found)
+        """Return scores and rows [B, count] of the nearest, largest score first; count ≤ rows."""
+        distances, rows = self.faiss.search(self._rows(queries), count)
+        scores = torch.from_numpy(distances)
         return scores if self.score.kind == "dot" else -scores, torch.from_numpy(rows)
 
     def write(self, path: Path) -> None:
-        """Write it as faiss does; `faiss.read_index` reads it.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Write it for `faiss.read_index`. Raises OSError."""
         import faiss
 
         path.write_bytes(faiss.serialize_index(self.faiss).tobytes())
@@ -76,7 +59,7 @@ class Index:
 
 
 def make_index(model: Model, width: int) -> Index | None:
-    """An empty index for a model's embeddings.
+    """Return an empty index for a model's embeddings.
 
     Returns:
         None where the model compares by a score of its own (`method.idml.test_metric:
@@ -91,77 +74,41 @@ def make_index(model: Model, width: int) -> Index | None:
         return None
 
 
-def require_index(model: Model, width: int) -> Index:
-    """An empty index for a model's embeddings.
-
-    Raises:
-        ConfigError: as `make_index` gives none.
-    """
-    index = make_index(model, width)
-    if index is None:
-        raise ConfigError(
-            "--index",
-            f"a model of {model.config.method.name} on {model.config.loss.name}",
-            "one that compares by cosine, dot product or distance, and faiss-cpu installed",
-            "Leave --index out; `ablate neighbours` searches by the model's own score",
-        )
-    return index
-
-
-def read_folder(model: Model, root: Path, paths: Sequence[Path], unread: Unread) -> Embedded:
-    rows: list[int] = []
-    blocks = []
-    for some, block in embedded(model, root, paths, unread):
-        rows += some
-        blocks.append(block)
-    if not blocks:
-        raise unread.all_of(root)
-    kept = [paths[row] for row in rows]
-    return Embedded(root, kept, torch.cat(blocks), class_names(kept))
-
-
-def _spread(found: Embedded, most: int) -> list[int]:
-    """Return so many rows at most, evenly spaced, in order."""
-    count = len(found.paths)
-    places = np.linspace(0, count - 1, min(most, count)).round().astype(int)
-    return list(dict.fromkeys(places.tolist()))
-
-
-def search_folder(model: Model, found: Embedded, most: int, nearest: int) -> list[Query]:
+def search_folder(model: Model, folder: EmbeddedFolder, most: int, nearest: int) -> list[Query]:
     """Return pictures, each with its nearest others by the score that the trial was evaluated with.
 
     Args:
         most: pictures to look for, evenly spaced in the folder. nearest: others of each.
     """
-    count, queries = min(nearest, len(found.paths) - 1), []
-    for row, scores, near in _nearest(model, found.embeddings, _spread(found, most), count):
-        own = None if found.classes is None else found.classes[row]
-        same = [None if found.classes is None else found.classes[other] == own for other in near]
-        queries.append(Query(found.paths[row], [found.paths[n] for n in near], scores, same))
-    return queries
-
-
-def _nearest(
-    model: Model, embeddings: Tensor, chosen: Sequence[int], count: int
-) -> Iterator[tuple[int, list[float], list[int]]]:
-    """Each chosen row, and score and row of its nearest `count` others, nearest first.
-
-    faiss searches where the model's score is one of its own; else all pairs are scored here.
-    """
+    embeddings, classes = folder.embeddings, folder.classes
+    size = len(folder.paths)
+    count = min(nearest, size - 1)
+    spread = np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
     index = make_index(model, embeddings.shape[1])
     if index is not None:
         index.add(embeddings)
-    for start in range(0, len(chosen), QUERIES):
-        rows = torch.tensor(chosen[start : start + QUERIES])
+    queries = []
+    for rows in torch.split(torch.from_numpy(spread), QUERIES):
         if index is not None:
-            values, places = index.search(embeddings[rows], count + 1)
+            scores, neighbours = index.search(embeddings[rows], count + 1)
         else:
             parts = [
                 model.score(embeddings[rows], references)
                 for references in torch.split(embeddings, REFERENCES)
             ]
-            values, places = torch.cat(parts, 1).topk(count + 1)
-        for row, scores, near in zip(rows.tolist(), values.tolist(), places.tolist(), strict=True):
-            # Not itself; among copies of it, which are as near, it need not be found.
-            others = [pair for pair in zip(scores, near, strict=True) if pair[1] != row][:count]
-            yield row, [score for score, _ in others], [other for _, other in others]
+            scores, neighbours = torch.cat(parts, 1).topk(count + 1)
+        for row, row_scores, near in zip(
+            rows.tolist(), scores.tolist(), neighbours.tolist(), strict=True
+        ):
+            # Not itself; among copies of it, which are as near, it need not be in the list.
+            pairs = zip(row_scores, near, strict=True)
+            others = [(score, other) for score, other in pairs if other != row][:count]
+            queries.append(
+                Query(
+                    folder.paths[row],
+                    [folder.paths[other] for _, other in others],
+                    [score for score, _ in others],
+                    [classes[other] == classes[row] if classes else None for _, other in others],
+                )
+            )
+    return queries

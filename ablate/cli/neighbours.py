@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ablate.cli.options import add_model, positive
-from ablate.values.terminal import progress_shown, say
+from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.texts import user_path
 
@@ -33,10 +33,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: a gallery of all pictures. 1: some could not be read."""
-    from ablate.cli.gallery import INDEX, is_gallery, write
-    from ablate.cli.nearest import read_folder, search_folder
-    from ablate.cli.pictures import Unread, listed, model_of
+    """Return 0 for a gallery of all pictures, 1 if some could not be read."""
+    from ablate.cli.gallery import INDEX, is_gallery, write_gallery
+    from ablate.cli.locate import explain_write_errors
+    from ablate.cli.nearest import search_folder
+    from ablate.cli.pictures import embed_folder, list_folder, load_model
 
     to = user_path(args.to, "--to")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
@@ -44,26 +45,20 @@ def run(args: argparse.Namespace) -> int:
             raise ConfigError("--to", f"{to}, which is there", "a new folder", "Name another one")
         if not args.replace:
             raise ConfigError("--to", f"{to}, a gallery", "a new folder", "Or give --replace")
-    root, paths = listed(args.folder)
-    model = model_of(args.model, args.device)
-    unread = Unread()
-    with progress_shown():
-        found = read_folder(model, root, paths, unread)
-    if len(found.paths) < 2:
-        raise ConfigError("FOLDER", f"{len(found.paths)} pictures that can be read", "at least 2")
-    queries = search_folder(model, found, args.queries, args.nearest)
-    try:
-        pages = write(to, found.root, queries, title=f"Nearest pictures: {root.resolve().name}")
-    except OSError as error:
-        why = error.strerror or error
-        raise ConfigError(
-            "--to", f"{to}, which cannot be written ({why})", "a writable folder"
-        ) from error
-    say(f"{len(queries)} of {len(found.paths)} pictures with their nearest on {pages} pages")
-    if found.classes is not None:
+    root, paths = list_folder(args.folder)
+    model = load_model(args.model, args.device)
+    folder = embed_folder(model, root, paths)
+    size = len(folder.paths)
+    if size < 2:
+        raise ConfigError("FOLDER", f"{size} pictures that can be read", "at least 2")
+    queries = search_folder(model, folder, args.queries, args.nearest)
+    with explain_write_errors(to, "--to"):
+        pages = write_gallery(to, root, queries, title=f"Nearest pictures: {root.resolve().name}")
+    say(f"{len(queries)} of {size} pictures with their nearest on {pages} pages")
+    if folder.classes is not None:
         hits = sum(query.hit for query in queries)
         say(f"the nearest is of the same class for {hits} of these {len(queries)}")
     say(f"open {to / INDEX}")
-    if unread.count:
-        say(f"{unread.count} could not be read, and are left out", error=True)
-    return 1 if unread.count else 0
+    if folder.unread:
+        say(f"{folder.unread} could not be read, and are left out", error=True)
+    return 1 if folder.unread else 0

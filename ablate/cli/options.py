@@ -45,18 +45,22 @@ def add_allow_partial(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_device(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+
+
 def add_model(command: argparse.ArgumentParser) -> None:
-    """A trained model, and the folder of pictures that it looks at."""
+    """Add a trained model, and the folder of pictures that it looks at."""
     command.add_argument(
         "model", metavar="MODEL", help="best.safetensors, or the trial's folder that holds it"
     )
     command.add_argument("folder", metavar="FOLDER", help="of pictures; class folders or none")
-    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    add_device(command)
     command.add_argument("--replace", action="store_true", help="write over what is there")
 
 
 def add_other(command: argparse.ArgumentParser) -> None:
-    """Where the second of two sweeps lies."""
+    """Add where the second of two sweeps lies."""
     command.add_argument(
         "--other",
         metavar="STORE",
@@ -66,7 +70,7 @@ def add_other(command: argparse.ArgumentParser) -> None:
 
 
 def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """A spec, what is laid over it, and on what it runs."""
+    """Add a spec, what is laid over it, and on what it runs."""
     command.add_argument(
         "spec", metavar="SPEC", nargs="?" if optional else None, help="the sweep's YAML file"
     )
@@ -99,7 +103,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
     command.add_argument(
         "--seeds", metavar="N", help="n or a list 0,1,5, for all studies but searches"
     )
-    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    add_device(command)
     command.add_argument(
         "--same-code",
         action="store_true",
@@ -109,7 +113,7 @@ def add_spec(command: argparse.ArgumentParser, *, optional: bool = False) -> Non
 
 
 def add_sweep(command: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """A spec with where it would run."""
+    """Add a spec with where it would run."""
     add_spec(command, optional=optional)
     command.add_argument(
         "--pilot",
@@ -134,43 +138,30 @@ def positive(text: str) -> int:
 
 def seconds(text: str, option: str = "--budget") -> float:
     """Read a duration: `2h`, `90m`, `1h30m`, `45` (seconds)."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
+    if not re.fullmatch(r"(\d+(\.\d+)?[hms])*(\d+(\.\d+)?)?", text) or not text:
         raise ConfigError(option, repr(text), "a duration such as 2h, 90m or 1h30m")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms]?)", text)
     total = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if total > LONGEST:
         raise ConfigError(option, repr(text[:40]), "at most 100 years", "Leave it out for no end")
     return total
 
 
-def budget(text: str) -> float:
-    """Read a duration above zero."""
-    limit = seconds(text)
-    if limit == 0:
-        raise ConfigError(
-            "--budget", repr(text), "more than no time", "To run nothing, give --plan"
-        )
-    return limit
-
-
 def seed_option(text: str) -> int | tuple[int, ...]:
     """Read seeds: `5` for 0…4, or `0,3,4`."""
-    expected = "a number of seeds, or a list such as 0,1,5"
+    expected = f"a number of seeds from 1 to {MAX_SEEDS}, or a list such as 0,1,5"
     if not re.fullmatch(r"\d{1,10}(,\d{1,10})*,?", text):
         raise ConfigError("--seeds", repr(text), expected)
     numbers = tuple(int(number) for number in text.strip(",").split(","))
-    if "," not in text and not 1 <= numbers[0] <= MAX_SEEDS:
-        raise ConfigError(
-            "--seeds",
-            repr(text),
-            f"{expected}; 1 to {MAX_SEEDS} of them",
-            "For the one seed 0 alone, give 0,",
-        )
-    if len(numbers) > MAX_SEEDS or max(numbers) > MAX_SEED:
-        raise ConfigError("--seeds", repr(text), f"at most {MAX_SEEDS} seeds, each ≤ {MAX_SEED}")
-    if len(set(numbers)) != len(numbers):
-        raise ConfigError("--seeds", repr(text), "each seed once")
-    return numbers if "," in text else numbers[0]
+    if "," not in text:
+        if not 1 <= numbers[0] <= MAX_SEEDS:
+            remedy = "For the one seed 0 alone, give 0,"
+            raise ConfigError("--seeds", repr(text), expected, remedy)
+        return numbers[0]
+    if len(numbers) > MAX_SEEDS or max(numbers) > MAX_SEED or len(set(numbers)) != len(numbers):
+        expected = f"at most {MAX_SEEDS} seeds, each once, each ≤ {MAX_SEED}"
+        raise ConfigError("--seeds", repr(text), expected)
+    return numbers
 
 
 def settings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -190,28 +181,24 @@ def settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 def options_of(args: argparse.Namespace) -> Options:
     """Return the options of a run that parsed arguments ask for."""
+    from dataclasses import fields
+
     from ablate.api import Options
 
-    limit = getattr(args, "budget", None)
-    interval = getattr(args, "checkpoint_seconds", None)
-    patience = getattr(args, "stuck_after", None)
-    return Options(
-        out=args.out,
-        dataset=args.dataset,
-        data_root=args.data_root,
-        allow_partial=args.allow_partial,
-        device=args.device,
-        seeds=None if args.seeds is None else seed_option(args.seeds),
-        settings=settings(args.settings),
-        studies=tuple(args.studies),
-        address=getattr(args, "address", None),
-        storage=getattr(args, "storage", None),
-        budget=None if limit is None else budget(limit),
-        retry_failed=getattr(args, "retry_failed", False),
-        force=getattr(args, "force", False),
-        same_code=args.same_code,
-        tracking_uri=getattr(args, "tracking_uri", None),
-        report=not getattr(args, "no_report", False),
-        checkpoint_seconds=seconds("10" if interval is None else interval, "--checkpoint-seconds"),
-        stuck_after=None if patience is None else seconds(patience, "--stuck-after") or None,
-    )
+    # arguments that are named as the options and need no reading
+    given = {
+        name: value
+        for name, value in vars(args).items()
+        if name in {field.name for field in fields(Options)} and value is not None
+    }
+    given["settings"], given["studies"] = settings(args.settings), tuple(args.studies)
+    if "seeds" in given:
+        given["seeds"] = seed_option(given["seeds"])
+    for name in ("budget", "checkpoint_seconds", "stuck_after"):
+        if name in given:
+            given[name] = seconds(given[name], f"--{name.replace('_', '-')}")
+    if given.get("budget") == 0:
+        remedy = "To run nothing, give --plan"
+        raise ConfigError("--budget", repr(args.budget), "more than no time", remedy)
+    given["stuck_after"] = given.get("stuck_after") or None
+    return Options(**given, report=not getattr(args, "no_report", False))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor
 
 from ablate.storage.checkpoints import weights_here
-from ablate.values.terminal import say
+from ablate.values.terminal import progress_shown, say
 from trainables import load
 from trainables.core.pictures import list_pictures
 from trainables.core.trial_folder import EXPORT, TRIALS
@@ -28,8 +30,23 @@ MOST_BYTES = 2**28  # of their pixels, whichever comes first
 PARTS = {"train", "val", "test"}
 
 
-def model_of(given: str, device: str) -> Model:
-    """Of an export, or of the folder of the trial that left it.
+@dataclass(frozen=True)
+class EmbeddedFolder:
+    """The pictures of a folder that could be read.
+
+    paths: below root, sorted. embeddings: [N, E] float32 on the CPU. classes: [N], or None.
+    unread: how many pictures were left out.
+    """
+
+    root: Path
+    paths: list[Path]
+    embeddings: Tensor
+    classes: list[str] | None
+    unread: int
+
+
+def load_model(given: str, device: str) -> Model:
+    """Load an export, or that in the folder of the trial that left it.
 
     Raises:
         ConfigError: there is none; as `trainables.load`.
@@ -45,8 +62,8 @@ def model_of(given: str, device: str) -> Model:
     return load(path, device)
 
 
-def listed(given: str) -> tuple[Path, list[Path]]:
-    """The folder, and its pictures at any depth relative to it, sorted.
+def list_folder(given: str) -> tuple[Path, list[Path]]:
+    """Return the folder, and its pictures at any depth relative to it, sorted.
 
     Raises:
         ConfigError: no such folder, or no picture in it.
@@ -55,8 +72,8 @@ def listed(given: str) -> tuple[Path, list[Path]]:
     return root, list_pictures(root, "FOLDER")
 
 
-def class_names(paths: Sequence[Path]) -> list[str] | None:
-    """The class folder of each; None where some lie in none, or all in one.
+def name_classes(paths: Sequence[Path]) -> list[str] | None:
+    """Return the class folder of each; None where some lie in none, or all in one.
 
     Below `train/`, `test/` and `val/`, and nothing else, classes are a folder further down.
     """
@@ -68,17 +85,17 @@ def class_names(paths: Sequence[Path]) -> list[str] | None:
     return names if len(set(names)) > 1 else None
 
 
-def embedded(
-    model: Model, root: Path, paths: Sequence[Path], bad: Callable[[Path, str], None]
-) -> Iterator[tuple[list[int], Tensor]]:
-    """Rows of `paths`, and their embeddings [B, E] float32 on the CPU.
+def embed_folder(model: Model, root: Path, paths: Sequence[Path]) -> EmbeddedFolder:
+    """Embed pictures below `root` as the trial's own were decoded and evaluated.
 
-    Decoded as the trial's own pictures were, then embedded as in its evaluation: the export names
-    the sizes. What cannot be read is left out, and told to `bad` with the reason.
+    What cannot be read is left out, and named on standard error with the reason.
+
+    Raises:
+        ConfigError: no picture can be read.
     """
     short = None if model.config.data.drawings else model.config.data.kept
 
-    def one(picture: Picture) -> np.ndarray | str:
+    def decode(picture: Picture) -> np.ndarray | str:
         if (what := unfit(str(picture.path))) is not None:
             return f"{what} in its name"
         try:
@@ -86,33 +103,26 @@ def embedded(
         except ConfigError as fault:
             return f"{fault.found}; expected {fault.expected}"
 
-    rows: list[int] = []
-    pictures: list[Image.Image] = []
-    held, progress = 0, Progress("embedding", len(paths))
-    for row, made in enumerate(ahead(one, (Picture(root / path) for path in paths))):
-        progress.at(row)
-        if isinstance(made, str):
-            bad(paths[row], made)
-            continue
-        rows.append(row)
-        pictures.append(Image.fromarray(made))
-        held += made.nbytes
-        if len(rows) >= BATCH or held >= MOST_BYTES:
-            yield rows, model.embed(pictures, BATCH)
-            rows, pictures, held = [], [], 0
-    if rows:
-        yield rows, model.embed(pictures, BATCH)
-
-
-class Unread:
-    """Tells of each picture that cannot be read, by its name, and counts them."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, path: Path, why: str) -> None:
-        self.count += 1
-        say(f"left out {path}: {why}", error=True)
-
-    def all_of(self, root: Path) -> ConfigError:
-        return ConfigError("FOLDER", f"no picture in {root} that can be read", "one that can be")
+    readable: list[Path] = []
+    blocks: list[Tensor] = []
+    batch: list[Image.Image] = []
+    batch_bytes, progress = 0, Progress("embedding", len(paths))
+    with progress_shown():
+        pictures = (Picture(root / path) for path in paths)
+        for row, pixels in enumerate(ahead(decode, pictures)):
+            progress.at(row)
+            if isinstance(pixels, str):
+                say(f"left out {paths[row]}: {pixels}", error=True)
+                continue
+            readable.append(paths[row])
+            batch.append(Image.fromarray(pixels))
+            batch_bytes += pixels.nbytes
+            if len(batch) >= BATCH or batch_bytes >= MOST_BYTES:
+                blocks.append(model.embed(batch, BATCH))
+                batch, batch_bytes = [], 0
+        if batch:
+            blocks.append(model.embed(batch, BATCH))
+    unread = len(paths) - len(readable)
+    if not blocks:
+        raise ConfigError("FOLDER", f"no picture in {root} that can be read", "one that can be")
+    return EmbeddedFolder(root, readable, torch.cat(blocks), name_classes(readable), unread)

@@ -24,5 +24,5 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.spec is None:
         raise ConfigError("SPEC", "nothing", "a YAML file", "Name one, or give --schema")
-    args.plan, args.cell = True, None
+    args.plan, args.cell, args.storage = True, None, None
     return running.run(args)

@@ -23,11 +23,7 @@ def check_machine(*, runs_ray: bool) -> None:
     Raises:
         ConfigError: the limit of `ulimit -v` is too low, or `ABLATE_CACHE` names no usable folder.
     """
-    _check_address_space(RUN_GIB if runs_ray else PLAN_GIB)
-    _check_cache()
-
-
-def _check_address_space(needed: float) -> None:
+    needed = RUN_GIB if runs_ray else PLAN_GIB
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < needed * GIB:
         raise ConfigError(
@@ -36,19 +32,13 @@ def _check_address_space(needed: float) -> None:
             f"at least {needed:g} GiB, which the libraries map even where they use little memory",
             "Run `ulimit -v unlimited` first, or ask for more memory in the job's script",
         )
-
-
-def _check_cache() -> None:
-    """Check the cache folder that a variable names.
-
-    The default below the home folder is not checked: plans of embedded data sets need none. A
-    folder that can only be read is accepted if something is in it, because data may be shared so.
-    """
+    # The default cache below the home folder is not checked: plans of embedded data sets need none.
     if not os.environ.get("ABLATE_CACHE"):
         return
     cache = default_cache()
     try:
         cache.mkdir(parents=True, exist_ok=True)
+        # one that can only be read may be shared by others, with data in it
         if not os.access(cache, os.W_OK | os.X_OK) and not any(cache.iterdir()):
             raise PermissionError(13, "Permission denied")
     except OSError as error:

@@ -15,11 +15,10 @@ from ablate.values.terminal import say
 from trainables.errors import ConfigError
 from trainables.machine.memory import uncollected
 
-REASONS = 5  # of failures, shown at the end of a run
-
 if TYPE_CHECKING:
-    from ablate.engine.settings import Outcome, Settings
-    from ablate.plan.plan import Plan
+    from ablate.engine.settings import Outcome
+
+REASONS = 5  # of failures, shown at the end of a run
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -67,47 +66,51 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    for option, given in (("--cell", args.cell is not None), ("--plan", args.plan)):
+        if args.storage is not None and given:
+            raise ConfigError("--storage", f"it with {option}", "it with a sweep", "Leave one out")
+    if args.pilot and not args.plan:
+        raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
     with uncollected():
         from ablate.spec.read import read_spec
 
         loaded = read_spec(args.spec)  # a fault in it is told at once, before torch is imported
         check_machine(runs_ray=not args.plan and args.cell is None)
         from ablate import api
-
-        options = options_of(args)
-        if options.storage is not None and args.cell is not None:
-            raise ConfigError("--storage", "it with --cell", "it with a sweep", "Leave one out")
-        if options.storage is not None and args.plan:
-            raise ConfigError("--storage", "it with --plan", "it with a sweep", "Leave one out")
-        if args.pilot and not args.plan:
-            raise ConfigError("--pilot", "it without --plan", "--plan --pilot", "Or leave it out")
         from trainables.data.files.fileset import share_readings
 
+        options = options_of(args)
     with share_readings() if args.plan else nullcontext():
         with uncollected():
-            chosen, settings = api.prepare(loaded, options, runs=not args.plan)
+            plan, settings = api.prepare(loaded, options, runs=not args.plan)
         if args.plan:
-            return _print_plan(chosen, settings, pilot=args.pilot)
+            from ablate.engine.preview import examine
+
+            with nullcontext() if args.pilot else uncollected():  # a pilot trains for minutes
+                preview = examine(plan, settings, pilot=args.pilot)
+            say(preview.text)
+            if preview.refused is not None:
+                raise preview.refused
+            return 0 if preview.runnable else 1
     if args.cell is not None:
         from ablate.engine.foreground import run_cell
 
-        return run_cell(chosen, settings, args.cell)
+        return run_cell(plan, settings, args.cell)
+    from ablate.cli.report import print_report
     from ablate.engine.driver import run_plan
     from ablate.ledger.schema import LedgerError
 
     try:
-        outcome = run_plan(chosen, settings)
+        outcome = run_plan(plan, settings)
     except LedgerError as error:
         raise LedgerError(f"{error}. {go_on()}") from error
     say(ending(outcome, settings.out))
     if outcome.interrupted is not None:
         return outcome.code
-    from ablate.cli.report import print_report
-
-    results = api.finish(chosen, settings, options, outcome)
-    print_report(results.text, results.paths, options.store.shown, results.trials_page)
+    store = options.store
+    results = api.finish(plan, settings, options, outcome)
+    print_report(results.text, results.paths, store.shown, results.trials_page)
     if not outcome.tracked:
-        store = options.store
         say(
             "MLflow lacks runs of this sweep, so that tables lack cells; the ledger has "
             f"everything: {store.remedy()}, then {store.command('report')}",
@@ -116,33 +119,26 @@ def run(args: argparse.Namespace) -> int:
     return outcome.code
 
 
-def _print_plan(plan: Plan, settings: Settings, *, pilot: bool) -> int:
-    """Print what the sweep would do, and return the exit code."""
-    from ablate.engine.preview import examine
-
-    with uncollected() if not pilot else nullcontext():  # a pilot trains for minutes
-        preview = examine(plan, settings, pilot=pilot)
-    say(preview.text)
-    if preview.refused is not None:
-        raise preview.refused
-    return 0 if preview.runnable else 1
-
-
 def ending(outcome: Outcome, out: Path) -> str:
-    """How a run ended, and how to go on."""
+    """Say how a run ended, and how to go on."""
     lines = [f"sweep {outcome.sweep_id}: {outcome.trained} trials trained in this run"]
     lines += [f"  taken as the same code: {text}" for text in outcome.same]
-    for name, count in outcome.failed.items():
-        lines.append(f"  {name}: {count} failed")
+    lines += [f"  {name}: {count} failed" for name, count in outcome.failed.items()]
     if outcome.failed:
-        lines += [f"  {text}" for text in _reasons(out, outcome.sweep_id)]
+        from ablate.ledger import queries
+        from ablate.ledger.ledger import Ledger
+
+        with Ledger(out / "ledger.sqlite") as facts:
+            reasons = queries.failures(facts, outcome.sweep_id)
+        lines += [
+            f"  {row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:REASONS]
+        ]
+        if len(reasons) > REASONS:
+            lines.append(f"  and {len(reasons) - REASONS} other reasons")
         lines.append("  failures are facts (`ablate ledger ls`); --retry-failed runs them again")
-    for trial_id, reason in outcome.lost.items():
-        lines.append(f"  {trial_id}: {reason}")
-    for name, reason in outcome.blocked.items():
-        lines.append(f"  {name}: {reason}")
-    for name, count in outcome.missing.items():
-        lines.append(f"  {name}: {count} missing")
+    for reasons_by_name in (outcome.lost, outcome.blocked):
+        lines += [f"  {name}: {reason}" for name, reason in reasons_by_name.items()]
+    lines += [f"  {name}: {count} missing" for name, count in outcome.missing.items()]
     if outcome.missing:
         if outcome.interrupted == signal.SIGINT:
             why = "Stopped by Ctrl-C or `ablate stop`"
@@ -162,17 +158,5 @@ def ending(outcome: Outcome, out: Path) -> str:
 
 
 def go_on() -> str:
-    """The command on a line of its own, to be copied."""
+    """Return how to go on, the command on a line of its own, to be copied."""
     return f"Go on with:\n  {typed() or 'the same call'}"
-
-
-def _reasons(out: Path, sweep_id: str) -> list[str]:
-    """Why trials of a sweep failed: each reason once, the most frequent first, a few of them."""
-    from ablate.ledger import queries
-    from ablate.ledger.ledger import Ledger
-
-    with Ledger(out / "ledger.sqlite") as facts:
-        reasons = queries.failures(facts, sweep_id)
-    shown = [f"{row['n']} × {row['reason']} (as {row['trial']})" for row in reasons[:REASONS]]
-    more = len(reasons) - REASONS
-    return shown + ([f"and {more} other reasons"] if more > 0 else [])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
 
 from ablate.cli.options import add_out, seconds
-from ablate.cli.status import process
+from ablate.cli.status import name_process
 from ablate.engine.presence import Driver, drivers, output_folder
 from ablate.values.terminal import say
 from trainables.errors import ConfigError
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -29,23 +28,22 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all that were asked have ended. 1: some have not within the time that is waited."""
+    """Return 0 if all that were asked have ended, 1 if some have not in time."""
     limit = seconds(args.wait, "--wait")
     out = output_folder(args.out)
-    asked = [
+    running = [
         driver
         for driver in drivers(out)
         if driver.alive and args.sweep in (None, driver.sweep_id, driver.name)
     ]
-    if not asked:
-        what = "a run of it" if args.sweep else "a run"
+    if not running:
         raise ConfigError(
             "SWEEP" if args.sweep else str(out),
             f"{args.sweep!r}, which no run drives here" if args.sweep else "no run under way",
-            f"{what} that is under way, by its sweep's id or name",
+            "a run that is under way, by its sweep's id or name",
             "`ablate status` tells what is",
         )
-    for driver in asked:
+    for driver in running:
         try:
             driver.ask_to_stop()
         except OSError as error:
@@ -55,25 +53,19 @@ def run(args: argparse.Namespace) -> int:
                 "the right to write there, by which a run is asked",
                 f"Press Ctrl-C there, or `kill -INT {driver.owner.pid}` on {driver.owner.host}",
             ) from error
-        say(f"asked {_named(driver)} to stop")
-    left = _wait(asked, limit)
-    for driver in left:
-        say(f"{_named(driver)} has not ended yet; trials may end their step first", error=True)
-    if not left:
-        say("stopped; what was running resumes from its checkpoints by the same command")
-    return 1 if left else 0
-
-
-def _wait(asked: Sequence[Driver], limit: float) -> list[Driver]:
-    """Those that have not ended after `limit` seconds."""
+        say(f"asked {_name_run(driver)} to stop")
     end = time.monotonic() + limit
-    while True:
-        left = [driver for driver in asked if driver.path.exists() and driver.alive]
-        if not left or time.monotonic() >= end:
-            return left
-        time.sleep(LOOK_SECONDS)
+    while running := [driver for driver in running if driver.path.exists() and driver.alive]:
+        if time.monotonic() >= end:
+            break
+        time.sleep(POLL_SECONDS)
+    for driver in running:
+        say(f"{_name_run(driver)} has not ended yet; trials may end their step first", error=True)
+    if not running:
+        say("stopped; what was running resumes from its checkpoints by the same command")
+    return 1 if running else 0
 
 
-def _named(driver: Driver) -> str:
-    owner = driver.owner
-    return f"sweep {driver.name}, {driver.sweep_id} ({process(owner.pid, owner.host)})"
+def _name_run(driver: Driver) -> str:
+    process = name_process(driver.owner.pid, driver.owner.host)
+    return f"sweep {driver.name}, {driver.sweep_id} ({process})"

@@ -238,12 +238,14 @@ def test_backbones_of_the_papers_are_listed(
 
 def test_doctor_names_the_remedy(tmp_path: Path) -> None:
     text = "RuntimeError: operator torchvision::nms does not exist"
-    assert "--force-reinstall torch torchvision" in doctor.broken_pair(text)
-    assert "pip install" in doctor.broken_pair("ModuleNotFoundError: No module named 'timm'")
+    assert "--force-reinstall torch torchvision" in doctor.explain_import_error(text)
+    assert "pip install" in doctor.explain_import_error(
+        "ModuleNotFoundError: No module named 'timm'"
+    )
     path = tmp_path / "ledger.sqlite"
-    assert doctor.ledger(path).ok
+    assert doctor.check_ledger(path).ok
     path.write_bytes(b"garbage" * 1000)
-    assert not doctor.ledger(path).ok
+    assert not doctor.check_ledger(path).ok
 
 
 def test_a_run_ends_with_the_reasons_of_its_failures_and_the_command(

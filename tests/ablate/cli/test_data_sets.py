@@ -153,7 +153,10 @@ def test_check_tells_every_fault(tmp_path: Path, capsys: Said) -> None:
         (["check"], "NAME: found nothing; expected one of typefaces, emoji"),
         (["check", "cubs"], "NAME: found 'cubs'; expected one of"),
         (["list", "sop"], "NAME: found 'sop'; expected nothing with list"),
-        (["check", "typefaces", "--sheet", "/nowhere/s.png"], "--sheet: found /nowhere/s.png: "),
+        (
+            ["check", "typefaces", "--sheet", "/nowhere/s.png"],
+            "--sheet: found /nowhere/s.png, which cannot be written",
+        ),
         (["check", "sop"], "data.root: found nothing, and none of Stanford_Online_Products"),
         (["check", "--data-root", "absent"], "absent: No such file or directory"),
     ],

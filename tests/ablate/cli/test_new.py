@@ -86,7 +86,7 @@ def test_a_loss_that_a_method_refuses_is_one_line(capsys: Captured) -> None:
         (["x", "--goal", "ablate"], "--goal: found 'ablate'; expected one of tune, terms, compare"),
         (["x", "--backbone", "bn_inception"], "--backbone: found bn_inception, whose weights"),
         (["x", "--backbone", "resnet5"], "backbone.name: found 'resnet5'"),
-        (["there"], "there.yaml: found a file that is there; expected a new one"),
+        (["there"], "--to: found there.yaml, which is there; expected a new file"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], line: str, capsys: Captured) -> None:

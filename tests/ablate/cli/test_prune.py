@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from ablate.cli.main import main
-from ablate.cli.prune import size
+from ablate.cli.prune import format_bytes
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
 from ablate.sweep.dispatch import Dispatch
@@ -63,9 +63,12 @@ def test_nothing_goes_without_yes(tmp_path: Path, made: Dispatch, capsys: Captur
     assert prune(tmp_path) == 0
     said = capsys.readouterr().out
     trials = {row["trial_id"] for row in table(made)}
-    assert f"checkpoints of {len(trials)} trials: would free {size(len(trials) * STATE)}" in said
+    assert (
+        f"checkpoints of {len(trials)} trials: would free {format_bytes(len(trials) * STATE)}"
+        in said
+    )
     weights = len(trials) - len(best(made))
-    assert f"weights of {weights} trials: would free {size(weights * WEIGHTS)}" in said
+    assert f"weights of {weights} trials: would free {format_bytes(weights * WEIGHTS)}" in said
     assert said.endswith(f"  ablate prune --out {tmp_path} --yes\n")
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -80,7 +83,9 @@ def test_the_best_stay(tmp_path: Path, made: Dispatch, capsys: Captured) -> None
     assert prune(tmp_path, "--yes") == 0
     said = capsys.readouterr().out
     freed = len(trials) * STATE + (len(trials) - len(best(made))) * WEIGHTS
-    assert f"freed {size(freed)}" in said and f"{page} links to weights that are gone" in said
+    assert (
+        f"freed {format_bytes(freed)}" in said and f"{page} links to weights that are gone" in said
+    )
     assert left(tmp_path, "best.safetensors") == best(made)
     assert left(tmp_path, "checkpoints") == set() and left(tmp_path, "trial.log") == logs == trials
     assert table(made) == known

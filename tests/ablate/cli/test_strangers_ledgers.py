@@ -216,12 +216,7 @@ def test_a_request_to_stop_follows_no_link(out: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_logs_are_read_in_parts(
-    out: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from ablate.cli import logs
-
-    monkeypatch.setattr(logs, "BLOCK", 7)
+def test_logs_are_read_by_lines(out: Path, capsys: Captured) -> None:
     (trial, *_) = sorted(path.name for path in (out / "trials").iterdir())
     lines = ["first", "sécond, of more than a block", "", "\x1b[31mlast"]
     for text in ("\n".join(lines), "\n".join(lines) + "\n"):

@@ -182,7 +182,7 @@ def damaged(folder: Path, at: int) -> list[str]:
     with path.open("r+b") as stream:
         stream.seek(at)
         stream.write(b"\xff" * (size // 2))
-    finding = doctor.mlflow(folder)
+    finding = doctor.check_mlflow(folder)
     assert not finding.ok and "ledger replay --rebuild" in finding.text
     return shlex.split(finding.text.split("`")[1])
 
@@ -223,7 +223,7 @@ def test_a_damaged_store_is_rebuilt_from_the_ledger(
     command = [sys.executable, "-c", code, *remedy[1:]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert doctor.mlflow(tmp_path).ok
+    assert doctor.check_mlflow(tmp_path).ok
     fresh = f"{sweep.uri}?timeout=30"  # under its first name MLflow keeps the damaged one open here
     assert set(children(sweep, fresh)) == set(trials)
     assert len(runs(sweep, fresh)) == len(trials) + 1
