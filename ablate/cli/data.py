@@ -33,7 +33,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0; of `check` 1 where some of the data set cannot be used."""
+    """Return 0; of `check` 1 where some of the data set cannot be used."""
     from ablate.cli.data_sets import check_data_set, describe_data_sets
 
     if args.action == "push":
@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
             "Copy its files to the nodes, or to a folder that they share, and name it in data.root",
         )
     if args.action == "check":
-        return check_data_set(
-            args.name, args.data_root, args.sheet, allow_partial=args.allow_partial
-        )
+        return check_data_set(args)
     for option, given in (("NAME", args.name), ("--data-root", args.data_root)):
         if given is not None:
             raise ConfigError(option, repr(given), "nothing with list", "Say `check` before it")

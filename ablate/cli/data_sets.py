@@ -6,6 +6,7 @@ goes on where one is bad.
 
 from __future__ import annotations
 
+import argparse
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -182,9 +183,7 @@ def _join_counts(counts: Mapping[str, Count]) -> str:
     return "; ".join(f"{part} {count}" for part, count in counts.items()).removeprefix("all ")
 
 
-def check_data_set(
-    name: str | None, root: str | None, sheet: str | None, *, allow_partial: bool
-) -> int:
+def check_data_set(args: argparse.Namespace) -> int:
     """Read and hash every image anew, say what is wrong, and write a contact sheet.
 
     Returns:
@@ -193,18 +192,18 @@ def check_data_set(
     Raises:
         ConfigError: no such data set, or it is not there.
     """
-    name = name or ("folder" if root else "")
+    name = args.name or ("folder" if args.data_root else "")
     if name not in DATASETS:
         expected = f"one of {listed(DATASETS)}"
         raise ConfigError(
             "NAME", repr(name) if name else "nothing", expected, nearest(name, DATASETS)
         )
-    config, cache = data_config({"name": name, "root": root}), default_cache()
+    config, cache = data_config({"name": name, "root": args.data_root}), default_cache()
     start = time.monotonic()
     with required(cache), progress_shown(), hashing_anew():
         examination = examine(config, cache)
     seconds = time.monotonic() - start
-    path = user_path(sheet or f"{name}-sheet.png", "--sheet")
+    path = user_path(args.sheet or f"{name}-sheet.png", "--sheet")
     with explain_write_errors(path, "--sheet"):
         write_sheet(path, examination.pictures)
     summary, bad = examination.summary, examination.bad
@@ -219,7 +218,7 @@ def check_data_set(
         f"contact sheet: {path}",
     ]
     say("\n".join(lines))
-    return 1 if bad or (summary.problems and not allow_partial) else 0
+    return 1 if bad or (summary.problems and not args.allow_partial) else 0
 
 
 def _describe_splits(dataset: Dataset) -> str:

@@ -10,7 +10,6 @@ from ablate.cli.locate import store_of
 from ablate.cli.options import add_other, add_out, add_tracking
 from ablate.tracking.store import ENV, client_uri
 from ablate.values.terminal import say
-from trainables.errors import ConfigError
 
 if TYPE_CHECKING:
     from reports.sweeps.compare import Place
@@ -31,28 +30,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from reports.sweeps.compare import compare, plain
 
-    say(plain(compare(*_places(args, args.first, args.second))))
+    say(plain(compare(*locate_sweeps(args, args.first, args.second))))
     return 0
 
 
-def side_by_side(args: argparse.Namespace) -> int:
-    from reports.sweeps.compare import compare, plain, write
-
-    if args.sweep is not None:
-        raise ConfigError(
-            "SWEEP", repr(args.sweep), "two sweeps after --compare and none beside them"
-        )
-    places = _places(args, *args.compare)
-    told = compare(*places)
-    paths = write(told, places, store_of(args.out, args.tracking_uri).out / "reports")
-    say(f"\n{plain(told)}")
-    page = paths["compared.html"]
-    say(f"comparison: {page}\n  with {len(paths) - 1} files in {page.parent}")
-    return 0
-
-
-def _places(args: argparse.Namespace, first: str, second: str) -> tuple[Place, Place]:
-    """Where both lie; a store that is named by its URI alone has no folder of reports."""
+def locate_sweeps(args: argparse.Namespace, first: str, second: str) -> tuple[Place, Place]:
+    """Return where both lie; a store that is named by its URI alone has no folder of reports."""
     from reports.sweeps.compare import Place
 
     own = other = store_of(args.out, args.tracking_uri)

@@ -3,10 +3,6 @@
 Each has `add_arguments(command)` and `run(args)`, which returns the exit code. The module of the
 command that was typed is imported, and of no other: `ablate --help` is immediate. Heavy libraries
 are imported where a command runs, so that its own `--help` is, too.
-
-Exit codes: 0 all is done; 1 something failed or is missing, the ledger cannot be written, or a
-pilot finds nothing that can run; 2 wrong input, no trial was started; 130 stopped by Ctrl-C, 143 by
-SIGTERM, 129 by SIGHUP (the terminal was closed).
 """
 
 from __future__ import annotations
@@ -52,7 +48,7 @@ _SHOWN = {"spec": "SPEC", "name": "NAME", "sweep": "SWEEP", "studies": "--study"
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells what it does not understand without the passwords in it."""
+    """A parser that repeats no password of what it does not understand."""
 
     def error(self, message: str) -> NoReturn:
         super().error(clean(message))
@@ -74,7 +70,12 @@ def build_parser(commands: Collection[str] = COMMANDS) -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code."""
+    """Run a command and return the exit code.
+
+    0: all is done. 1: something failed or is missing, the ledger cannot be written, or a pilot
+    finds nothing that can run. 2: wrong input, no trial was started. 130: stopped by Ctrl-C; 143:
+    by SIGTERM; 129: by SIGHUP (the terminal was closed).
+    """
     if argv is None:
         prepare_process()
         argv = sys.argv[1:]
@@ -85,7 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     from reports.errors import ReportError
 
     try:
-        _check_texts(args)
+        # nothing given is empty, or holds what no file name can; `--set` is YAML
+        for name, value in vars(args).items():
+            option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
+            for text in value if isinstance(value, list) else [value]:
+                if isinstance(text, str) and name != "settings":
+                    check_option(text, option, show=name not in _SECRET)
         code: int = import_module(f"ablate.cli.{args.command}").run(args)
     except ConfigError as error:
         say(one_line(error), error=True)
@@ -104,24 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare_process() -> None:
     """Hide passwords from the list of processes, and end quickly; whoever calls `main` from Python
-    keeps a process as it is."""
-    conceal()
-    atexit.register(_skip_last_collection)
+    keeps a process as it is.
 
-
-def _check_texts(args: argparse.Namespace) -> None:
-    """Check that nothing given is empty, or holds what no file name can; `--set` is YAML."""
-    for name, value in vars(args).items():
-        option = _SHOWN.get(name, f"--{name.replace('_', '-')}")
-        for text in value if isinstance(value, list) else [value]:
-            if isinstance(text, str) and name != "settings":
-                check_option(text, option, show=name not in _SECRET)
-
-
-def _skip_last_collection() -> None:
-    """Do not search for garbage at the end of the process: it takes longer than many a plan.
-
-    triton, which comes with a compiled network, looks through all objects itself.
+    A search for garbage at the end takes longer than many a plan. triton, which comes with a
+    compiled network, looks through all objects itself.
     """
-    if "triton" not in sys.modules:
-        gc.freeze()
+    conceal()
+    atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())

@@ -26,10 +26,21 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    store = store_of(args.out, args.tracking_uri)
     if args.compare is not None:
-        from ablate.cli import diff
+        from ablate.cli.diff import locate_sweeps
+        from reports.sweeps.compare import compare, plain, write
 
-        return diff.side_by_side(args)
+        if args.sweep is not None:
+            expected = "two sweeps after --compare and none beside them"
+            raise ConfigError("SWEEP", repr(args.sweep), expected)
+        places = locate_sweeps(args, *args.compare)
+        comparison = compare(*places)
+        paths = write(comparison, places, store.out / "reports")
+        page = paths["compared.html"]
+        say(f"\n{plain(comparison)}")
+        say(f"comparison: {page}\n  with {len(paths) - 1} files in {page.parent}")
+        return 0
     if args.other is not None:
         raise ConfigError(
             "--other", "it without --compare", "--compare SWEEP SWEEP", "Leave it out"
@@ -38,7 +49,6 @@ def run(args: argparse.Namespace) -> int:
     from ablate.ledger.queries import find_sweep
     from ablate.tracking.views import compile_report
 
-    store = store_of(args.out, args.tracking_uri)
     with Ledger(ledger_path(args.out)) as facts:
         sweep_id = find_sweep(facts, args.sweep, "sweep")
     store.check()

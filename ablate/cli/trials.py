@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from math import inf
-from typing import Any
 
 from ablate.cli.locate import ledger_path
 from ablate.cli.options import add_out
@@ -37,8 +35,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """A line for each trial of a sweep; 0 also where there is none."""
-    wanted = "failed" if args.failed else args.status
+    """Print a line for each trial of a sweep; return 0 also where there is none."""
+    status = "failed" if args.failed else args.status
     with Records(ledger_path(args.out)) as records:
         sweep_id = find_sweep(records, args.sweep, "SWEEP")
         metric = args.sort or records.sweep(sweep_id)["spec"]["objective"]
@@ -46,39 +44,23 @@ def run(args: argparse.Namespace) -> int:
             row | {"metrics": metrics_of(records, row["trial_id"])}
             for row in queries.trials_of(records, sweep_id)
         ]
-        if args.sort:
-            rows = _sorted(rows, args.sort)
-        varied = varied_paths(row["config"] for row in rows) if args.params else []
-        for row in rows:
-            if wanted in (None, row["status"]):
-                say(_line(row, metric, varied))
+    if args.sort:
+        known = list(dict.fromkeys(name for row in rows for name in row["metrics"]))
+        if metric not in known:
+            expected = f"a metric that a trial has: {some_metrics(metric, known)}"
+            remedy = nearest_metric(metric, known)
+            raise ConfigError("--sort", repr(metric), expected, remedy)
+        sign = 1 if lower_is_better(metric) else -1
+        rows.sort(key=lambda row: sign * row["metrics"].get(metric, sign * inf))
+    varied = varied_paths(row["config"] for row in rows) if args.params else []
+    for row in rows:
+        if status not in (None, row["status"]):
+            continue
+        line = f"{row['trial_id']}  {row['status']}  {queries.place(row)}"
+        if (value := row["metrics"].get(metric)) is not None:
+            line += f"  {metric} {value:.4f}"
+        for path in varied:
+            if has(row["config"], path):
+                line += f"  {path}={level(lookup(row['config'], path))}"
+        say(line if row["reason"] is None else f"{line}  {one_line(row['reason'])}")
     return 0
-
-
-def _sorted(rows: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """The trials that have a metric, the best one first, then the others.
-
-    Raises:
-        ConfigError: no trial has this metric.
-    """
-    known = dict.fromkeys(name for row in rows for name in row["metrics"])
-    if metric not in known:
-        raise ConfigError(
-            "--sort",
-            repr(metric),
-            f"a metric that a trial has: {some_metrics(metric, known)}",
-            nearest_metric(metric, known),
-        )
-    sign = 1 if lower_is_better(metric) else -1
-    return sorted(rows, key=lambda row: sign * row["metrics"].get(metric, sign * inf))
-
-
-def _line(row: dict[str, Any], metric: str, varied: Sequence[str]) -> str:
-    value = row["metrics"].get(metric)
-    text = f"{row['trial_id']}  {row['status']}  {queries.place(row)}"
-    if value is not None:
-        text += f"  {metric} {value:.4f}"
-    for path in varied:
-        if has(row["config"], path):
-            text += f"  {path}={level(lookup(row['config'], path))}"
-    return text if row["reason"] is None else f"{text}  {one_line(row['reason'])}"

@@ -54,11 +54,12 @@ def ways() -> list[Any]:
     for name, layouts in trees.TREES.items():
         for number, usual in enumerate(layouts):
             by_variable = number == 0 and DATASETS[name].ABOUT is not None
-            found.append((name, usual, by_variable))
-    return [*found, ("cub200", "CUB_200_2011", False)]
+            marks = [pytest.mark.slow] if number > 0 else []
+            found.append(pytest.param((name, usual, by_variable), marks=marks))
+    return [*found, pytest.param(("cub200", "CUB_200_2011", False))]
 
 
-@pytest.mark.parametrize("way", ways(), ids=lambda way: "-".join(map(str, way)))
+@pytest.mark.parametrize("way", ways(), ids=str)
 def test_from_a_folder_to_an_evaluated_trial(
     way: tuple[str, str, bool],
     tmp_path: Path,

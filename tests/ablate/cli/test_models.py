@@ -69,6 +69,7 @@ def test_a_folder_is_embedded_as_the_model_does(
     assert np.allclose(np.array(table["embedding"].to_pylist()), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_says_its_line_and_ends(model: Path, birds: Path) -> None:
     """Libraries that are asked for networks count at the end what is still there."""
     done = ablate(birds.parent, "embed", str(model), "birds")

@@ -19,6 +19,8 @@ from ablate.ledger.ledger import Ledger
 from tests.ablate.command import ROOT, ablate_run
 from tests.documented import blocks
 
+Captured = pytest.CaptureFixture[str]
+
 
 def folder(root: Path, classes: int) -> Path:
     """Three images of each class."""
@@ -46,7 +48,7 @@ def readme(birds: Path) -> dict[str, Any]:
 
 
 def planned(
-    spec: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str], *more: str
+    spec: dict[str, Any], folder: Path, capsys: Captured, *more: str
 ) -> tuple[int, str, str]:
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(spec, sort_keys=False))
@@ -56,7 +58,7 @@ def planned(
 
 
 def test_the_readmes_experiment_can_be_planned(
-    birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    birds: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     code, out, err = planned(readme(birds), tmp_path, capsys)
     assert code == 0 and not err
@@ -109,7 +111,6 @@ def the_readmes_python_runs(folder: Path, birds: Path) -> None:
     assert done.stdout.splitlines()[-1] == "6 (2, 512)", done.stdout
 
 
-BATCH: dict[str, Any] = {"batch_size": 128, "per_class": 4}
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}}
 
 
@@ -118,136 +119,95 @@ def spec(birds: Path, batch: dict[str, Any], **studies: Any) -> dict[str, Any]:
     return {"name": "batches", "trial": trial, "studies": studies}
 
 
-@pytest.fixture
-def forty(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def forty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """14 train, 6 are for validation, 20 for the test."""
-    return folder(tmp_path / "forty", 40)
+    return folder(tmp_path_factory.mktemp("data") / "forty", 40)
 
 
-@pytest.mark.parametrize("command", [["--plan"], []])
 def test_a_batch_of_more_classes_than_train_starts_nothing(
-    command: list[str], forty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    forty: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    path = tmp_path / "spec.yaml"
-    path.write_text(yaml.safe_dump(spec(forty, BATCH, rates=GRID)))
-    out = tmp_path / "runs"
-    assert main(["run", str(path), "--out", str(out), *command]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "trial.training.batch_size: found 128, which at per_class 4" in line
-    assert "takes 32 classes a batch; expected at most the 14 training classes" in line
-    assert not out.exists()
-    for setting in re.findall(r"--set (training\.\w+=\d+)", line):
+    batch = {"batch_size": 128, "per_class": 4}
+    path, out = tmp_path / "spec.yaml", tmp_path / "runs"
+    path.write_text(yaml.safe_dump(spec(forty, batch, rates=GRID)))
+    for command in (["--plan"], []):
+        assert main(["run", str(path), "--out", str(out), *command]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "trial.training.batch_size: found 128, which at per_class 4" in line
+        assert "takes 32 classes a batch; expected at most the 14 training classes" in line
+        assert not out.exists()
+    remedies = re.findall(r"--set (training\.\w+=\d+)", line)
+    assert len(remedies) == 2
+    for setting in remedies:
         assert main(["run", str(path), "--out", str(out), "--plan", "--set", setting]) == 0
-    assert len(re.findall(r"--set", line)) == 2
 
 
-def around(path: str) -> dict[str, Any]:
-    return {"design": "grid", "around": {"best_of": path}, "grid": {"embedding.dim": [8]}}
+LATER = {"design": "grid", "around": {"best_of": "tune"}, "grid": {"embedding.dim": [8]}}
+RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}
+SIZE, EACH = "training.batch_size", "training.per_class"
 
 
-TUNE = {"design": "search", "trials": 4, "space": {"optimizer.lr": {"low": 1e-4, "high": 1e-2}}}
-FITS = {"batch_size": 32, "per_class": 4}
+def tune(space: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"design": "search", "trials": 4, "space": space, **more}
 
 
-@pytest.mark.parametrize(
-    ("studies", "place"),
-    [
-        (
-            {"rates": {**GRID, "folds": 2, "trial": {"training.batch_size": 44}}},
-            "studies.rates.trial.training.batch_size: found 44",
-        ),
-        (
-            {"sizes": {"design": "grid", "grid": {"training.batch_size": [56, 60]}}},
-            "studies.sizes.grid.training.batch_size: found 60",
-        ),
-        (
-            {
-                "rows": {
-                    "design": "compare",
-                    "variants": {"a": {}, "b": {"trial": {"training.per_class": 2}}},
-                }
-            },
-            ": found 32, which at per_class 2 takes 16 classes",
-        ),
-        (
-            {"tune": TUNE, "later": {**around("tune"), "trial": {"training.batch_size": 60}}},
-            "studies.later.trial.training.batch_size: found 60",
-        ),
-        (
-            {"tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32, 64]}}}},
-            "studies.tune.space.training.batch_size: found 64, "
-            "which at per_class 4 takes 16 classes",
-        ),
-        (
-            {
-                "tune": {
-                    **TUNE,
-                    "space": {
-                        "training.batch_size": {"low": 8, "high": 64, "step": 8, "int": True}
-                    },
-                }
-            },
-            "studies.tune.space.training.batch_size: found 64",
-        ),
-        (
-            {"tune": {**TUNE, "space": {"training.per_class": {"choice": [1, 2, 4]}}}},
-            "studies.tune.space.training.per_class: found 32, "
-            "which at per_class 2 takes 16 classes",
-        ),
-    ],
-    ids=["fold", "grid", "compare", "around", "choice", "range", "per_class"],
-)
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "fold": (
+        {"rates": {**GRID, "folds": 2, "trial": {SIZE: 44}}},
+        "studies.rates.trial.training.batch_size: found 44",
+    ),
+    "grid": (
+        {"sizes": {"design": "grid", "grid": {SIZE: [56, 60]}}},
+        "studies.sizes.grid.training.batch_size: found 60",
+    ),
+    "compare": (
+        {"rows": {"design": "compare", "variants": {"a": {}, "b": {"trial": {EACH: 2}}}}},
+        ": found 32, which at per_class 2 takes 16 classes",
+    ),
+    "around": (
+        {"tune": tune(RATE), "later": {**LATER, "trial": {SIZE: 60}}},
+        "studies.later.trial.training.batch_size: found 60",
+    ),
+    "choice": (
+        {"tune": tune({SIZE: {"choice": [16, 32, 64]}})},
+        "studies.tune.space.training.batch_size: found 64, which at per_class 4 takes 16 classes",
+    ),
+    "range": (
+        {"tune": tune({SIZE: {"low": 8, "high": 64, "step": 8, "int": True}})},
+        "studies.tune.space.training.batch_size: found 64",
+    ),
+    "per_class": (
+        {"tune": tune({EACH: {"choice": [1, 2, 4]}})},
+        "studies.tune.space.training.per_class: found 32, which at per_class 2 takes 16 classes",
+    ),
+}
+# What fits with some of what else is drawn is the trial's to tell.
+PLANNED = {
+    "corner": {"tune": tune({SIZE: {"choice": [16, 32, 64]}, EACH: {"choice": [1, 2, 4]}})},
+    "taken": {"tune": tune({SIZE: {"choice": [16, 32]}}), "later": {**LATER, "trial": {EACH: 2}}},
+    "replaced": {"tune": tune({SIZE: {"choice": [16, 32]}}, trial={SIZE: 256})},
+    "random": {"rows": {**GRID, "trial": {EACH: 1, SIZE: 999}}},
+}
+
+
+@pytest.mark.parametrize("case", [*REFUSED, *PLANNED])
 def test_each_place_that_can_be_known_is_told(
-    studies: dict[str, Any],
-    place: str,
-    forty: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    case: str, forty: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    code, out, err = planned(spec(forty, FITS, **studies), tmp_path, capsys)
-    assert code == 2 and place in err and not out
-
-
-@pytest.mark.parametrize(
-    "studies",
-    [
-        # What fits with some of what else is drawn is the trial's to tell.
-        {
-            "tune": {
-                **TUNE,
-                "space": {
-                    "training.batch_size": {"choice": [16, 32, 64]},
-                    "training.per_class": {"choice": [1, 2, 4]},
-                },
-            }
-        },
-        {
-            "tune": {**TUNE, "space": {"training.batch_size": {"choice": [16, 32]}}},
-            "later": {**around("tune"), "trial": {"training.per_class": 2}},
-        },
-        {
-            "tune": {
-                **TUNE,
-                "trial": {"training.batch_size": 256},
-                "space": {"training.batch_size": {"choice": [16, 32]}},
-            }
-        },
-        {"rows": {**GRID, "trial": {"training.per_class": 1, "training.batch_size": 999}}},
-    ],
-    ids=["corner", "taken", "replaced", "random"],
-)
-def test_what_only_results_decide_is_not_guessed(
-    studies: dict[str, Any], forty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, err = planned(spec(forty, FITS, **studies), tmp_path, capsys)
-    assert code == 0, err
+    """And what only results decide is not guessed."""
+    studies, place = REFUSED.get(case) or (PLANNED[case], "")
+    given = spec(forty, {"batch_size": 32, "per_class": 4}, **studies)
+    code, out, err = planned(given, tmp_path, capsys)
+    if case in PLANNED:
+        assert code == 0, err
+    else:
+        assert code == 2 and place in err and not out
 
 
 def test_a_loss_of_pairs_needs_two_images_of_each_class(
-    forty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    forty: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    given = spec(
-        forty, {"per_class": 1}, rates={**GRID, "trial": {"loss": {"name": "contrastive"}}}
-    )
-    code, _, err = planned(given, tmp_path, capsys)
+    rates = {**GRID, "trial": {"loss": {"name": "contrastive"}}}
+    code, _, err = planned(spec(forty, {"per_class": 1}, rates=rates), tmp_path, capsys)
     assert code == 2 and "training.per_class of at least 2 with loss contrastive, not 1" in err

@@ -167,7 +167,8 @@ def test_a_trial_in_six_lines(tmp_path: Path, capsys: Captured) -> None:
     made = dispatch(specs.plan(), tmp_path)
     drain(made)
     trial = table(made)[0]["trial_id"]
-    assert command(tmp_path, "ledger", "show", trial) == 0
+    assert command(tmp_path, "ledger") == 0 and "done: " in capsys.readouterr().out
+    assert command(tmp_path, "ledger", "show", trial[:10]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6 and lines[0] == f"{trial}: done"
     for line, words in zip(

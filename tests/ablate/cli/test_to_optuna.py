@@ -38,7 +38,9 @@ def means(made: Dispatch, study: str) -> list[float]:
     return [statistics.fmean(values) for values in cells.values()]
 
 
-def test_all_studies_can_be_loaded(tmp_path: Path, capsys: Captured) -> None:
+def test_all_studies_can_be_loaded(
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = dispatch(specs.plan(), tmp_path)
     drain(made)
     assert export(tmp_path) == 0
@@ -66,6 +68,20 @@ def test_all_studies_can_be_loaded(tmp_path: Path, capsys: Captured) -> None:
     assert {trial.state for each in found.values() for trial in each.trials} == {
         TrialState.COMPLETE
     }
+    # what is there stays, and a bad storage is one line
+    monkeypatch.setenv("THERE", "postgresql+nothing://user:secret@127.0.0.1/x")
+    for words, line in (
+        ([], "--storage: found small/grid, small/parts, small/rows, small/tune, which are there"),
+        (["--storage", f"sqlite:///{tmp_path}/no/such/folder.db"], "--storage: found sqlite:///"),
+        (["--storage", "env:THERE"], "a database that Optuna can write"),
+        (["--storage", "env:ABSENT"], "and no such variable"),
+    ):
+        assert export(tmp_path, *words) == 2
+        said = capsys.readouterr().err
+        assert line in said and said.count("\n") == 1 and "secret" not in said
+    assert export(tmp_path, "--replace") == 0
+    counts = {name: len(each.trials) for name, each in studies(tmp_path).items()}
+    assert counts == {"small/tune": 6, "small/parts": 4, "small/grid": 4, "small/rows": 2}
 
 
 def test_what_failed_runs_or_waits_is_told_so(
@@ -84,27 +100,6 @@ def test_what_failed_runs_or_waits_is_told_so(
     assert state[second.trial_id].state == TrialState.RUNNING
     (third,) = set(state) - {first.trial_id, second.trial_id}
     assert state[third].state == TrialState.WAITING
-
-
-def test_studies_that_are_there_and_bad_storages(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drain(dispatch(specs.plan(), tmp_path))
-    assert export(tmp_path) == 0
-    capsys.readouterr()
-    monkeypatch.setenv("THERE", "postgresql+nothing://user:secret@127.0.0.1/x")
-    for words, line in (
-        ([], "--storage: found small/grid, small/parts, small/rows, small/tune, which are there"),
-        (["--storage", f"sqlite:///{tmp_path}/no/such/folder.db"], "--storage: found sqlite:///"),
-        (["--storage", "env:THERE"], "a database that Optuna can write"),
-        (["--storage", "env:ABSENT"], "and no such variable"),
-    ):
-        assert export(tmp_path, *words) == 2
-        said = capsys.readouterr().err
-        assert line in said and said.count("\n") == 1 and "secret" not in said
-    assert export(tmp_path, "--replace") == 0
-    counts = {name: len(each.trials) for name, each in studies(tmp_path).items()}
-    assert counts == {"small/tune": 6, "small/parts": 4, "small/grid": 4, "small/rows": 2}
 
 
 def test_choices_of_a_search_are_categories(tmp_path: Path) -> None:
