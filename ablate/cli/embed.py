@@ -40,8 +40,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Return 0 if all pictures are in the file, 1 if some could not be read."""
+    import torch
+
     from ablate.cli.locate import explain_write_errors, new_file
-    from ablate.cli.nearest import make_index
+    from ablate.cli.nearest import build_index
     from ablate.cli.pictures import embed_folder, list_folder, load_model
 
     to = new_file(args.to, "--to", replace=args.replace)
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     root, paths = list_folder(args.folder)
     model = load_model(args.model, args.device)
     geometry = model.network.method.loss.retrieval
-    if index_file and make_index(model, 1) is None:
+    if index_file and build_index(model, torch.zeros(1, 1)) is None:
         raise ConfigError(
             "--index",
             f"a model of {model.config.method.name} on {model.config.loss.name}",
@@ -80,11 +82,12 @@ def run(args: argparse.Namespace) -> int:
     finally:
         draft.unlink(missing_ok=True)
     say(f"{len(names)} pictures in {to}, {folder.embeddings.shape[1]} numbers each")
-    if index_file and (index := make_index(model, folder.embeddings.shape[1])):
-        index.add(folder.embeddings)
+    if index_file and (indexed := build_index(model, folder.embeddings)):
+        import faiss
+
         with explain_write_errors(index_file, "--index"):
             index_file.parent.mkdir(parents=True, exist_ok=True)
-            index.write(index_file)
+            index_file.write_bytes(faiss.serialize_index(indexed[0]).tobytes())
         say(f"faiss index of them, in the same order, in {index_file}")
     if folder.unread:
         say(f"{folder.unread} could not be read, and are left out", error=True)

@@ -5,7 +5,6 @@ faiss searches exactly where that is ⟨q, r⟩ or −‖q − r‖²; else all 
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,55 +22,30 @@ if TYPE_CHECKING:
 QUERIES, REFERENCES = 64, 4096  # compared at once
 
 
-class Index:
-    """A flat faiss index: every pair is compared, as in the trial's evaluation.
+def build_index(model: Model, embeddings: Tensor) -> tuple[Any, np.ndarray] | None:
+    """Build a flat faiss index, in which every pair is compared as in the trial's evaluation.
 
-    "dot" makes an `IndexFlatIP`, "euclidean" an `IndexFlatL2`; rows are brought to unit length
-    first where the model compares by the cosine. Row i of the index is the i-th row added.
-    """
-
-    def __init__(self, score: PlainScore, width: int) -> None:
-        import faiss
-
-        self.score = score
-        self.faiss: Any = (
-            faiss.IndexFlatIP(width) if score.kind == "dot" else faiss.IndexFlatL2(width)
-        )
-
-    def add(self, embeddings: Tensor) -> None:
-        """Append embeddings [B, E], float32 on the CPU."""
-        self.faiss.add(self._rows(embeddings))
-
-    def search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return scores and rows [B, count] of the nearest, largest score first; count ≤ rows."""
-        distances, rows = self.faiss.search(self._rows(queries), count)
-        scores = torch.from_numpy(distances)
-        return scores if self.score.kind == "dot" else -scores, torch.from_numpy(rows)
-
-    def write(self, path: Path) -> None:
-        """Write it for `faiss.read_index`. Raises OSError."""
-        import faiss
-
-        path.write_bytes(faiss.serialize_index(self.faiss).tobytes())
-
-    def _rows(self, embeddings: Tensor) -> np.ndarray:
-        return np.ascontiguousarray(self.score.prepare(embeddings).numpy(), np.float32)
-
-
-def make_index(model: Model, width: int) -> Index | None:
-    """Return an empty index for a model's embeddings.
+    Args:
+        embeddings: [N, E]; row i of the index is the i-th.
 
     Returns:
-        None where the model compares by a score of its own (`method.idml.test_metric:
-        introspective`, hyperbolic losses), or where faiss is not installed.
+        An `IndexFlatIP` for "dot", an `IndexFlatL2` for "euclidean", and the rows in it [N, E], of
+        unit length where the model compares by the cosine. None where the model compares by a score
+        of its own (`method.idml.test_metric: introspective`, hyperbolic losses), or where faiss is
+        not installed.
     """
     score = model.network.retrieval_score()
     if not isinstance(score, PlainScore):
         return None
     try:
-        return Index(score, width)
+        import faiss
     except ImportError:
         return None
+    rows = np.ascontiguousarray(score.prepare(embeddings).numpy(), np.float32)
+    kind = faiss.IndexFlatIP if score.kind == "dot" else faiss.IndexFlatL2
+    index = kind(rows.shape[1])
+    index.add(rows)
+    return index, rows
 
 
 def search_folder(model: Model, folder: EmbeddedFolder, most: int, nearest: int) -> list[Query]:
@@ -84,13 +58,16 @@ def search_folder(model: Model, folder: EmbeddedFolder, most: int, nearest: int)
     size = len(folder.paths)
     count = min(nearest, size - 1)
     spread = np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
-    index = make_index(model, embeddings.shape[1])
-    if index is not None:
-        index.add(embeddings)
+    indexed = build_index(model, embeddings)
     queries = []
     for rows in torch.split(torch.from_numpy(spread), QUERIES):
-        if index is not None:
-            scores, neighbours = index.search(embeddings[rows], count + 1)
+        if indexed is not None:
+            import faiss
+
+            index, prepared = indexed
+            scores, neighbours = index.search(prepared[rows.numpy()], count + 1)
+            if index.metric_type == faiss.METRIC_L2:
+                scores = -scores
         else:
             parts = [
                 model.score(embeddings[rows], references)

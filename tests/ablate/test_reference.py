@@ -9,11 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from ablate.cli.main import build_parser
-from tests.ablate.reference import commands
-from tests.ablate.reference.docstrings import meaning, models, prose
 from tests.ablate.reference.markdown import slug
 from tests.ablate.reference.pages import COMMAND, FOLDER, pages
-from trainables.config.registry import ComponentConfig
 
 CELLS = re.compile(r"(?<!\\)\|")  # what parts the cells of a row
 
@@ -83,48 +80,3 @@ def test_every_option_of_every_command_is_told(now: dict[str, str]) -> None:
         section = now["commands.md"].partition(heading)[2].partition("\n## ")[0]
         for option in set(command._option_string_actions) - {"-h", "--help"}:
             assert re.search(rf"`{option}[ `]", section), f"{command.prog} {option}"
-
-
-def test_an_argument_is_told_with_its_values_and_default() -> None:
-    made = argparse.ArgumentParser(prog="made")
-    made.add_argument("what", nargs="?", choices=("a", "b"), default="a", help="one | other")
-    made.add_argument("--many", nargs=2, metavar="X", required=True, help="100 %% of %(dest)s")
-    made.add_argument("--said", default="5", help="so many (default: 5)")
-    text = "\n".join(commands._command("made", made))
-    assert r"| `[a\|b]` | `a` | one \| other |" in text
-    assert "| `--many X X` | required | 100 % of many |" in text
-    assert "| `--said SAID` |  | so many (default: 5) |" in text
-
-
-class Below(ComponentConfig):
-    """A base. first: of the base."""
-
-    first: int = 1
-    second: int = 2
-
-
-class Told(Below):
-    """What it is.
-
-    second, third: both of them, with first: no field here.
-    fourth: over
-        two lines; fifth: the end;
-
-    And more.
-    """
-
-    third: int = 3
-    fourth: int = 4
-    fifth: int = 5
-
-
-def test_docstrings_tell_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.ablate.reference.docstrings.PACKAGES", (__name__,))
-    assert models()["Told"] is Told
-    assert prose(Told) == "What it is.\n\nAnd more."
-    assert meaning(Told, "first") == "of the base."
-    assert meaning(Told, "second") == meaning(Told, "third")
-    assert meaning(Told, "third") == "both of them, with first: no field here."
-    assert meaning(Told, "fourth") == "over\n    two lines"
-    assert meaning(Told, "fifth") == "the end"
-    assert meaning(Told, "sixth") == ""

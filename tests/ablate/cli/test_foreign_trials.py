@@ -35,10 +35,10 @@ def victim(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Finished trials, each with a checkpoint and weights."""
-    folder = tmp_path / "a" / "out"
+    folder = tmp_path_factory.mktemp("finished")
     made = dispatch(specs.plan(), folder)
     drain(made)
     made.ledger.close()
@@ -46,6 +46,11 @@ def out(tmp_path: Path) -> Path:
         (trial / "checkpoints").mkdir(exist_ok=True)
         (trial / "best.safetensors").write_bytes(b"w")
     return folder
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "a" / "out")
 
 
 def first(out: Path) -> str:
