@@ -282,13 +282,16 @@ class Bomb:
     ("content", "found"),
     [
         ({"data": Bomb(), "labels": []}, "the name posix.system"),
-        ({"data": np.zeros((1, 3072), np.float32), "labels": [1]}, "an array of f4"),
-        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "an array of O8"),
+        (
+            {"data": np.zeros((1, 3072), np.float32), "labels": [1]},
+            "found data, labels; expected data",
+        ),
+        ({"data": np.zeros((1, 3072), object), "labels": [1]}, "found data, labels; expected data"),
         ({"data": np.array, "labels": [1]}, "the name numpy"),
         ({"data": "x".encode, "labels": [1]}, "the name"),
         ({"data": {1, 2}, "labels": [1]}, "the name __builtin__.set"),
         ({"data": 1.5, "labels": [1]}, "found data, labels; expected data"),
-        ([1, 2], "a list, not a dictionary"),
+        ([1, 2], "a pickle that cannot be read safely"),
         (
             {"data": np.zeros((2, 3072), np.uint8), "labels": [1]},
             "found data, labels; expected data",

@@ -67,8 +67,8 @@ def whole(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
         ("features/*/features.npy", lambda path: truncate(path, 64)),
         ("features/*/digests.json", lambda path: flip(path, half(path))),
         ("folder/*/pixels.bin", lambda path: flip(path, half(path))),
-        ("folder/*/table.npy", lambda path: flip(path, -8)),  # the last image's label
-        ("folder/*/classes.json", Path.unlink),
+        ("folder/*/table.npy", lambda path: flip(path, -8)),
+        ("folder/*/table.npy", Path.unlink),
     ],
 )
 def test_a_damaged_store_is_made_again_and_the_numbers_are_the_same(  # noqa: PLR0917

@@ -7,15 +7,17 @@ on with what is there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainables.errors import ConfigError
 
 SHOWN = 3  # missing images that are named
-GO_ON = "or go on with what is there: --allow-partial (data.allow_partial: true), which makes it "
-GO_ON += "another data set with trials of its own"
+GO_ON = (
+    "Unpack it again, or go on with what is there: --allow-partial (data.allow_partial: true), "
+    "which makes it another data set with trials of its own"
+)
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,19 @@ class About:
     counts: Mapping[str, Count] = field(default_factory=dict)
     counted: str = ""
 
-    def told_by(self, root: Path) -> str | None:
-        """The files that tell `root` for this data set, whole; None if it is not.
+    def find_markers(self, root: Path, *, signs: bool = False) -> str | None:
+        """Return the files that tell `root` for this data set; None if it is not.
+
+        Args:
+            signs: whether a part of the data set is enough.
 
         Raises:
             OSError: it cannot be looked at.
         """
-        return _first(self.markers, root)
-
-    def hinted_by(self, root: Path) -> str | None:
-        """Likewise of a part of it."""
-        return _first((*self.markers, *self.signs), root)
+        for names in (*self.markers, *(self.signs if signs else ())):
+            if all(_is_there(root, name) for name in names):
+                return " and ".join(names)
+        return None
 
     @property
     def expected(self) -> str:
@@ -73,41 +77,26 @@ class About:
         return f"the folder of {self.title} as it is unpacked, which holds {ways}"
 
 
-def _first(markers: tuple[tuple[str, ...], ...], root: Path) -> str | None:
-    for marker in markers:
-        if all(_is_there(root, name) for name in marker):
-            return " and ".join(marker)
-    return None
-
-
 def _is_there(root: Path, name: str) -> bool:
     return (root / name).is_dir() if name.endswith("/") else (root / name).is_file()
 
 
-def differences(found: Mapping[str, Count], about: About) -> list[str]:
-    """A line for each part that is not as its makers say."""
+def differences(counts: Mapping[str, Count], about: About) -> list[str]:
+    """Return a line for each part that is not as its makers say."""
     return [
-        f"{part}: {found.get(part, Count(0, 0))}, not {count}"
+        f"{part}: {counts.get(part, Count(0, 0))}, not {count}"
         for part, count in about.counts.items()
-        if found.get(part) != count
+        if counts.get(part) != count
     ]
 
 
+def difference(different: Iterable[str], about: About, where: str) -> ConfigError:
+    found = f"{about.title} in {where} with {'; '.join(different)}"
+    return ConfigError("data.root", found, f"the counts of {about.counted}", GO_ON)
+
+
 def absence(absent: Sequence[str], listed: int, title: str, where: str) -> ConfigError:
-    """Images that are listed and not there."""
+    """Return the error of images that are listed and not there."""
     named = ", ".join(absent[:SHOWN]) + (", …" if len(absent) > SHOWN else "")
-    return ConfigError(
-        "data.root",
-        f"{len(absent):,} of {listed:,} images of {title} listed and not there: {named}",
-        f"all of them in {where}",
-        f"Unpack it again, {GO_ON}",
-    )
-
-
-def difference(lines: Sequence[str], about: About, where: str) -> ConfigError:
-    return ConfigError(
-        "data.root",
-        f"{about.title} in {where} with {'; '.join(lines)}",
-        f"the counts of {about.counted}",
-        f"Unpack it again, {GO_ON}",
-    )
+    found = f"{len(absent):,} of {listed:,} images of {title} listed and not there: {named}"
+    return ConfigError("data.root", found, f"all of them in {where}", GO_ON)

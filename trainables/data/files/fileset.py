@@ -22,23 +22,21 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 
 from trainables.config.images import DataConfig
 from trainables.data.dataset import Dataset, DataSource, Summary
 from trainables.data.files.about import absence, difference, differences
-from trainables.data.files.first_pass import Picture, Readable, find_unreadable
+from trainables.data.files.first_pass import Picture, Pictures, Readable, find_unreadable
 from trainables.data.files.hashes import file_hashes
 from trainables.data.files.index import PARTS, Index, Row
 from trainables.data.files.places import root_of, unreadable
 from trainables.data.files.store import Choice, choose_store, load_stored
-from trainables.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
 
@@ -98,7 +96,7 @@ class FileSet(DataSource):
     @classmethod
     @abstractmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
-        """What the data set's own files list.
+        """Return what the data set's own files list.
 
         Raises:
             ConfigError: a file is missing or damaged; its path names file and line.
@@ -106,7 +104,7 @@ class FileSet(DataSource):
 
     @classmethod
     def root(cls, config: DataConfig) -> Path:
-        """The folder of the data set.
+        """Return the folder of the data set.
 
         Raises:
             ConfigError: it is not there, or another.
@@ -133,12 +131,12 @@ class FileSet(DataSource):
         root = cls.root(config)
         try:
             listing = cls.rows(root, config)
-            listed = Index.of(listing.base, listing.rows, str(listing.where))
+            listed = Index.from_rows(listing.base, listing.rows, str(listing.where))
             there = cls.present(listed)
         except OSError as error:
             expected = cls.ABOUT.expected if cls.ABOUT else cls.EXPECTED
             raise unreadable(root, error, expected) from error
-        index = listed.kept(there) if not there.all() else listed
+        index = listed if there.all() else listed.select(there)
         absent = tuple(listed.paths[row] for row in np.flatnonzero(~there))
         if not len(index):
             raise absence(absent, len(listed), cls.title(), str(listing.base))
@@ -147,12 +145,12 @@ class FileSet(DataSource):
 
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
-        found = cls.reading(config)
-        return Summary(cls.root(config), found.index.counts(), found.problems)
+        reading = cls.reading(config)
+        return Summary(cls.root(config), reading.index.counts(), reading.problems)
 
     @classmethod
     def present(cls, listed: Index) -> np.ndarray:
-        """[N] bool: which images lie there."""
+        """Return which images lie there, [N] bool."""
         return listed.present()
 
     @classmethod
@@ -161,26 +159,26 @@ class FileSet(DataSource):
 
     @classmethod
     def index(cls, config: DataConfig) -> Index:
-        """The images of the data set, all of them unless `data.allow_partial`.
+        """Return the images of the data set, all of them unless `data.allow_partial`.
 
         Raises:
             ConfigError: some are absent, or there are more or fewer than its makers say.
         """
-        return cls._judged(cls.reading(config), config)
+        return cls._judge(cls.reading(config), config)
 
     @classmethod
-    def _judged(cls, found: Reading, config: DataConfig) -> Index:
+    def _judge(cls, reading: Reading, config: DataConfig) -> Index:
         if not config.allow_partial:
-            where = str(found.index.base)
-            if found.absent:
-                raise absence(found.absent, found.listed, cls.title(), where)
-            if found.different and cls.ABOUT:
-                raise difference(found.different, cls.ABOUT, where)
-        return found.index
+            where = str(reading.index.base)
+            if reading.absent:
+                raise absence(reading.absent, reading.listed, cls.title(), where)
+            if reading.different and cls.ABOUT:
+                raise difference(reading.different, cls.ABOUT, where)
+        return reading.index
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """SHA-256 over classes, names, parts, roles, boxes and contents.
+        """Return SHA-256 over classes, names, parts, roles, boxes and contents.
 
         Contents are read once; later calls trust a file whose size, times and inode are unchanged
         (`trainables/data/files/hashes.py`).
@@ -192,12 +190,12 @@ class FileSet(DataSource):
         hashes = file_hashes(index.base, index.paths, cache / cls.NAME)
         digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
         for row, path in enumerate(index.paths):
-            digest.update(f"\x1e{path}\x1f{hashes[path]}{cls.told(index, row)}".encode())
+            digest.update(f"\x1e{path}\x1f{hashes[path]}{cls.describe_row(index, row)}".encode())
         return digest.hexdigest()
 
     @classmethod
-    def told(cls, index: Index, row: int) -> str:
-        """What a row says besides name and content, for the fingerprint."""
+    def describe_row(cls, index: Index, row: int) -> str:
+        """Return what a row says besides name and content, for the fingerprint."""
         box = index.boxes[row] if index.boxes is not None else None
         label, part = index.classes[index.labels[row]], PARTS[index.parts[row]]
         return f"\x1f{label}\x1f{part}\x1f{index.roles[row]}\x1f{'' if box is None else box}"
@@ -213,53 +211,41 @@ class FileSet(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        found = cls.reading(config)
-        index = cls._judged(found, config)
-        if found.absent or found.different:
-            lines = [f"{len(found.absent):,} of {found.listed:,} images are not there"]
-            LOG.warning(
-                "%s in %s is partial, as data.allow_partial allows: %s",
-                cls.title(),
-                index.base,
-                "; ".join((lines if found.absent else []) + list(found.different)),
-            )
-        official = index.official(str(index.base))
-        digest = cls.digest(index, Path(cache))
-        folder, pictures = cls._place(digest, cache), partial(cls.pictures, index)
-        images, labels, classes = load_stored(folder, index, pictures, config)
-        roles = torch.from_numpy(index.roles) if index.roles.any() else None
-        return Dataset(images, labels, classes, official, roles, digest)
+        reading = cls.reading(config)
+        index = cls._judge(reading, config)
+        if reading.problems:
+            text = "%s in %s is partial, as data.allow_partial allows: %s"
+            LOG.warning(text, cls.title(), index.base, "; ".join(reading.problems))
+        rows = index.without_pixels()
+        digest, folder, pictures = cls._locate(index, cache)
+        images = load_stored(folder, index, pictures, config)
+        return replace(rows, images=images, fingerprint=digest)
 
     @classmethod
     def store(cls, config: DataConfig, cache: Path) -> Choice:
         """Return how its images would be kept; decode nothing."""
         index = cls.index(config)
-        folder = cls._place(cls.digest(index, Path(cache)), cache)
-        return choose_store(folder, index, partial(cls.pictures, index), config, look=True)
+        _, folder, pictures = cls._locate(index, cache)
+        return choose_store(folder, index, pictures, config, look=True)
 
     @classmethod
     def find_unreadable(cls, config: DataConfig, cache: Path) -> Readable | None:
         """Decode images that the cache does not hold; None where it holds all of them."""
         index = cls.index(config)
-        folder = cls._place(cls.digest(index, Path(cache)), cache)
-        pictures = partial(cls.pictures, index)
+        _, folder, pictures = cls._locate(index, cache)
         if choose_store(folder, index, pictures, config).there:
             return None
         return find_unreadable(folder, len(index), pictures)
 
     @classmethod
-    def _place(cls, digest: str, cache: Path) -> Path:
-        return Path(cache) / cls.NAME / digest[:16]
+    def _locate(cls, index: Index, cache: Path) -> tuple[str, Path, Pictures]:
+        """Return the fingerprint, the folder in the cache, and the pictures of the rows."""
+        digest = cls.digest(index, Path(cache))
+        return digest, Path(cache) / cls.NAME / digest[:16], partial(cls.pictures, index)
 
     @classmethod
     def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
-        """What is to be decoded, in the order of the rows, from one on."""
+        """Yield what is to be decoded, in the order of the rows, from one on."""
         for row in range(first, len(index)):
-            path = index.paths[row]
             box = index.boxes[row] if index.boxes is not None else None
-            yield Picture(index.base / path, None, box)
-
-
-def refused_in(where: Path, found: str, expected: str) -> ConfigError:
-    """A list that says something impossible."""
-    return ConfigError(str(where), found, expected, "Unpack the data set again")
+            yield Picture(index.base / index.paths[row], None, box)

@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -28,6 +27,7 @@ from PIL import Image
 from trainables.data.cache import JOURNAL, UNWRITABLE
 from trainables.data.decode import decoded
 from trainables.data.files.index import Box
+from trainables.data.files.lists import reading
 from trainables.errors import ConfigError
 from trainables.machine.digests import sealed, unsealed
 from trainables.machine.files import write_atomically
@@ -48,19 +48,11 @@ class Picture(NamedTuple):
     box: Box | None = None
 
     def read(self) -> bytes:
-        """Return the file's bytes.
-
-        Raises:
-            ConfigError: it cannot be read.
-        """
+        """Return the file's bytes; a ConfigError names one that cannot be read."""
         if self.content is not None:
             return self.content
-        try:
+        with reading(self.path, "a readable image", "Check its permissions"):
             return self.path.read_bytes()
-        except OSError as error:
-            raise ConfigError(
-                str(self.path), f"{error.strerror}", "a readable image", "Check its permissions"
-            ) from error
 
 
 Pictures = Callable[[int], Iterable[Picture]]  # those from a row on, in order
@@ -113,17 +105,17 @@ class GrowingFile:
     """
 
     def __init__(self, folder: Path, name: str, columns: int) -> None:
-        self.path, self.journal = folder / name, folder / JOURNAL
-        self.path.touch()
-        self.journal.touch()
+        path, journal = folder / name, folder / JOURNAL
+        path.touch()
+        journal.touch()
         self._row_bytes = 8 * (columns + 1)
-        self.rows = self._read_journal()
+        self.rows = _read_journal(journal, path.stat().st_size, columns + 1)
         self.size = self.rows[-1][0] if self.rows else 0
-        os.truncate(self.path, self.size)
-        os.truncate(self.journal, self._row_bytes * len(self.rows))
+        os.truncate(path, self.size)
+        os.truncate(journal, self._row_bytes * len(self.rows))
         self._noted, self._last = len(self.rows), time.monotonic()
-        self._file = self.path.open("ab")
-        self._lines = self.journal.open("r+b", buffering=0)
+        self._file = path.open("ab")
+        self._lines = journal.open("r+b", buffering=0)
 
     def add(self, content: bytes | memoryview, *numbers: int) -> None:
         """Append a row: its bytes, and the numbers that its table holds."""
@@ -145,12 +137,7 @@ class GrowingFile:
     def __enter__(self) -> GrowingFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: Any) -> None:
         """Note what is there, also where Ctrl-C came; a row that was torn by it is not among it."""
         try:
             if not isinstance(error, Exception):
@@ -159,14 +146,14 @@ class GrowingFile:
             self._file.close()
             self._lines.close()
 
-    def _read_journal(self) -> list[list[int]]:
-        noted = self.journal.read_bytes()
-        whole = noted[: len(noted) // self._row_bytes * self._row_bytes]
-        rows = np.frombuffer(whole, np.int64).reshape(-1, self._row_bytes // 8)
-        ends = rows[:, 0]
-        good = (np.diff(ends, prepend=0) >= 0) & (ends <= self.path.stat().st_size)
-        kept: list[list[int]] = rows[: int(np.argmin([*good, False]))].tolist()
-        return kept
+
+def _read_journal(journal: Path, size: int, columns: int) -> list[list[int]]:
+    """Return the whole rows, in rising order, for which a file of `size` bytes is long enough."""
+    content = np.fromfile(journal, np.int64)
+    rows = content[: len(content) // columns * columns].reshape(-1, columns)
+    good = (np.diff(rows[:, 0], prepend=0) >= 0) & (rows[:, 0] <= size)
+    intact: list[list[int]] = rows[: int(np.argmin([*good, False]))].tolist()
+    return intact
 
 
 @dataclass(frozen=True)
@@ -187,28 +174,27 @@ def find_unreadable(folder: Path, count: int, pictures: Pictures) -> Readable:
     Args:
         folder: of the data set in the cache; it need not be there. count: of all its images.
     """
+
+    def find_fault(picture: Picture) -> ConfigError | None:
+        try:
+            picture_pixels(picture, LOOK_SIDE)
+        except ConfigError as error:
+            return error
+        return None
+
     note = folder.parent / f"{folder.name}.readable"
-    taken, some = sample_pictures(pictures, count, MOST_LOOKED_AT)
+    sampled, some = sample_pictures(pictures, count, MOST_LOOKED_AT)
     try:
-        known = unsealed(note)
+        if unsealed(note) == {"images": sampled}:
+            return Readable(sampled, count, ())
     except OSError:
-        known = None
-    if known == {"images": taken}:
-        return Readable(taken, count, ())
+        pass  # nobody has looked yet
     with own_size_limits():
-        bad = tuple(fault for fault in ahead(_find_fault, some) if fault is not None)
+        bad = tuple(fault for fault in ahead(find_fault, some) if fault is not None)
     if not bad:
         try:
-            write_atomically(note, sealed({"images": taken}))
+            write_atomically(note, sealed({"images": sampled}))
         except OSError as error:
             if error.errno not in UNWRITABLE:
                 raise  # without the note the next plan looks again, which costs time alone
-    return Readable(taken, count, bad)
-
-
-def _find_fault(picture: Picture) -> ConfigError | None:
-    try:
-        picture_pixels(picture, LOOK_SIDE)
-    except ConfigError as error:
-        return error
-    return None
+    return Readable(sampled, count, bad)

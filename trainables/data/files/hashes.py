@@ -19,7 +19,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from trainables.data.cache import explained
-from trainables.errors import ConfigError
+from trainables.data.files.lists import reading
 from trainables.machine.digests import sealed, unsealed
 from trainables.machine.files import write_atomically
 from trainables.machine.processes import cores
@@ -47,20 +47,20 @@ def hashing_anew() -> Iterator[None]:
 
 
 def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]:
-    """Name, relative to `root`, → SHA-256 (hex) of the file; what is known lies in `cache`.
+    """Return name, relative to `root`, → SHA-256 (hex) of the file; what is known lies in `cache`.
 
     Raises:
         ConfigError: a file cannot be read; names it.
         OSError: the cache cannot be written; says where.
     """
     index = cache / f"hashes-{hashlib.sha256(str(root).encode()).hexdigest()[:16]}.json"
-    known = _read(index)
+    known = _read_entries(index)
     trusted = {} if _hash_anew.get() else known
     base = os.fspath(root)
 
-    def one(name: str) -> tuple[str, str, Entry]:
+    def hash_file(name: str) -> tuple[str, str, Entry]:
         path = os.path.join(base, name)  # noqa: PTH118 - a Path costs more than the look itself
-        try:
+        with reading(path, "a readable image", "Check its permissions"):
             stamp = _stamp(os.stat(path))  # noqa: PTH116
             for seen, digest in trusted.get(name, ()):
                 if seen == stamp:
@@ -68,37 +68,31 @@ def file_hashes(root: Path, names: Sequence[str], cache: Path) -> dict[str, str]
             with Path(path).open("rb") as opened:
                 stamp = _stamp(os.fstat(opened.fileno()))
                 digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        except OSError as error:
-            raise ConfigError(
-                path, f"{error.strerror}", "a readable image", "Check its permissions"
-            ) from error
         others = [each for each in known.get(name, ()) if each[0] != stamp]
         return name, digest, [[stamp, digest], *others[: COPIES - 1]]
 
-    def several(start: int) -> list[tuple[str, str, Entry]]:
-        return [one(name) for name in names[start : start + AT_ONCE]]
+    def hash_block(start: int) -> list[tuple[str, str, Entry]]:
+        return [hash_file(name) for name in names[start : start + AT_ONCE]]
 
     digests: dict[str, str] = {}
     entries: dict[str, Entry] = {}
     replaced: list[str] = []
-    pause = SECONDS
-    fresh, last, progress = False, time.monotonic(), Progress(f"hashing {root}", len(names))
+    pause, last, progress = SECONDS, time.monotonic(), Progress(f"hashing {root}", len(names))
+    fresh = False
     with ThreadPoolExecutor(cores()) as pool:
-        for block in pool.map(several, range(0, len(names), AT_ONCE)):
+        for block in pool.map(hash_block, range(0, len(names), AT_ONCE)):
             for name, digest, entry in block:
                 digests[name], entries[name] = digest, entry
-                before = known.get(name)
-                if before != entry:
-                    fresh = True
-                    if _is_replaced(before, entry):
-                        replaced.append(name)
+                fresh = fresh or known.get(name) != entry
+                if _is_replaced(known.get(name), entry):
+                    replaced.append(name)
             progress.at(len(digests))
             if fresh and (begun := time.monotonic()) - last >= pause:
-                _write(index, known | entries)
+                _write_entries(index, known | entries)
                 fresh, last = False, time.monotonic()
                 pause = max(SECONDS, SPARED * (last - begun))  # of a large set the index is large
     if entries != known:
-        _write(index, entries)
+        _write_entries(index, entries)
     if replaced:
         LOG.warning(
             "%s: %s of %s files hold other bytes than before, though their size and modification "
@@ -123,7 +117,7 @@ def _is_replaced(before: Entry | None, entry: Entry) -> bool:
     return bool(alike) and all(seen[1] != digest for seen in alike)
 
 
-def _read(index: Path) -> dict[str, Entry]:
+def _read_entries(index: Path) -> dict[str, Entry]:
     """Return what is known of the files; nothing where the index is damaged."""
     try:
         known: dict[str, Entry] = unsealed(index) or {}
@@ -132,6 +126,6 @@ def _read(index: Path) -> dict[str, Entry]:
     return known if all(isinstance(entry[0], list) for entry in known.values()) else {}
 
 
-def _write(index: Path, entries: dict[str, Entry]) -> None:
+def _write_entries(index: Path, entries: dict[str, Entry]) -> None:
     with explained(index.parent):
         write_atomically(index, sealed(entries))

@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,23 +53,21 @@ class Index:
     boxes: tuple[Box | None, ...] | None = None
 
     @staticmethod
-    def of(base: Path, rows: Iterable[Row], where: str) -> Index:
-        """Args:
-            where: the file that lists them, for messages.
+    def from_rows(base: Path, rows: Iterable[Row], where: str) -> Index:
+        """Build the index of the rows that the file `where` lists.
 
         Raises:
             ConfigError: no row; a path twice, or one that leads out of the folder.
         """
-        listed = list(_checked_rows(rows, where))
+        listed = list(_check_paths(rows, where))
         if not listed:
             raise ConfigError(where, "no images", "a line for each", "Unpack the data set again")
-        paths = tuple(row.path for row in listed)
         classes = tuple(sorted({row.label for row in listed}))
         number = {name: place for place, name in enumerate(classes)}
         boxed = any(row.box is not None for row in listed)
         return Index(
             base,
-            paths,
+            tuple(row.path for row in listed),
             classes,
             np.array([number[row.label] for row in listed], np.int64),
             np.array([PARTS.index(row.part) for row in listed], np.int8),
@@ -78,54 +78,46 @@ class Index:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def kept(self, keep: np.ndarray) -> Index:
-        """The rows where `keep` ([N] bool), with the classes that are left."""
-        used = np.unique(self.labels[keep])
-        renumbered = np.full(len(self.classes), -1)
-        renumbered[used] = np.arange(len(used))
+    def select(self, keep: np.ndarray) -> Index:
+        """Return the rows where `keep` ([N] bool), with the classes that are left."""
+        used, labels = np.unique(self.labels[keep], return_inverse=True)
         return Index(
             self.base,
-            tuple(path for path, keeps in zip(self.paths, keep, strict=True) if keeps),
+            tuple(compress(self.paths, keep)),
             tuple(self.classes[label] for label in used),
-            renumbered[self.labels[keep]],
+            labels,
             self.parts[keep],
             self.roles[keep],
-            self.boxes and tuple(box for box, keeps in zip(self.boxes, keep, strict=True) if keeps),
+            self.boxes and tuple(compress(self.boxes, keep)),
         )
 
     def present(self) -> np.ndarray:
-        """[N] bool: which images lie there. Folders are read once each, which on a network's
+        """Return which images lie there, [N] bool. Folders are read once each, which on a network's
         storage is far less than asking for each file."""
-        names: dict[str, set[str]] = {}
-        found = np.zeros(len(self), bool)
-        for row, path in enumerate(self.paths):
-            folder, _, name = path.rpartition("/")
-            if folder not in names:
-                try:
-                    with os.scandir(self.base / folder) as entries:
-                        names[folder] = {entry.name for entry in entries if _is_file(entry)}
-                except (FileNotFoundError, NotADirectoryError):
-                    names[folder] = set()
-            found[row] = name in names[folder]
-        return found
+
+        @cache
+        def names(folder: str) -> set[str]:
+            try:
+                with os.scandir(self.base / folder) as entries:
+                    return {entry.name for entry in entries if _is_file(entry)}
+            except (FileNotFoundError, NotADirectoryError):
+                return set()
+
+        split_paths = (path.rpartition("/") for path in self.paths)
+        return np.array([name in names(folder) for folder, _, name in split_paths], bool)
 
     def counts(self) -> dict[str, Count]:
-        """Of each part that there is; of a part with roles of queries and gallery too."""
-        found: dict[str, Count] = {}
-        for number, part in enumerate(PARTS):
-            inside = self.parts == number
-            if inside.any():
-                found[part or "all"] = self._count(inside)
-        for role, number in ROLES.items():
-            if role and (self.roles == number).any():
-                found[role] = self._count(self.roles == number)
-        return found
-
-    def _count(self, inside: np.ndarray) -> Count:
-        return Count(len(np.unique(self.labels[inside])), int(inside.sum()))
+        """Count each part that there is; of a part with roles queries and gallery too."""
+        groups = {part or "all": self.parts == number for number, part in enumerate(PARTS)}
+        groups |= {role: self.roles == number for role, number in ROLES.items() if role}
+        return {
+            name: Count(len(np.unique(self.labels[inside])), int(inside.sum()))
+            for name, inside in groups.items()
+            if inside.any()
+        }
 
     def official(self, where: str) -> Official | None:
-        """The division that the parts give; None where they give none.
+        """Return the division that the parts give; None where they give none.
 
         Raises:
             ConfigError: some rows have a part and others have none, training or test images are
@@ -133,42 +125,30 @@ class Index:
         """
         if not self.parts.any():
             return None
-        for number, part in enumerate(PARTS):
-            inside = self.roles[self.parts == number]
-            if inside.any() and not inside.all():
-                raise ConfigError(
-                    where,
-                    f"{int((inside == BOTH).sum()):,} {part} images of no role beside others that "
-                    "have one",
-                    "query or gallery for each, or for none",
-                )
-        rows = {part: np.flatnonzero(self.parts == i) for i, part in enumerate(PARTS)}
-        for part, expected in (("train", "training images"), ("test", "test images")):
+        rows = {part: np.flatnonzero(self.parts == number) for number, part in enumerate(PARTS)}
+        for part in PARTS:
+            without = int((self.roles[rows[part]] == BOTH).sum())
+            if 0 < without < len(rows[part]):
+                found = f"{without:,} {part} images of no role beside others that have one"
+                raise ConfigError(where, found, "query or gallery for each, or for none")
+        for part, kind in (("train", "training images"), ("test", "test images")):
             if not len(rows[part]):
-                raise ConfigError(where, f"no {expected}", "images that train and others for test")
+                raise ConfigError(where, f"no {kind}", "images that train and others for test")
         if len(rows[""]):
+            found = f"{len(rows['']):,} images of no part, as {self.paths[rows[''][0]]}"
+            raise ConfigError(where, found, "train, val or test for each, or for none")
+        test = set(self.labels[rows["test"]].tolist())
+        shared = test & set(self.labels[np.concatenate([rows["train"], rows["val"]])].tolist())
+        if shared and shared != test:
+            some = ", ".join(self.classes[label] for label in sorted(shared)[:3])
             raise ConfigError(
                 where,
-                f"{len(rows['']):,} images of no part, as {self.paths[rows[''][0]]}",
-                "train, val or test for each, or for none",
-            )
-        train, test = (set(self.labels[rows[part]].tolist()) for part in ("train", "test"))
-        train |= set(self.labels[rows["val"]].tolist())
-        both = train & test
-        if both and both != test:
-            some = ", ".join(self.classes[label] for label in sorted(both)[:3])
-            raise ConfigError(
-                where,
-                f"{len(both)} of {len(test)} test classes among those that train ({some})",
+                f"{len(shared)} of {len(test)} test classes among those that train ({some})",
                 "none of them (retrieval), or all (other images of the same classes)",
                 "Move the images of a class to one side",
             )
-        return Official(
-            torch.from_numpy(rows["train"]),
-            torch.from_numpy(rows["test"]),
-            torch.from_numpy(rows["val"]) if len(rows["val"]) else None,
-            shared=bool(both),
-        )
+        train, val, test_rows = (torch.from_numpy(rows[part]) for part in PARTS[1:])
+        return Official(train, test_rows, val if len(val) else None, shared=bool(shared))
 
     def without_pixels(self) -> Dataset:
         """Return the rows as a data set, which can be divided and has no pixels."""
@@ -186,7 +166,7 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _checked_rows(rows: Iterable[Row], where: str) -> Iterator[Row]:
+def _check_paths(rows: Iterable[Row], where: str) -> Iterator[Row]:
     """Yield the rows, each checked before the next one is read: a few kilobytes of a Parquet file
     can stand for a hundred million rows of one path."""
     seen: set[str] = set()
@@ -195,9 +175,7 @@ def _checked_rows(rows: Iterable[Row], where: str) -> Iterator[Row]:
         if path in seen:
             raise ConfigError(where, f"{path} twice", "each image once")
         seen.add(path)
-        leaves = ".." in path and ".." in re.split(r"[/\\]", path)
-        if leaves or path.startswith("/"):
-            raise ConfigError(
-                where, f"the path {path!r}", "paths relative to the images' folder, inside it"
-            )
+        if path.startswith("/") or (".." in path and ".." in re.split(r"[/\\]", path)):
+            expected = "paths relative to the images' folder, inside it"
+            raise ConfigError(where, f"the path {path!r}", expected)
         yield row

@@ -8,6 +8,8 @@ uses and scipy does not read: it is refused, with what to do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,27 +17,50 @@ import numpy as np
 
 from trainables.errors import ConfigError
 
+UNPACK = "Unpack the data set again"
+OFFICIAL = "Give the file that its makers offer"
 SHOWN = 80  # characters of a line
 HDF5 = b"\x89HDF\r\n\x1a\n"
 AT = (0, 512)  # where HDF5 may begin: MATLAB puts 512 bytes of text before it
 
 
+def damaged(where: Path | str, found: str, expected: str, remedy: str = UNPACK) -> ConfigError:
+    """Return the fault of a file that cannot be what its makers offer."""
+    return ConfigError(str(where), found, expected, remedy)
+
+
+def damaged_line(path: Path, number: int, line: str, expected: str) -> ConfigError:
+    shown = line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+    return damaged(f"{path}:{number}", repr(shown), expected)
+
+
+@contextmanager
+def reading(
+    path: Path | str, expected: str = "a file of the data set", remedy: str = UNPACK
+) -> Iterator[None]:
+    """Name the file that the system cannot read inside.
+
+    Raises:
+        ConfigError: in place of an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise damaged(path, f"{error.strerror}", expected, remedy) from error
+
+
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Number, from 1, and text of each line that is not empty.
+    """Yield number, from 1, and text of each line that is not empty.
 
     Raises:
         ConfigError: the file is missing, unreadable or not UTF-8.
     """
+    with reading(path):
+        content = path.read_bytes()
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(
-            str(path), f"{error.strerror}", "a file of the data set", "Unpack it again"
-        ) from error
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            str(path), f"a byte that is not UTF-8 at {error.start}", "text", "Unpack it again"
-        ) from None
+        raise damaged(path, f"a byte that is not UTF-8 at {error.start}", "text") from None
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             yield number, line.strip()
@@ -44,7 +69,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 def fields(
     path: Path, expected: str, count: int, start: int = 0, *, rest: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of each line, however many blanks stand between them.
+    """Yield number and fields of each line, however many blanks stand between them.
 
     Args:
         expected: what a line holds, for the message. count: how many fields.
@@ -56,91 +81,61 @@ def fields(
     for place, (number, line) in enumerate(lines(path)):
         if place < start:
             continue
-        found = line.split(maxsplit=count - 1) if rest else line.split()
-        if len(found) != count:
-            raise fault(path, number, line, expected)
-        yield number, found
+        parts = line.split(maxsplit=count - 1) if rest else line.split()
+        if len(parts) != count:
+            raise damaged_line(path, number, line, expected)
+        yield number, parts
 
 
 def whole(text: str, path: Path, number: int, line: str, expected: str) -> int:
-    """A count or number from 0.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """Return a count or number from 0; refuse a line with another text in its place."""
     if not (text.isascii() and text.isdigit()):
-        raise fault(path, number, line, expected)
+        raise damaged_line(path, number, line, expected)
     return int(text)
 
 
-def fault(path: Path, number: int, line: str, expected: str) -> ConfigError:
-    shown = line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
-    return ConfigError(f"{path}:{number}", repr(shown), expected, "Unpack the data set again")
-
-
 def structs(path: Path, variable: str, names: tuple[str, ...]) -> dict[str, list[Any]]:
-    """Fields of a struct array: name → a plain value of each struct.
+    """Return fields of a struct array: name → a plain value of each struct.
 
     Raises:
         ConfigError: no such file, not of MATLAB before 7.3, or without this.
     """
-    table = _variable(path, variable)
-    missing = [name for name in names if name not in (table.dtype.names or ())]
-    if missing:
-        raise ConfigError(
-            str(path),
-            f"{variable} with {', '.join(table.dtype.names or ()) or 'no fields'}",
-            f"{', '.join(names)}",
-            "Give the file that its makers offer",
-        )
-    return {name: [_plain(value, path) for value in table[name].reshape(-1)] for name in names}
+    table = _read_variable(path, variable)
+    present = table.dtype.names or ()
+    if not set(names) <= set(present):
+        found = f"{variable} with {', '.join(present) or 'no fields'}"
+        raise damaged(path, found, ", ".join(names), OFFICIAL)
+    return {name: [_unwrap(value, path) for value in table[name].reshape(-1)] for name in names}
 
 
-def _plain(value: Any, path: Path) -> Any:
-    """The one value in arrays of arrays of it."""
-    while isinstance(value, np.ndarray):
-        if value.size != 1:
-            raise ConfigError(
-                str(path),
-                f"{value.size} values where one is expected",
-                "one value a field",
-                "Give the file that its makers offer",
-            )
-        value = value.reshape(-1)[0]
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _variable(path: Path, name: str) -> np.ndarray:
+def _read_variable(path: Path, name: str) -> np.ndarray:
     from scipy.io import loadmat  # only whoever reads one pays for it
 
-    try:
-        with path.open("rb") as file:
-            head = file.read(AT[-1] + len(HDF5))
-        if any(head[at : at + len(HDF5)] == HDF5 for at in AT):
-            raise ConfigError(
-                str(path),
-                "a MATLAB file of version 7.3 (HDF5)",
-                "one of version 7 or before, as its makers offer it",
-                "Save it again in MATLAB with save(…, '-v7')",
-            )
-        content = loadmat(str(path), variable_names=[name])
-    except (MemoryError, ConfigError):
-        raise  # of the machine, and our own
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise ConfigError(
-                str(path), f"{error.strerror}", "a file of the data set", "Unpack it again"
-            ) from error
-        # scipy's reader raises whatever its parsers meet: ValueError, TypeError, zlib.error…
-        raise ConfigError(
-            str(path),
-            f"a MATLAB file that cannot be read ({error})",
-            "a whole one of version 7 or before",
-            "Unpack the data set again",
-        ) from error
-    found = content.get(name)
-    if not isinstance(found, np.ndarray):
-        raise ConfigError(
-            str(path), f"no variable {name}", "it", "Give the file that its makers offer"
+    with reading(path):
+        raw = path.read_bytes()
+    if any(raw[at : at + len(HDF5)] == HDF5 for at in AT):
+        raise damaged(
+            path,
+            "a MATLAB file of version 7.3 (HDF5)",
+            "one of version 7 or before, as its makers offer it",
+            "Save it again in MATLAB with save(…, '-v7')",
         )
-    return found
+    try:
+        variable = loadmat(BytesIO(raw), variable_names=[name]).get(name)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever its parsers meet: ValueError, TypeError, zlib.error…
+        found = f"a MATLAB file that cannot be read ({error})"
+        raise damaged(path, found, "a whole one of version 7 or before") from error
+    if not isinstance(variable, np.ndarray):
+        raise damaged(path, f"no variable {name}", "it", OFFICIAL)
+    return variable
+
+
+def _unwrap(value: Any, path: Path) -> Any:
+    """Return the one value in arrays of arrays of it."""
+    while isinstance(value, np.ndarray):
+        if value.size != 1:
+            raise damaged(path, f"{value.size} values", "one value a field", OFFICIAL)
+        value = value.reshape(-1)[0]
+    return value.item() if isinstance(value, np.generic) else value

@@ -26,57 +26,49 @@ SHOWN = 6  # names of what a wrong folder holds
 
 
 def data_folders() -> tuple[list[Path], str]:
-    """The folders in which data sets lie, and who says so; ([], who could say so).
+    """Return the folders in which data sets lie, and who says so; ([], who could say so).
 
     Raises:
         ConfigError: settings that cannot be read.
     """
-    named = os.environ.get(VARIABLE)
-    if named:
-        parts = [part for part in named.split(os.pathsep) if part.strip()]
+    if variable := os.environ.get(VARIABLE):
+        parts = [part for part in variable.split(os.pathsep) if part.strip()]
         return [user_path(part, VARIABLE) for part in parts], f"${VARIABLE}"
-    settings = settings_file()
-    folders = _in_settings(settings) if settings.is_file() else []
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    settings = user_path(home, "XDG_CONFIG_HOME") / "ablate" / "settings.toml"
+    folders = _read_settings(settings) if settings.is_file() else []
     return folders, str(settings) if folders else f"${VARIABLE} (not set)"
 
 
-def settings_file() -> Path:
-    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return user_path(home, "XDG_CONFIG_HOME") / "ablate" / "settings.toml"
-
-
-def _in_settings(path: Path) -> list[Path]:
+def _read_settings(path: Path) -> list[Path]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        folders = tomllib.loads(path.read_text(encoding="utf-8")).get("data", [])
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(
-            str(path), f"settings that cannot be read ({error})", 'TOML, as data = "/datasets"'
-        ) from None
-    given = content.get("data", [])
-    folders = [given] if isinstance(given, str) else given
+        found = f"settings that cannot be read ({error})"
+        raise ConfigError(str(path), found, 'TOML, as data = "/datasets"') from None
+    folders = [folders] if isinstance(folders, str) else folders
     if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
-        raise ConfigError(f"{path}: data", repr(given), "a folder, or a list of folders")
+        raise ConfigError(f"{path}: data", repr(folders), "a folder, or a list of folders")
     return [user_path(each, f"{path}: data") for each in folders]
 
 
-def usual_place(about: About) -> Path | None:
-    """The first folder of a usual name in the data folders, as its makers unpack it if any is."""
-    found: list[Path] = []
+def _find_usual_folder(about: About) -> Path | None:
+    """Return the first folder of a usual name in the data folders, a complete one if there is."""
+    candidates: list[Path] = []
     for base in data_folders()[0]:
         try:
             inside = {entry.name.casefold(): entry for entry in sorted(base.iterdir())}
         except OSError:
             continue  # `ablate data list` says which of them cannot be read
-        for name in about.folders:
-            entry = inside.get(name.casefold())
-            if entry is not None and entry.is_dir():
-                found.append(entry)
-    return next((place for place in found if _told(about, place)), found[0] if found else None)
+        entries = (inside.get(name.casefold()) for name in about.folders)
+        candidates += [entry for entry in entries if entry is not None and entry.is_dir()]
+    complete = (folder for folder in candidates if _is_root(about, folder))
+    return next(complete, candidates[0] if candidates else None)
 
 
-def _told(about: About, root: Path) -> bool:
+def _is_root(about: About, root: Path) -> bool:
     try:
-        return about.told_by(root) is not None
+        return about.find_markers(root) is not None
     except OSError:
         return False  # the next may be readable; if none is, reading this one says why
 
@@ -89,60 +81,47 @@ def given_root(config: DataConfig) -> Path | None:
 
 
 def root_of(config: DataConfig, about: About) -> Path:
-    """The folder of a data set as it is unpacked.
+    """Return the folder of a data set as it is unpacked.
 
     Raises:
         ConfigError: none is given or found, or it is another folder.
     """
-    root = given_root(config)
+    root = given_root(config) or _find_usual_folder(about)
     if root is None:
-        place = usual_place(about)
-        if place is None:
-            raise _nowhere(config, about)
-        root = Path(os.path.realpath(place))
+        folders, source = data_folders()
+        where = f"in {', '.join(map(str, folders))} ({source})" if folders else f"by {source}"
+        raise ConfigError(
+            "data.root",
+            f"nothing, and none of {', '.join(about.folders)} {where}",
+            f"the folder of {about.title}",
+            f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to the "
+            f"folder that it lies in; its makers offer it at {about.offered}",
+        )
+    root = Path(os.path.realpath(root))
     try:
-        if about.told_by(root) is None:
-            raise _wrong(about, root)
+        if about.find_markers(root) is None:
+            raise _wrong_root(about, root)
     except OSError as error:
         raise unreadable(root, error, about.expected) from error
     return root
 
 
 def unreadable(root: Path, error: OSError, expected: str) -> ConfigError:
-    return ConfigError(
-        "data.root",
-        f"{error.filename or root}: {error.strerror}",
-        expected,
-        "Check the path and its permissions",
-    )
+    found = f"{error.filename or root}: {error.strerror}"
+    return ConfigError("data.root", found, expected, "Check the path and its permissions")
 
 
-def _nowhere(config: DataConfig, about: About) -> ConfigError:
-    folders, said = data_folders()
-    where = f"in {', '.join(map(str, folders))} ({said})" if folders else f"by {said}"
-    return ConfigError(
-        "data.root",
-        f"nothing, and none of {', '.join(about.folders)} {where}",
-        f"the folder of {about.title}",
-        f"Give data.root, or --dataset {config.name} --data-root DIR, or set {VARIABLE} to the "
-        f"folder that it lies in; its makers offer it at {about.offered}",
-    )
-
-
-def _wrong(about: About, root: Path) -> ConfigError:
-    """What was found in place of a data set's folder, and which one to give."""
+def _wrong_root(about: About, root: Path) -> ConfigError:
+    """Return what was found in place of a data set's folder, and which one to give."""
     inside = sorted(entry.name for entry in root.iterdir() if not entry.name.startswith("."))
-    below = [root / name for name in inside if _told(about, root / name)]
-    above = next((p for p in (root.parent, root.parent.parent) if _told(about, p)), None)
+    nearby = [(root / name, "above") for name in inside]
+    nearby += [(folder, "inside") for folder in (root.parent, root.parent.parent)]
+    for folder, side in nearby:
+        if _is_root(about, folder):
+            article = "the" if side == "above" else "a"
+            found = f"{root}, {article} folder {side} the one of {about.title}"
+            return ConfigError("data.root", found, about.expected, f"Give {folder}")
     more = ", …" if len(inside) > SHOWN else ""
-    holds = ", ".join(inside[:SHOWN]) + more if inside else "nothing"
-    if below:
-        found = f"{root}, the folder above the one of {about.title}"
-        remedy = f"Give {below[0]}"
-    elif above is not None:
-        found = f"{root}, a folder inside the one of {about.title}"
-        remedy = f"Give {above}"
-    else:
-        found = f"{root}, which holds {holds}"
-        remedy = f"Give the folder to which it was unpacked; its makers offer it at {about.offered}"
+    found = f"{root}, which holds {', '.join(inside[:SHOWN]) or 'nothing'}{more}"
+    remedy = f"Give the folder to which it was unpacked; its makers offer it at {about.offered}"
     return ConfigError("data.root", found, about.expected, remedy)

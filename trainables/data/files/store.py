@@ -17,14 +17,13 @@ then read them. What they take is told by the sizes that some files' heads say.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import psutil
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from trainables.config.images import DataConfig
 
 Kind = Literal["pixels", "encoded"]
-Stored = tuple[Images, Tensor, tuple[str, ...]]  # images, labels, class names
 Work = Callable[[Picture], tuple[bytes | memoryview, int, int]]  # what is kept, height, width
 SAMPLE = 64  # heads that are read
 SHARE = 0.5  # of the free disk that pixels may take
@@ -88,12 +86,12 @@ class EncodedImages(Images):
     at_once = 1  # a decoded image takes long enough to be a task of its own
 
     def __getitem__(self, row: int) -> Tensor:
-        """[H, W, C] uint8."""
+        """Decode an image: [H, W, C] uint8."""
         start, length = int(self.offsets[row]), int(self.lengths[row])
         content = self.flat[start : start + length].numpy().tobytes()
         box = self.boxes[row] if self.boxes is not None else None
-        made = decoded(Path(self.names[row]), self.short, content=content, box=box)
-        return torch.from_numpy(np.array(made))
+        pixels = decoded(Path(self.names[row]), self.short, content=content, box=box)
+        return torch.from_numpy(np.array(pixels))
 
     def resident(self, device: torch.device) -> bool:
         """Never: decoded they are nowhere."""
@@ -104,17 +102,41 @@ class EncodedImages(Images):
         return self
 
 
-def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Stored:
-    """Return images, labels and class names from a folder of the cache; made there if need be.
+def load_stored(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Images:
+    """Return images from a folder of the cache; made there if need be.
 
     Args:
         folder: named after the content of the data; how it is kept is added to its name.
         pictures: of the rows of `index` from one on, in order.
     """
-    load = _load_pixels
-    if choose_store(folder, index, pictures, config).kind == "encoded":
-        load = _load_encoded
-    return load(folder, index, pictures, config)
+    kind = choose_store(folder, index, pictures, config).kind
+    encoded, short = kind == "encoded", config.kept
+    work: Work = _examine if encoded else partial(_decode, short=short)
+
+    def build(fresh: Path) -> None:
+        doing = f"{'reading' if encoded else 'decoding'} {index.base}"
+        rows = _pass_over(len(index), pictures, fresh / f"{kind}.bin", doing, work)
+        np.save(fresh / "table.npy", rows if encoded else rows[:, [0, 2, 3]], allow_pickle=False)
+
+    folder = published(_kind_folders(folder, short)[kind], build, goes_on=True)
+    table = np.load(folder / "table.npy", allow_pickle=False)
+    if encoded and short is not None:
+        sizes = [short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
+        table[:, 2:4] = np.array(sizes, np.int64)
+    # Caches of before 0.2.0 have labels in a further column.
+    columns = [torch.from_numpy(column.copy()) for column in table.T[: 4 if encoded else 3]]
+    common: dict[str, Any] = {
+        "flat": mapped_bytes(folder / f"{kind}.bin"),
+        "offsets": columns[0],
+        "heights": columns[-2],
+        "widths": columns[-1],
+        "channels": 3,
+        "frame": config.image_size / config.evaluated,
+    }
+    if not encoded:
+        return Images(**common)
+    names = tuple(str(index.base / path) for path in index.paths)
+    return EncodedImages(**common, lengths=columns[1], short=short, names=names, boxes=index.boxes)
 
 
 def choose_store(
@@ -125,24 +147,27 @@ def choose_store(
     Args:
         look: at files even where nothing depends on it.
     """
-    places: dict[Kind, Path] = {
-        "pixels": _pixels_folder(folder, config.kept),
-        "encoded": _encoded_folder(folder),
-    }
-    there = {kind: place.is_dir() for kind, place in places.items()}
-    wanted: Kind | None = None if config.store == "auto" else config.store
-    if wanted is None:
-        left = [kind for kind in places if there[kind]]
-        left += [kind for kind, place in places.items() if begun(place).is_dir()]
-        wanted = next(iter(left), None)
-    if wanted is not None and not look:
-        return Choice(wanted, there[wanted])
+    folders = _kind_folders(folder, config.kept)
+    kind: Kind | None = None if config.store == "auto" else config.store
+    if kind is None:
+        complete = [each for each, place in folders.items() if place.is_dir()]
+        unfinished = [each for each, place in folders.items() if begun(place).is_dir()]
+        kind = next(iter([*complete, *unfinished]), None)
+    if kind is not None and not look:
+        return Choice(kind, folders[kind].is_dir())
     bytes_each, smaller, larger = _estimate_sizes(index, pictures, config.kept)
     total = bytes_each * len(index)
     misfit = _explain_misfit(total, folder.parent)
-    kind: Kind = wanted or ("encoded" if misfit else "pixels")
-    why = misfit if wanted is None else ""
-    return Choice(kind, there[kind], why, total, smaller, larger)
+    why = misfit if kind is None else ""
+    kind = kind or ("encoded" if misfit else "pixels")
+    return Choice(kind, folders[kind].is_dir(), why, total, smaller, larger)
+
+
+def _kind_folders(folder: Path, short: int | None) -> dict[Kind, Path]:
+    return {
+        "pixels": folder.with_name(f"{folder.name}-{short or 'original'}"),
+        "encoded": folder.with_name(f"{folder.name}-encoded"),
+    }
 
 
 def _explain_misfit(total: float, cache: Path) -> str:
@@ -186,89 +211,29 @@ def _read_size(picture: Picture) -> tuple[int, int] | None:
         return None
 
 
-def _pixels_folder(folder: Path, short: int | None) -> Path:
-    return folder.with_name(f"{folder.name}-{short or 'original'}")
+def _pass_over(count: int, pictures: Pictures, file: Path, doing: str, work: Work) -> np.ndarray:
+    """Write what is kept of each picture, one after the other.
 
-
-def _encoded_folder(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}-encoded")
-
-
-def _load_pixels(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Stored:
-    def build(fresh: Path) -> None:
-        work = partial(_decode, short=config.kept)
-        rows = _pass_over(index, pictures, fresh / "pixels.bin", f"decoding {index.base}", work)
-        np.save(fresh / "table.npy", rows[:, [0, 2, 3, 4]], allow_pickle=False)
-
-    folder = published(_pixels_folder(folder, config.kept), build, goes_on=True)
-    table = torch.from_numpy(np.load(folder / "table.npy", allow_pickle=False))
-    offsets, heights, widths, labels = (column.contiguous() for column in table.unbind(1))
-    images = Images(
-        flat=mapped_bytes(folder / "pixels.bin"),
-        offsets=offsets,
-        heights=heights,
-        widths=widths,
-        channels=3,
-        frame=config.image_size / config.evaluated,
-    )
-    return images, labels, _read_classes(folder)
-
-
-def _load_encoded(folder: Path, index: Index, pictures: Pictures, config: DataConfig) -> Stored:
-    def build(fresh: Path) -> None:
-        rows = _pass_over(index, pictures, fresh / "encoded.bin", f"reading {index.base}", _examine)
-        np.save(fresh / "table.npy", rows, allow_pickle=False)
-
-    folder = published(_encoded_folder(folder), build, goes_on=True)
-    table, short = np.load(folder / "table.npy", allow_pickle=False), config.kept
-    if short is not None:
-        sizes = [short_size((w, h), short)[::-1] for h, w in table[:, 2:4].tolist()]
-        table[:, 2:4] = np.array(sizes, np.int64)
-    columns = torch.from_numpy(table).unbind(1)
-    offsets, lengths, heights, widths, labels = (column.contiguous() for column in columns)
-    images = EncodedImages(
-        flat=mapped_bytes(folder / "encoded.bin"),
-        offsets=offsets,
-        heights=heights,
-        widths=widths,
-        channels=3,
-        frame=config.image_size / config.evaluated,
-        lengths=lengths,
-        short=short,
-        names=tuple(str(index.base / path) for path in index.paths),
-        boxes=index.boxes,
-    )
-    return images, labels, _read_classes(folder)
-
-
-def _read_classes(folder: Path) -> tuple[str, ...]:
-    return tuple(json.loads((folder / "classes.json").read_text()))
-
-
-def _pass_over(index: Index, pictures: Pictures, file: Path, doing: str, work: Work) -> np.ndarray:
-    """Write what is kept of each picture, one after the other, and the class names beside it.
-
-    Returns: [N, 5] int64: offset, length, height, width and label of each.
+    Returns: [N, 4] int64: offset, length, height and width of each.
     """
     with GrowingFile(file.parent, file.name, columns=2) as out, own_size_limits():
         done = len(out.rows)
-        progress = Progress(doing, len(index), done)
+        progress = Progress(doing, count, done)
         for row, (content, height, width) in enumerate(ahead(work, pictures(done)), done + 1):
             out.add(content, height, width)
             progress.at(row)
-    (file.parent / "classes.json").write_text(json.dumps(index.classes))
     ends, heights, widths = np.array(out.rows, np.int64).T
     lengths = np.diff(ends, prepend=0)
-    return np.stack([ends - lengths, lengths, heights, widths, index.labels], 1)
+    return np.stack([ends - lengths, lengths, heights, widths], 1)
 
 
 def _decode(picture: Picture, short: int | None) -> tuple[memoryview, int, int]:
-    made = np.ascontiguousarray(picture_pixels(picture, short))
-    return made.data, *made.shape[:2]
+    pixels = np.ascontiguousarray(picture_pixels(picture, short))
+    return pixels.data, *pixels.shape[:2]
 
 
 def _examine(picture: Picture) -> tuple[bytes, int, int]:
     """Return the bytes of a file that is whole, and height and width of its picture."""
     content = picture.read()
-    made = decoded(picture.path, None, content=content, box=picture.box)
-    return content, *made.shape[:2]
+    pixels = decoded(picture.path, None, content=content, box=picture.box)
+    return content, *pixels.shape[:2]

@@ -19,9 +19,9 @@ from typing import ClassVar
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
-from trainables.data.files.fileset import FileSet, Listing, refused_in
+from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import structs
+from trainables.data.files.lists import damaged, structs
 from trainables.errors import ConfigError
 
 TRAINING = 98  # classes
@@ -76,9 +76,9 @@ def _devkit(root: Path, name: str) -> Path:
 
 
 def _rows(where: Path, path: str, folder: str) -> Iterator[Row]:
-    found = structs(where, "annotations", (path, "class"))
-    for name, label in zip(found[path], found["class"], strict=True):
+    table = structs(where, "annotations", (path, "class"))
+    for name, label in zip(table[path], table["class"], strict=True):
         if not isinstance(label, int) or label < 1 or not isinstance(name, str):
-            raise refused_in(where, f"class {label!r} of {name!r}", "a number from 1, and a file")
+            raise damaged(where, f"class {label!r} of {name!r}", "a number from 1, and a file")
         part = "train" if label <= TRAINING else "test"
         yield Row(folder + name, f"{label:03d}", part)

@@ -6,7 +6,8 @@ classes are the same, as for all data sets made for classification.
 
 A picture is 3,072 bytes, 32 × 32, taken whole: 1,024 of red, row by row, then green, then blue. A
 binary file has before each the number of its class (CIFAR-100: first that of its superclass); the
-python archives hold them as Python pickled them.
+python archives hold them as Python pickled them. A pickle is a program: no function is called but
+the four with which Python 2 wrote numpy arrays.
 
 Shape legend: N images.
 """
@@ -15,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,14 +30,20 @@ from trainables.data.cache import published
 from trainables.data.dataset import DATASETS, Dataset, DataSource, Official, Summary
 from trainables.data.files.about import About, Count, absence, difference, differences
 from trainables.data.files.hashes import file_hashes
-from trainables.data.files.lists import lines
-from trainables.data.files.pickled import read_pickle
+from trainables.data.files.lists import damaged, lines, reading
 from trainables.data.files.places import root_of
 from trainables.data.images import Images, mapped
-from trainables.errors import ConfigError
 
 SIDE = 32
 BYTES = 3 * SIDE * SIDE
+BINARY = "Unpack it again, or take the binary version"
+ADMITTED = (
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.ndarray",
+    "numpy.dtype",
+    "_codecs.encode",
+)
 
 
 @dataclass(frozen=True)
@@ -53,10 +62,6 @@ class Layout:
     labels: str = ""
     listed: str = ""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        return (*self.train, *self.test, self.names)
-
 
 class Cifar(DataSource):
     """A few files that hold all pictures.
@@ -66,13 +71,19 @@ class Cifar(DataSource):
 
     NAME: ClassVar[str]
     REVISION: ClassVar[int] = 1
+    ABOUT: ClassVar[About]
     LAYOUTS: ClassVar[tuple[Layout, ...]]
 
     @classmethod
     def fingerprint(cls, config: DataConfig, cache: Path) -> str:
-        """SHA-256 over the files, by the parts that they are."""
-        root, layout, files = cls._find(config)
-        return cls._digest(root, layout, files, Path(cache))
+        """Return SHA-256 over the files, by the parts that they are."""
+        root, layout, batches = cls._find(config)
+        hashes = file_hashes(root, [*batches, layout.names], Path(cache) / cls.NAME)
+        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
+        for name, file_hash in hashes.items():
+            part = "test" if name in layout.test else "train"
+            digest.update(f"\x1e{part}\x1f{file_hash}".encode())
+        return digest.hexdigest()
 
     @classmethod
     def class_count(cls, config: DataConfig, cache: Path) -> int | None:
@@ -84,20 +95,18 @@ class Cifar(DataSource):
 
     @classmethod
     def load(cls, config: DataConfig, cache: Path) -> Dataset:
-        assert cls.ABOUT is not None
-        root, layout, files = cls._find(config)
-        key = cls._digest(root, layout, files, Path(cache))[:16]
+        root, layout, batches = cls._find(config)
         folder = published(
-            Path(cache) / cls.NAME / key, lambda fresh: _unpack(root, layout, files, fresh)
+            Path(cache) / cls.NAME / cls.fingerprint(config, cache)[:16],
+            lambda fresh: _unpack(root, layout, batches, fresh),
         )
-        labels = torch.from_numpy(np.load(folder / "labels.npy", allow_pickle=False))
-        tested = torch.from_numpy(np.load(folder / "tested.npy", allow_pickle=False))
+        labels, tested = (
+            torch.from_numpy(np.load(folder / f"{name}.npy", allow_pickle=False))
+            for name in ("labels", "tested")
+        )
         train, test = (torch.nonzero(rows).squeeze(1) for rows in (~tested, tested))
-        found = {
-            part: Count(len(torch.unique(labels[rows])), len(rows))
-            for part, rows in (("train", train), ("test", test))
-        }
-        different = differences(found, cls.ABOUT)
+        counts = {"train": _count(labels[train].numpy()), "test": _count(labels[test].numpy())}
+        different = differences(counts, cls.ABOUT)
         if different and not config.allow_partial:
             raise difference(different, cls.ABOUT, str(root))
         return Dataset(
@@ -110,37 +119,27 @@ class Cifar(DataSource):
     @classmethod
     def summary(cls, config: DataConfig) -> Summary | None:
         """Count what each part holds; files that are not there count as empty."""
-        assert cls.ABOUT is not None
-        root, layout, _ = cls._find(config.model_copy(update={"allow_partial": True}))
-        parts = {"train": layout.train, "test": layout.test}
-        counts = {part: _count(root, names, layout) for part, names in parts.items()}
+        root, layout, batches = cls._find(config.model_copy(update={"allow_partial": True}))
+        counts = {}
+        for part, names in (("train", layout.train), ("test", layout.test)):
+            there = [read_batch(root / name, layout)[1] for name in batches if name in names]
+            counts[part] = _count(np.concatenate([[], *there]))
         return Summary(root, counts, tuple(differences(counts, cls.ABOUT)))
 
     @classmethod
     def _find(cls, config: DataConfig) -> tuple[Path, Layout, list[str]]:
-        """Return the folder, its form, and the files of it that are there.
+        """Return the folder, its form, and the files of pictures that are there.
 
         Raises:
             ConfigError: no such folder; files missing, if that is not allowed.
         """
-        assert cls.ABOUT is not None
         root = root_of(config, cls.ABOUT)
-        layout = next(
-            each for each in cls.LAYOUTS if (root / each.train[0]).exists()
-        )  # root_of has seen it
-        absent = [name for name in layout.files if not (root / name).exists()]
+        layout = next(each for each in cls.LAYOUTS if (root / each.train[0]).exists())
+        files = (*layout.train, *layout.test, layout.names)
+        absent = [name for name in files if not (root / name).exists()]
         if absent and (not config.allow_partial or layout.names in absent):
-            raise absence(absent, len(layout.files), f"{cls.ABOUT.title} (files)", str(root))
-        return root, layout, [name for name in layout.files if name not in absent]
-
-    @classmethod
-    def _digest(cls, root: Path, layout: Layout, files: list[str], cache: Path) -> str:
-        hashes = file_hashes(root, files, cache / cls.NAME)
-        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
-        for name in files:
-            part = "test" if name in layout.test else "train"
-            digest.update(f"\x1e{part}\x1f{hashes[name]}".encode())
-        return digest.hexdigest()
+            raise absence(absent, len(files), f"{cls.ABOUT.title} (files)", str(root))
+        return root, layout, [name for name in files[:-1] if name not in absent]
 
 
 BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -152,7 +151,7 @@ class Cifar10(Cifar):
 
     NAME: ClassVar[str] = "cifar10"
     REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    ABOUT: ClassVar[About] = About(
         title="CIFAR-10",
         markers=(("data_batch_1.bin", "batches.meta.txt"), ("data_batch_1", "batches.meta")),
         folders=("cifar-10-batches-bin", "cifar-10-batches-py", "cifar10"),
@@ -179,7 +178,7 @@ class Cifar100(Cifar):
 
     NAME: ClassVar[str] = "cifar100"
     REVISION: ClassVar[int] = 1
-    ABOUT: ClassVar[About | None] = About(
+    ABOUT: ClassVar[About] = About(
         title="CIFAR-100",
         markers=(("train.bin", "fine_label_names.txt"), ("train", "test", "meta")),
         folders=("cifar-100-binary", "cifar-100-python", "cifar100"),
@@ -193,6 +192,10 @@ class Cifar100(Cifar):
         Layout(("train.bin",), ("test.bin",), "fine_label_names.txt", before=2),
         Layout(("train",), ("test",), "meta", labels="fine_labels", listed="fine_label_names"),
     )
+
+
+def _count(labels: np.ndarray) -> Count:
+    return Count(len(np.unique(labels)), len(labels))
 
 
 def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -210,20 +213,13 @@ def read_batch(path: Path, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_binary(path: Path, before: int) -> tuple[np.ndarray, np.ndarray]:
-    try:
+    with reading(path):
         raw = np.fromfile(path, np.uint8)
-    except OSError as error:
-        raise ConfigError(
-            str(path), f"{error.strerror}", "a file of the data set", "Unpack it again"
-        ) from error
-    if len(raw) % (before + BYTES) or not len(raw):
-        raise ConfigError(
-            str(path),
-            f"{len(raw):,} bytes",
-            f"a multiple of {before + BYTES:,}, a class and a picture each",
-            "Unpack it again",
-        )
-    rows = raw.reshape(-1, before + BYTES)
+    size = before + BYTES
+    if len(raw) % size or not len(raw):
+        expected = f"a multiple of {size:,}, a class and a picture each"
+        raise damaged(path, f"{len(raw):,} bytes", expected)
+    rows = raw.reshape(-1, size)
     return rows[:, before:], rows[:, before - 1]
 
 
@@ -232,58 +228,69 @@ def _read_pickled(path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     pixels, labels = content.get("data"), content.get(key)
     if (
         not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
         or not isinstance(labels, list)
         or not all(isinstance(label, int) for label in labels)
         or pixels.shape != (len(labels), BYTES)
     ):
-        raise ConfigError(
-            str(path),
-            f"{', '.join(content) or 'nothing'}",
-            f"data, of {BYTES:,} bytes a picture, and {key}, a number each",
-            "Unpack it again, or take the binary version",
-        )
+        expected = f"data, of {BYTES:,} bytes a picture, and {key}, a number each"
+        raise damaged(path, ", ".join(content) or "nothing", expected, BINARY)
     return pixels, np.array(labels, np.int64)
 
 
+# The implementation in Python: the one in C takes memory for the largest number of a memo entry
+# that a file names, which can be 64 GiB.
+class _Unpickler(pickle._Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if f"{module}.{name}" not in ADMITTED:
+            raise pickle.UnpicklingError(f"it asks for the name {module}.{name}")
+        return super().find_class(module, name)
+
+
+def read_pickle(path: Path) -> dict[str, Any]:
+    """Return the dictionary that a file holds, with its keys as text.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds more than plain values and numpy arrays.
+    """
+    with reading(path):
+        raw = path.read_bytes()
+    try:
+        content = _Unpickler(BytesIO(raw), encoding="latin1").load()
+        return {str(key): value for key, value in content.items()}
+    except Exception as error:  # a damaged pickle fails with errors of any kind
+        raise damaged(
+            path,
+            f"a pickle that cannot be read safely ({error})",
+            "a dictionary of plain values and arrays, as its makers offer it",
+            BINARY,
+        ) from error
+
+
 def _read_names(path: Path, layout: Layout) -> list[str]:
-    """Raises ConfigError: missing or damaged, or a name twice."""
+    """Return the names of the classes; refuse none, or one twice."""
     if layout.before is None:
         listed = read_pickle(path).get(layout.listed)
         names = [str(name) for name in listed] if isinstance(listed, list) else []
     else:
         names = [text for _, text in lines(path)]
     if len(set(names)) != len(names) or not names:
-        raise ConfigError(
-            str(path), f"{len(set(names))} names of classes", "one for each", "Unpack it again"
-        )
+        raise damaged(path, f"{len(set(names))} names of classes", "one for each")
     return names
 
 
-def _count(root: Path, names: tuple[str, ...], layout: Layout) -> Count:
-    there = [root / name for name in names if (root / name).exists()]
-    labels = np.concatenate([[], *(read_batch(path, layout)[1] for path in there)])
-    return Count(len(np.unique(labels)), len(labels))
-
-
-def _unpack(root: Path, layout: Layout, files: list[str], folder: Path) -> None:
+def _unpack(root: Path, layout: Layout, batches: list[str], folder: Path) -> None:
     """Write pixels, labels and class names; classes are renumbered in the order of their names."""
     names = _read_names(root / layout.names, layout)
-    batches = [name for name in files if name != layout.names]
-    read = [read_batch(root / name, layout) for name in batches]
-    labels = np.concatenate([each for _, each in read])
-    if labels.size and (labels.max() >= len(names) or labels.min() < 0):
-        raise ConfigError(
-            str(root / layout.names),
-            f"{len(names)} names, and an image of class {labels.max()}",
-            "a name for each class",
-            "Unpack the data set again",
-        )
-    order = np.argsort(np.argsort(names))
+    pixels, labels = zip(*(read_batch(root / name, layout) for name in batches), strict=True)
     tested = [
-        np.full(len(each), name in layout.test)
-        for name, (_, each) in zip(batches, read, strict=True)
+        np.full(len(each), name in layout.test) for name, each in zip(batches, labels, strict=True)
     ]
-    np.save(folder / "images.npy", np.concatenate([pixels for pixels, _ in read]))
-    np.save(folder / "labels.npy", order[labels])
+    numbers = np.concatenate(labels)
+    if numbers.size and (numbers.max() >= len(names) or numbers.min() < 0):
+        found = f"{len(names)} names, and an image of class {numbers.max()}"
+        raise damaged(root / layout.names, found, "a name for each class")
+    np.save(folder / "images.npy", np.concatenate(pixels))
+    np.save(folder / "labels.npy", np.argsort(np.argsort(names))[numbers])
     np.save(folder / "tested.npy", np.concatenate(tested))
     (folder / "classes.json").write_text(json.dumps(sorted(names)))

@@ -21,7 +21,7 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Box, Row
-from trainables.data.files.lists import fault, fields, whole
+from trainables.data.files.lists import damaged, damaged_line, fields, whole
 from trainables.errors import ConfigError
 
 TRAINING = 100  # classes
@@ -61,62 +61,53 @@ class Cub200(FileSet):
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         where = root / "images.txt"
         boxed = isinstance(config, cls.Config) and config.boxes
-        boxes = _boxes(root / "bounding_boxes.txt") if boxed else None
+        boxes = _read_boxes(root / "bounding_boxes.txt") if boxed else None
         return Listing(root / "images", where, _rows(where, root / "image_class_labels.txt", boxes))
 
 
 def _rows(images: Path, labels: Path, boxes: dict[int, Box] | None) -> Iterator[Row]:
-    classes = {
-        whole(image, labels, line, f"{image} {label}", LABEL): whole(
-            label, labels, line, f"{image} {label}", LABEL
-        )
-        for line, (image, label) in fields(labels, LABEL, 2)
-    }
+    classes: dict[int, int] = {}
+    for line, pair in fields(labels, LABEL, 2):
+        image, label = (whole(text, labels, line, " ".join(pair), LABEL) for text in pair)
+        classes[image] = label
     folders: dict[int, str] = {}
     numbers: dict[str, int] = {}
-    for line, (text, path) in fields(images, IMAGE, 2, rest=True):
-        image = whole(text, images, line, f"{text} {path}", IMAGE)
+    for line, (number, path) in fields(images, IMAGE, 2, rest=True):
+        text = f"{number} {path}"
+        image = whole(number, images, line, text, IMAGE)
         folder = path.rpartition("/")[0]
         if not folder:
-            raise fault(images, line, f"{text} {path}", IMAGE)
-        label = classes.pop(image, None)
-        if label is None:
-            raise _missing(labels, image, path)
+            raise damaged_line(images, line, text, IMAGE)
+        if image not in classes:
+            raise _no_line(labels, image, path)
+        label = classes.pop(image)
         if folders.setdefault(label, folder) != folder:
-            raise fault(images, line, path, f"a file in {folders[label]}, the folder of its class")
+            expected = f"a file in {folders[label]}, the folder of its class"
+            raise damaged_line(images, line, path, expected)
         if numbers.setdefault(folder, label) != label:
-            raise fault(
-                images, line, path, f"class {numbers[folder]}, as others of its folder have"
-            )
+            expected = f"class {numbers[folder]}, as others of its folder have"
+            raise damaged_line(images, line, path, expected)
         if boxes is not None and image not in boxes:
-            raise _missing(labels.with_name("bounding_boxes.txt"), image, path)
+            raise _no_line(labels.with_name("bounding_boxes.txt"), image, path)
         part = "train" if label <= TRAINING else "test"
         yield Row(path, folder, part, box=None if boxes is None else boxes[image])
     if classes:
-        raise ConfigError(
-            str(images),
-            f"no line for image {min(classes)}, which has a class in {labels.name}",
-            f"a line for each of its images ({len(classes)} more than here)",
-            "Unpack the data set again",
-        )
+        found = f"no line for image {min(classes)}, which has a class in {labels.name}"
+        expected = f"a line for each of its images ({len(classes)} more than here)"
+        raise damaged(images, found, expected)
 
 
-def _missing(file: Path, image: int, path: str) -> ConfigError:
-    return ConfigError(
-        str(file),
-        f"no line for image {image} ({path})",
-        "a line for each image of images.txt",
-        "Unpack the data set again",
-    )
+def _no_line(file: Path, image: int, path: str) -> ConfigError:
+    return damaged(file, f"no line for image {image} ({path})", "a line for each of images.txt")
 
 
-def _boxes(path: Path) -> dict[int, Box]:
-    found: dict[int, Box] = {}
+def _read_boxes(path: Path) -> dict[int, Box]:
+    boxes: dict[int, Box] = {}
     for line, parts in fields(path, BOX, 5):
         text = " ".join(parts)
         try:
             x, y, width, height = map(float, parts[1:])
         except ValueError:
-            raise fault(path, line, text, BOX) from None
-        found[whole(parts[0], path, line, text, BOX)] = (x, y, x + width, y + height)
-    return found
+            raise damaged_line(path, line, text, BOX) from None
+        boxes[whole(parts[0], path, line, text, BOX)] = (x, y, x + width, y + height)
+    return boxes

@@ -50,16 +50,12 @@ class Folder(FileSet):
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
         refuse_official(root)
-        parts = _parts(root)
-        if not parts:
-            rows = [Row(file.as_posix(), file.parts[0]) for file in listing(root)]
-            return Listing(root, root, rows)
-        divided = [
-            Row(f"{part}/{file.as_posix()}", file.parts[0], part)
-            for part in parts
-            for file in listing(root / part)
+        rows = [
+            Row((Path(part) / file).as_posix(), file.parts[0], part)
+            for part in _parts(root) or [""]
+            for file in _list_images(root / part)
         ]
-        return Listing(root, root, divided)
+        return Listing(root, root, rows)
 
     @classmethod
     def present(cls, listed: Index) -> np.ndarray:
@@ -67,23 +63,23 @@ class Folder(FileSet):
         return np.ones(len(listed), bool)
 
     @classmethod
-    def told(cls, index: Index, row: int) -> str:
+    def describe_row(cls, index: Index, row: int) -> str:
         """The path says the class; of a part fingerprints of before know nothing."""
         part = PARTS[index.parts[row]]
         return f"\x1f{part}" if part else ""
 
 
+def _class_folders(root: Path) -> list[Path]:
+    entries = (entry for entry in root.iterdir() if not _is_left_behind(entry.name))
+    return sorted(entry for entry in entries if entry.is_dir())
+
+
 def _parts(root: Path) -> list[str]:
-    """The parts into which a folder is divided; none where its folders are classes."""
-    inside = {
-        entry.name for entry in root.iterdir() if entry.is_dir() and not _left_behind(entry.name)
-    }
+    """Return the parts into which a folder is divided; none where its folders are classes."""
+    inside = {entry.name for entry in _class_folders(root)}
     if "train" not in inside or not inside <= {"train", "val", "test"} or len(inside) < 2:
         return []
-    if not all(
-        any(entry.is_dir() and not _left_behind(entry.name) for entry in (root / part).iterdir())
-        for part in inside
-    ):
+    if not all(_class_folders(root / part) for part in inside):
         return []
     if "test" not in inside:
         raise ConfigError(
@@ -96,16 +92,14 @@ def _parts(root: Path) -> list[str]:
     return [part for part in ("train", "val", "test") if part in inside]
 
 
-def listing(root: Path) -> list[Path]:
-    """All image files relative to `root`, sorted; the first part of each is its class.
+def _list_images(root: Path) -> list[Path]:
+    """Return all image files relative to `root`, sorted; the first part of each is its class.
 
     Raises:
         ConfigError: fewer than two class folders, an empty one, a file name that is not text.
         OSError: no such folder, or not readable.
     """
-    classes = sorted(
-        entry for entry in root.iterdir() if entry.is_dir() and not _left_behind(entry.name)
-    )
+    classes = _class_folders(root)
     if len(classes) < 2:
         raise ConfigError(
             "data.root",
@@ -117,14 +111,17 @@ def listing(root: Path) -> list[Path]:
     for folder in classes:
         inside = [Path(file).relative_to(root) for file in images_below(folder)]
         if not inside:
-            raise ConfigError(
-                str(folder),
-                "no images",
-                f"files ending in {' '.join(SUFFIXES)}",
-                "Remove the folder, or put its images there",
-            )
+            expected = f"files ending in {' '.join(SUFFIXES)}"
+            remedy = "Remove the folder, or put its images there"
+            raise ConfigError(str(folder), "no images", expected, remedy)
         files += inside
-    _nameable(files)
+    for file in files:  # names of other encodings have no text that could be hashed or logged
+        try:
+            str(file).encode()
+        except UnicodeEncodeError:
+            found = f"the file name {os.fsencode(file)!r}"
+            remedy = "Rename that file (convmv renames many)"
+            raise ConfigError("data.root", found, "names in UTF-8", remedy) from None
     # By parts, so that a class's files stand together whatever characters names hold.
     return sorted(files, key=lambda file: file.parts)
 
@@ -142,7 +139,7 @@ def refuse_official(root: Path) -> None:
         if about is None or not about.classes:
             continue
         for above in (root, *list(root.parents)[:SHALLOW]):
-            marker = about.hinted_by(above)
+            marker = about.find_markers(above, signs=True)
             inside = root.relative_to(above).as_posix().lower()
             if marker is not None and (above == root or inside in about.inner):
                 raise ConfigError(
@@ -154,43 +151,29 @@ def refuse_official(root: Path) -> None:
                 )
 
 
-def _nameable(files: list[Path]) -> None:
-    """File names of other encodings have no text that could be hashed or logged."""
-    for file in files:
-        try:
-            file.as_posix().encode()
-        except UnicodeEncodeError:
-            raise ConfigError(
-                "data.root",
-                f"the file name {os.fsencode(file)!r}",
-                "names in UTF-8",
-                "Rename that file (convmv renames many)",
-            ) from None
-
-
 def images_below(folder: Path) -> Iterator[str]:
-    """Image files at any depth.
+    """Yield image files at any depth.
 
     By what the folder says of its entries, so that nothing but links is asked for its kind: a data
     set has a hundred thousand files, on a network's storage perhaps.
     """
-    left = [os.fspath(folder)]
-    while left:
-        with os.scandir(left.pop()) as entries:
+    rest = [os.fspath(folder)]
+    while rest:
+        with os.scandir(rest.pop()) as entries:
             for entry in entries:
-                if _left_behind(entry.name):
+                if _is_left_behind(entry.name):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
-                elif entry.name.lower().endswith(SUFFIXES) and _to_be_read(entry):
+                    rest.append(entry.path)
+                elif entry.name.lower().endswith(SUFFIXES) and _is_readable(entry):
                     yield entry.path
 
 
-def _to_be_read(entry: os.DirEntry[str]) -> bool:
-    """A file, or a link that leads nowhere: its data is missing, which is told when it is read.
-    Reading from a pipe would wait for ever."""
+def _is_readable(entry: os.DirEntry[str]) -> bool:
+    """Pass over pipes, on which reading would wait for ever. A link that leads nowhere is an image
+    whose data is missing, which is told when it is read."""
     return entry.is_file() or (entry.is_symlink() and not Path(entry.path).exists())
 
 
-def _left_behind(name: str) -> bool:
+def _is_left_behind(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,11 +25,10 @@ from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
 from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import fault, lines, structs, whole
-from trainables.errors import ConfigError
+from trainables.data.files.lists import damaged, damaged_line, lines, structs, whole
 
 KAGGLE, SOLUTION = "ILSVRC/Data/CLS-LOC", "LOC_val_solution.csv"
-DEVKIT = ("ILSVRC2012_devkit_t12/data", "devkit/data", "data", "")
+DEVKIT = ("ILSVRC2012_devkit_t12/data/", "devkit/data/", "data/", "")
 TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 SUFFIX = ".jpeg"
 
@@ -42,10 +42,7 @@ class ImageNet(FileSet):
     ABOUT: ClassVar[About | None] = About(
         title="ImageNet-1K",
         markers=(
-            ("train/", "val/", f"{DEVKIT[0]}/{TRUTH}"),
-            ("train/", "val/", f"{DEVKIT[1]}/{TRUTH}"),
-            ("train/", "val/", f"{DEVKIT[2]}/{TRUTH}"),
-            ("train/", "val/", TRUTH),
+            *(("train/", "val/", f"{folder}{TRUTH}") for folder in DEVKIT),
             ("train/", "val/", SOLUTION),
             (f"{KAGGLE}/", SOLUTION),
             ("train/n01440764/", "val/n01440764/"),
@@ -91,24 +88,22 @@ def _validation(root: Path, base: Path) -> Iterator[Row]:
 
 def _devkit(truth: Path) -> Iterator[tuple[str, str]]:
     meta = truth.with_name("meta.mat")
-    found = structs(meta, "synsets", ("ILSVRC2012_ID", "WNID"))
-    names = dict(zip(found["ILSVRC2012_ID"], found["WNID"], strict=True))
+    table = structs(meta, "synsets", ("ILSVRC2012_ID", "WNID"))
+    names = dict(zip(table["ILSVRC2012_ID"], table["WNID"], strict=True))
     for line, text in lines(truth):
         number = whole(text, truth, line, text, "the number of a class")
         if number not in names:
-            raise fault(truth, line, text, f"a class of {meta.name}")
+            raise damaged_line(truth, line, text, f"a class of {meta.name}")
         yield f"ILSVRC2012_val_{line:08d}", str(names[number])
 
 
 def _kaggle(solution: Path) -> Iterator[tuple[str, str]]:
     expected = "<image>,<wnid> <box> …, below a head"
-    for line, text in lines(solution):
-        name, comma, boxes = text.partition(",")
-        if line == 1:
-            continue
-        if not comma or not boxes.split():
-            raise fault(solution, line, text, expected)
+    for line, text in islice(lines(solution), 1, None):
+        name, _, boxes = text.partition(",")
+        if not boxes.split():
+            raise damaged_line(solution, line, text, expected)
         wnids = set(boxes.split()[::5])  # a class and four numbers for each box
         if len(wnids) != 1:
-            raise ConfigError(f"{solution}:{line}", f"{len(wnids)} classes", expected)
+            raise damaged(f"{solution}:{line}", f"{len(wnids)} classes", expected)
         yield name, wnids.pop()

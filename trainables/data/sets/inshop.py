@@ -17,9 +17,9 @@ from typing import ClassVar
 from trainables.config.images import DataConfig
 from trainables.data.dataset import DATASETS
 from trainables.data.files.about import About, Count
-from trainables.data.files.fileset import FileSet, Listing, refused_in
+from trainables.data.files.fileset import FileSet, Listing
 from trainables.data.files.index import Row
-from trainables.data.files.lists import fault, fields, lines, whole
+from trainables.data.files.lists import damaged, damaged_line, fields, lines, whole
 from trainables.errors import ConfigError
 
 PARTITION = "list_eval_partition.txt"
@@ -70,13 +70,13 @@ class InShop(FileSet):
 
 
 def _rows(where: Path) -> Iterator[Row]:
-    first = next(lines(where), (1, ""))
-    listed = whole(first[1], where, first[0], first[1], "how many images are listed")
-    found = 0
+    line, text = next(lines(where), (1, ""))
+    listed = whole(text, where, line, text, "how many images are listed")
+    count = 0
     for line, (path, item, kind) in fields(where, LINE, 3, start=HEAD):
         if kind not in ("train", "query", "gallery"):
-            raise fault(where, line, f"{path} {item} {kind}", LINE)
-        found += 1
+            raise damaged_line(where, line, f"{path} {item} {kind}", LINE)
+        count += 1
         yield Row(path, item, *(("train", "") if kind == "train" else ("test", kind)))
-    if found != listed:
-        raise refused_in(where, f"{found:,} images", f"the {listed:,} of its first line")
+    if count != listed:
+        raise damaged(where, f"{count:,} images", f"the {listed:,} of its first line")

@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -61,16 +62,19 @@ class Manifest(FileSet):
         try:
             if root.is_dir():
                 inside = sorted(entry.name for entry in root.iterdir())
-                file = next((root / name for name in USUAL if name in inside), None)
-                if file is None:
+                name = next((name for name in USUAL if name in inside), None)
+                if name is None:
                     raise ConfigError("data.root", f"neither in {root}", expected, "Give the file")
-                return _regular(file, expected)
+                root /= name
+            elif not root.exists():
+                raise ConfigError("data.root", f"{root}: no such file", expected)
+            elif root.suffix.lower() not in (".csv", ".parquet"):
+                raise ConfigError("data.root", f"{root}: another kind of file", expected)
+            # One that can be read without waiting, and is of a bounded size.
+            open_regular(root, most_bytes=MOST_CSV if _is_csv(root) else None).close()
         except OSError as error:
             raise ConfigError("data.root", f"{root}: {error.strerror}", expected) from error
-        if root.suffix.lower() not in (".csv", ".parquet") or not root.is_file():
-            what = "no such file" if not root.exists() else "another kind of file"
-            raise ConfigError("data.root", f"{root}: {what}", expected, "Give the table's file")
-        return _regular(root, expected)
+        return root
 
     @classmethod
     def rows(cls, root: Path, config: DataConfig) -> Listing:
@@ -84,15 +88,12 @@ class Manifest(FileSet):
 
     @classmethod
     def digest(cls, index: Index, cache: Path) -> str:
-        """Of a table with the images in it, the table is all; what is read of it is hashed too."""
+        """Hash the table alone where the images are in it."""
         table = index.base
         if not _holds_images(table):
             return super().digest(_beside(index), cache)
-        digest = hashlib.sha256(f"{cls.NAME} {cls.REVISION}".encode())
-        digest.update(
-            file_hashes(table.parent, [table.name], cache / cls.NAME)[table.name].encode()
-        )
-        return digest.hexdigest()
+        content = file_hashes(table.parent, [table.name], cache / cls.NAME)[table.name]
+        return hashlib.sha256(f"{cls.NAME} {cls.REVISION}{content}".encode()).hexdigest()
 
     @classmethod
     def pictures(cls, index: Index, first: int = 0) -> Iterator[Picture]:
@@ -103,19 +104,13 @@ class Manifest(FileSet):
             yield Picture(index.base.parent / index.paths[row], content)
 
 
-def _regular(table: Path, expected: str) -> Path:
-    """The table, if it can be read without waiting and is of a bounded size."""
-    try:
-        open_regular(table, most_bytes=MOST_CSV if table.suffix.lower() == ".csv" else None).close()
-    except OSError as error:
-        raise ConfigError("data.root", f"{table}: {error.strerror}", expected) from error
-    return table
+def _is_csv(table: Path) -> bool:
+    return table.suffix.lower() == ".csv"
 
 
 def _beside(index: Index) -> Index:
-    """The same, with paths relative to the table's folder."""
-    parts = (index.paths, index.classes, index.labels, index.parts, index.roles, index.boxes)
-    return Index(index.base.parent, *parts)
+    """Return the same index, with paths relative to the table's folder."""
+    return replace(index, base=index.base.parent)
 
 
 def _rows(table: Path) -> Iterator[Row]:
@@ -141,9 +136,9 @@ def _text(value: Any) -> str:
 
 
 def _table(path: Path) -> Iterator[dict[str, Any]]:
-    """Its rows without the images."""
+    """Yield the rows without the images."""
     try:
-        if path.suffix.lower() == ".csv":
+        if _is_csv(path):
             with path.open(newline="", encoding="utf-8-sig") as file:
                 reader = csv.DictReader(_bounded_lines(path, file), strict=True)
                 _check_columns(path, list(reader.fieldnames or ()), ("path", "label"))
@@ -154,7 +149,11 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
         opened = pq.ParquetFile(path)
         names = list(opened.schema_arrow.names)
         _check_columns(path, names, ("label",) if "image" in names else ("path", "label"))
-        _check_rows(path, opened.metadata.num_rows)
+        if (count := opened.metadata.num_rows) > MOST_ROWS:
+            expected = f"at most {MOST_ROWS:,}"
+            raise ConfigError(
+                str(path), f"{count:,} rows", expected, "Divide it into several tables"
+            )
         texts = [n for n in names if n in COLUMNS[:-1]]
         # Repeated texts stay dictionaries: a few kilobytes can stand for gigabytes of them.
         opened = pq.ParquetFile(path, read_dictionary=texts)
@@ -164,29 +163,17 @@ def _table(path: Path) -> Iterator[dict[str, Any]]:
     except (OSError, ValueError, csv.Error) as error:  # pyarrow's errors are of the first two
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(
-            str(path), f"a table that cannot be read ({error})", "a whole CSV or Parquet file"
-        ) from error
+        found = f"a table that cannot be read ({error})"
+        raise ConfigError(str(path), found, "a whole CSV or Parquet file") from error
 
 
 def _bounded_lines(path: Path, file: TextIO) -> Iterator[str]:
-    """The lines of a CSV, so that a file without a line's end does not fill memory."""
+    """Yield the lines of a CSV, so that a file without a line's end does not fill memory."""
     for number, line in enumerate(iter(partial(file.readline, MOST_LINE), ""), 1):
         if len(line) == MOST_LINE and not line.endswith("\n"):
-            raise ConfigError(
-                f"{path}: line {number}",
-                f"a line of {MOST_LINE:,} characters or more",
-                "shorter lines",
-                "Write one line for each image",
-            )
+            found = f"a line of {MOST_LINE:,} characters or more"
+            raise ConfigError(f"{path}: line {number}", found, "one line for each image")
         yield line
-
-
-def _check_rows(path: Path, count: int) -> None:
-    if count > MOST_ROWS:
-        raise ConfigError(
-            str(path), f"{count:,} rows", f"at most {MOST_ROWS:,}", "Divide it into several tables"
-        )
 
 
 def _check_lengths(path: Path, batch: Any) -> None:
@@ -199,27 +186,23 @@ def _check_lengths(path: Path, batch: Any) -> None:
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             longest = pc.max(pc.binary_length(values)).as_py() or 0
             if longest > MOST_TEXT:
-                raise ConfigError(
-                    str(path),
-                    f"a text of {longest:,} bytes in the column {name}",
-                    f"at most {MOST_TEXT:,}",
-                    "Shorten it",
-                )
+                found = f"a text of {longest:,} bytes in the column {name}"
+                raise ConfigError(str(path), found, f"at most {MOST_TEXT:,}")
 
 
-def _check_columns(path: Path, found: list[str], needed: tuple[str, ...]) -> None:
-    missing = [name for name in needed if name not in found]
+def _check_columns(path: Path, names: list[str], needed: tuple[str, ...]) -> None:
+    missing = [name for name in needed if name not in names]
     if missing:
         raise ConfigError(
             str(path),
-            f"the columns {', '.join(map(str, found)) or 'none'}",
+            f"the columns {', '.join(map(str, names)) or 'none'}",
             f"{' and '.join(needed)} (and split, role; in Parquet perhaps image)",
             f"Name the columns so: {', '.join(missing)} missing",
         )
 
 
 def _holds_images(table: Path) -> bool:
-    if table.suffix.lower() == ".csv":
+    if _is_csv(table):
         return False
     import pyarrow.parquet as pq
 
@@ -227,7 +210,7 @@ def _holds_images(table: Path) -> bool:
 
 
 def _contents(table: Path) -> Iterator[bytes]:
-    """The images of all rows, a few at a time."""
+    """Yield the images of all rows, a few at a time."""
     import pyarrow.parquet as pq
 
     for batch in pq.ParquetFile(table).iter_batches(IMAGES_AT_ONCE, columns=["image"]):
