@@ -12,7 +12,7 @@ from tests.papers.sources import ENDING, FOLDER
 
 SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
 # The made trees hold four images of each class: what a plan says of that is true of them alone.
-OF_FEW_IMAGES = ("steps in all (1 an epoch", "training.per_class is")
+OF_FEW_IMAGES = ("steps in all (1 an epoch", "training.per_class is", "images stand several times")
 FAIR = ("--set", "data.split.protocol=held_out")
 
 
