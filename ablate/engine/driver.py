@@ -33,7 +33,7 @@ from ablate.sweep.progression import Progression
 from ablate.sweep.queue import JobSettings
 from ablate.tracking.store import public_environment
 from ablate.tracking.sync import EndStatus
-from ablate.tracking.tracker import MlflowTracker, Tracker
+from ablate.tracking.tracker import MlflowTracker
 from ablate.values.terminal import say
 
 
@@ -148,7 +148,7 @@ def _with_storage(jobs: JobSettings, checkpoints: TrialCheckpoints | None) -> Jo
     return replace(jobs, forget=checkpoints.forget, fetch=fetch)
 
 
-def _tracker(plan: Plan, settings: Settings) -> Tracker | None:
+def _tracker(plan: Plan, settings: Settings) -> MlflowTracker | None:
     if settings.tracking_uri is None:
         return None
 

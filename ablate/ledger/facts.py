@@ -122,12 +122,12 @@ class Facts:
         self.differing.pop(trial_id, None)
         self.unsourced.discard(trial_id)
         if row is not None and self.sources is not None:
-            self._ask(self.sources, row)
+            self._compare_sources(self.sources, row)
         foreign = self.strict and trial_id in self.differing
         self._known[trial_id] = Fact(row["status"] if row else None, evaluations, foreign)
 
-    def _ask(self, sources: Sources, row: dict[str, Any]) -> None:
-        """Whether other code made a record, be it a result or the beginning of one."""
+    def _compare_sources(self, sources: Sources, row: dict[str, Any]) -> None:
+        """Note whether other code made a record, be it a result or the beginning of one."""
         trial_id, status, key = row["trial_id"], row["status"], row["source"]
         if status == "running" or (
             status in ("partial", "interrupted") and not self.ledger.has_epochs(trial_id)

@@ -7,7 +7,6 @@ once, and what a killed driver has left can be taken by the next.
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 import threading
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, Owner
-from ablate.ledger.records import NO_FOLD, Records
+from ablate.ledger.records import NO_FOLD, Records, Row
 from ablate.ledger.schema import CELLS, as_json, explained
 
 LOG = logging.getLogger("ablate.ledger")
@@ -27,7 +26,7 @@ Claim = Literal["mine", "busy", "done", "failed"]
 
 
 class Ledger(Records):
-    """The records, and all that is ever written into them, each word in one transaction.
+    """The records, and all that is ever written into them, each change in one transaction.
 
     Raises:
         LedgerError: full disk, lock or I/O error while writing.
@@ -39,26 +38,24 @@ class Ledger(Records):
 
         Within such a block it is part of that block's transaction.
         """
-        if self._is_writing():
-            yield self._connection
+        db = self._connection
+        if db.in_transaction:
+            yield db
             return
         with explained(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            db.execute("BEGIN IMMEDIATE")
             try:
-                yield self._connection
+                yield db
+                db.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
-            try:
-                self._connection.execute("COMMIT")
-            except sqlite3.DatabaseError:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
                 raise
 
-    def _is_writing(self) -> bool:
-        return self._connection.in_transaction
+    def _execute(self, sql: str, *values: object) -> int:
+        """Execute one statement; return how many rows it changed."""
+        with self.write() as db:
+            return db.execute(sql, values).rowcount
 
     # ---------------------------------------------------------------- claims
 
@@ -86,7 +83,7 @@ class Ledger(Records):
         """
         now = time.time()
         with self.write() as db:
-            row = _trial(db, trial_id)
+            row = self.trial(trial_id)
             if row is None:
                 values = (trial_id, config_hash, seed, as_json(config), str(owner), now, now, now)
                 db.execute(
@@ -98,15 +95,12 @@ class Ledger(Records):
             status = row["status"]
             if (force or status == "running") and _is_held(row, owner):
                 return "busy"
+            if not force and (status == "done" or (status == "failed" and not retry_failed)):
+                return "done" if status == "done" else "failed"
+            if force or status == "failed":  # a retry starts afresh
+                self.drop_epochs(trial_id)
             if force:
-                _forget(db, trial_id)
-                status = "interrupted"
-            if status == "done":
-                return "done"
-            if status == "failed" and not retry_failed:
-                return "failed"
-            if status == "failed":  # a retry starts afresh
-                db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
+                self._forget(trial_id)
             db.execute(
                 "UPDATE trials SET status='running', reason=NULL, owner=?, heartbeat=?, "
                 "started=coalesce(started, ?), ended=NULL, source=coalesce(?, source) "
@@ -115,33 +109,47 @@ class Ledger(Records):
             )
             return "mine"
 
+    def _forget(self, trial_id: str) -> None:
+        self._execute("DELETE FROM evaluations WHERE trial_id=?", trial_id)
+        self._execute(
+            "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, "
+            "best_epoch=NULL, export=NULL, provenance_json=NULL, source=NULL WHERE trial_id=?",
+            trial_id,
+        )
+        self._execute(
+            "UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", trial_id
+        )
+
     def claim_evaluation(self, trial_id: str, owner: Owner) -> Claim:
         """Take a finished trial to evaluate further splits; it stays "done" meanwhile."""
-        with self.write() as db:
-            row = _trial(db, trial_id)
+        with self.write():
+            row = self.trial(trial_id)
             if row is None or row["status"] != "done":
                 return "failed"
-            return "mine" if _hold(db, row, owner) else "busy"
+            return "mine" if self.hold(trial_id, owner) else "busy"
 
     def hold(self, trial_id: str, owner: Owner) -> bool:
         """Take a trial as it is, if there is one; False: another live driver has it."""
         with self.write() as db:
-            row = _trial(db, trial_id)
-            return row is None or _hold(db, row, owner)
+            row = self.trial(trial_id)
+            if row is not None and _is_held(row, owner):
+                return False
+            values = (str(owner), time.time(), trial_id)
+            db.execute("UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?", values)
+            return True
 
     def let_go(self, trial_id: str, owner: Owner) -> None:
         """Release what `hold` took, as it was; what a dead driver was at is "interrupted"."""
-        with self.write() as db:
-            db.execute(
-                "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' "
-                "THEN 'interrupted' ELSE status END WHERE trial_id=? AND owner=?",
-                [trial_id, str(owner)],
-            )
+        self._execute(
+            "UPDATE trials SET owner=NULL, status=CASE status WHEN 'running' "
+            "THEN 'interrupted' ELSE status END WHERE trial_id=? AND owner=?",
+            trial_id,
+            str(owner),
+        )
 
     def heartbeat(self, owner: Owner) -> None:
         """Give a sign of life for everything this driver has claimed."""
-        with self.write() as db:
-            db.execute("UPDATE trials SET heartbeat=? WHERE owner=?", [time.time(), str(owner)])
+        self._execute("UPDATE trials SET heartbeat=? WHERE owner=?", time.time(), str(owner))
 
     def release(
         self,
@@ -150,30 +158,31 @@ class Ledger(Records):
         reason: str | None = None,
     ) -> None:
         """End a claim without a result; a trial that is "done" stays so."""
-        with self.write() as db:
-            db.execute(
-                "UPDATE trials SET owner=NULL, "
-                "ended=CASE status WHEN 'done' THEN ended ELSE ? END, "
-                "reason=CASE status WHEN 'done' THEN reason ELSE ? END, "
-                "status=CASE status WHEN 'done' THEN status ELSE ? END WHERE trial_id=?",
-                [time.time(), reason, status, trial_id],
+        with self.write():
+            self._execute("UPDATE trials SET owner=NULL WHERE trial_id=?", trial_id)
+            self._execute(
+                "UPDATE trials SET ended=?, reason=?, status=? "
+                "WHERE trial_id=? AND status != 'done'",
+                *(time.time(), reason, status, trial_id),
             )
 
     def release_dead(self) -> list[str]:
         """Mark trials of drivers that are gone "interrupted" (resumable); return their ids."""
         released = []
         for row in self.rows("SELECT * FROM trials WHERE owner IS NOT NULL"):
-            if not Owner.parse(row["owner"]).alive(row["heartbeat"]):
-                with self.write() as db:
-                    changed = db.execute(
-                        "UPDATE trials SET owner=NULL, "
-                        "ended=CASE status WHEN 'running' THEN ? ELSE ended END, "
-                        "status=CASE status WHEN 'running' THEN 'interrupted' ELSE status END, "
-                        "reason=CASE status WHEN 'running' THEN 'its driver was killed' "
-                        "ELSE reason END WHERE trial_id=? AND owner=?",
-                        [time.time(), row["trial_id"], row["owner"]],
-                    ).rowcount
-                if changed:
+            if Owner.parse(row["owner"]).alive(row["heartbeat"]):
+                continue
+            which = row["trial_id"], row["owner"]
+            with self.write():
+                self._execute(
+                    "UPDATE trials SET ended=?, status='interrupted', reason='its driver was "
+                    "killed' WHERE trial_id=? AND owner=? AND status='running'",
+                    time.time(),
+                    *which,
+                )
+                if self._execute(
+                    "UPDATE trials SET owner=NULL WHERE trial_id=? AND owner=?", *which
+                ):
                     released.append(row["trial_id"])
         return released
 
@@ -182,21 +191,25 @@ class Ledger(Records):
     def record_epochs(self, trial_id: str, reports: Iterable[Mapping[str, Any]]) -> None:
         """Record epoch events (`trainables.jobs.job.run_job`).
 
-        Of an epoch told twice (once more after a kill took it back) the first word stands: MLflow
-        and schedulers have heard it.
+        Of an epoch reported twice (once more after a kill took it back) the first report stands:
+        MLflow and schedulers have it.
         """
         with self.write() as db:
-            _put_epochs(db, trial_id, reports)
+            db.executemany(
+                "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
+                [
+                    (trial_id, e["epoch"], e["steps"], e["seconds"], as_json(e["metrics"]))
+                    for e in reports
+                ],
+            )
 
     def put_checkpoint(self, trial_id: str, place: str | None) -> None:
         """Note where in storage a trial's newest checkpoint is; None: nowhere any more."""
-        with self.write() as db:
-            db.execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", [place, trial_id])
+        self._execute("UPDATE trials SET checkpoint=? WHERE trial_id=?", place, trial_id)
 
     def drop_epochs(self, trial_id: str) -> None:
         """Forget the epochs of a trial that begins anew."""
-        with self.write() as db:
-            db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
+        self._execute("DELETE FROM epochs WHERE trial_id=?", trial_id)
 
     def record_final(
         self,
@@ -217,25 +230,32 @@ class Ledger(Records):
         """
         now = time.time()
         with self.write() as db:
-            _put_epochs(db, trial_id, epochs)
+            self.record_epochs(trial_id, epochs)
             for split, metrics in final["evaluations"].items():
                 key = (trial_id, split, final["evaluator"])
-                _put_evaluation(db, key, metrics, (now, evaluator), trained=trained)
+                values, recorded, source = dict(metrics), now, evaluator
+                known = self.rows(
+                    "SELECT metrics_json, recorded, source FROM evaluations "
+                    "WHERE trial_id=? AND split=? AND evaluator=?",
+                    key,
+                )
+                if known and not trained:
+                    values, recorded = values | known[0]["metrics"], known[0]["recorded"]
+                    source = source or known[0]["source"]
+                db.execute(
+                    "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, "
+                    "recorded, source) VALUES (?,?,?,?,?,?)",
+                    (*key, as_json(values), recorded, source),
+                )
             if not trained:
                 db.execute("UPDATE trials SET owner=NULL WHERE trial_id=?", [trial_id])
                 return
-            names = ("epochs", "steps", "seconds", "best_epoch", "export")
+            facts = [final[name] for name in ("epochs", "steps", "seconds", "best_epoch", "export")]
             db.execute(
                 "UPDATE trials SET status='done', reason=NULL, owner=NULL, heartbeat=?, ended=?, "
                 "epochs=?, steps=?, seconds=?, best_epoch=?, export=?, provenance_json=? "
                 "WHERE trial_id=?",
-                (
-                    now,
-                    now,
-                    *(final[name] for name in names),
-                    as_json(final["provenance"]),
-                    trial_id,
-                ),
+                [now, now, *facts, as_json(final["provenance"]), trial_id],
             )
 
     # ------------------------------------------------- sweeps, cells, proposals
@@ -243,13 +263,12 @@ class Ledger(Records):
     def put_sweep(
         self, sweep_id: str, name: str, spec: Mapping[str, Any], provenance: Mapping[str, Any]
     ) -> None:
-        with self.write() as db:
-            db.execute(
-                "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
-                "name=excluded.name, spec_json=excluded.spec_json, "
-                "provenance_json=excluded.provenance_json",
-                [sweep_id, name, as_json(spec), time.time(), as_json(provenance)],
-            )
+        self._execute(
+            "INSERT INTO sweeps VALUES (?,?,?,?,?) ON CONFLICT(sweep_id) DO UPDATE SET "
+            "name=excluded.name, spec_json=excluded.spec_json, "
+            "provenance_json=excluded.provenance_json",
+            *(sweep_id, name, as_json(spec), time.time(), as_json(provenance)),
+        )
 
     def put_cells(self, sweep_id: str, cells: Iterable[Mapping[str, Any]]) -> None:
         """Record cells; one that was recorded before is replaced.
@@ -279,38 +298,30 @@ class Ledger(Records):
         beside: Sequence[int] | None = None,
     ) -> None:
         """Record a proposal unless it is there, so that two drivers follow the same ones."""
-        with self.write() as db:
-            first = db.execute(
+        with self.write():
+            is_first = self._execute(
                 "INSERT OR IGNORE INTO proposals VALUES (?,?,?,?)",
-                [study_key, idx, as_json(params), config_hash],
-            ).rowcount
-            if first and beside is not None:
-                db.execute(
-                    "INSERT INTO beside VALUES (?,?,?)", [study_key, idx, as_json(list(beside))]
-                )
+                *(study_key, idx, as_json(params), config_hash),
+            )
+            if is_first and beside is not None:
+                values = (study_key, idx, as_json(list(beside)))
+                self._execute("INSERT INTO beside VALUES (?,?,?)", *values)
 
     def put_stop(self, sweep_id: str, study: str, cell: str, epoch: int) -> None:
-        with self.write() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", [sweep_id, study, cell, epoch]
-            )
+        self._execute("INSERT OR IGNORE INTO stops VALUES (?,?,?,?)", sweep_id, study, cell, epoch)
 
     # ------------------------------------------------------------- tracking
 
     def rename_store(self, before: str, after: str) -> None:
         """Record a store's runs under another name, and wipe the former name from the file."""
-        if not self.mlflow_runs(before):
-            return
         self.rows("PRAGMA secure_delete=ON")
-        with self.write() as db:
-            db.execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", [after, before])
+        self._execute("UPDATE OR REPLACE mlflow_runs SET store=? WHERE store=?", after, before)
 
     def forget_mlflow_run(self, store: str, sweep_id: str, trial_id: str) -> None:
-        with self.write() as db:
-            db.execute(
-                "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
-                [store, sweep_id, trial_id],
-            )
+        self._execute(
+            "DELETE FROM mlflow_runs WHERE store=? AND sweep_id=? AND trial_id=?",
+            *(store, sweep_id, trial_id),
+        )
 
     def put_mlflow_run(
         self,
@@ -322,86 +333,22 @@ class Ledger(Records):
         logged_epoch: int = 0,
         logged_final: int = 0,
     ) -> None:
-        with self.write() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
-                [store, sweep_id, trial_id, run_id, logged_epoch, logged_final],
-            )
+        self._execute(
+            "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
+            *(store, sweep_id, trial_id, run_id, logged_epoch, logged_final),
+        )
 
 
-def _forget(db: sqlite3.Connection, trial_id: str) -> None:
-    db.execute("DELETE FROM epochs WHERE trial_id=?", [trial_id])
-    db.execute("DELETE FROM evaluations WHERE trial_id=?", [trial_id])
-    db.execute(
-        "UPDATE trials SET started=NULL, epochs=NULL, steps=NULL, seconds=NULL, best_epoch=NULL, "
-        "export=NULL, provenance_json=NULL, source=NULL WHERE trial_id=?",
-        [trial_id],
-    )
-    db.execute("UPDATE mlflow_runs SET logged_epoch=0, logged_final=0 WHERE trial_id=?", [trial_id])
-
-
-def _trial(db: sqlite3.Connection, trial_id: str) -> sqlite3.Row | None:
-    row: sqlite3.Row | None = db.execute(
-        "SELECT * FROM trials WHERE trial_id=?", [trial_id]
-    ).fetchone()
-    return row
-
-
-def _hold(db: sqlite3.Connection, row: sqlite3.Row, owner: Owner) -> bool:
-    """Make a trial this driver's, whatever its status; False: another live driver has it."""
-    if _is_held(row, owner):
-        return False
-    db.execute(
-        "UPDATE trials SET owner=?, heartbeat=? WHERE trial_id=?",
-        [str(owner), time.time(), row["trial_id"]],
-    )
-    return True
-
-
-def _is_held(row: sqlite3.Row, owner: Owner) -> bool:
+def _is_held(row: Row, owner: Owner) -> bool:
     """Return whether another live driver holds this row."""
     if row["owner"] is None or row["owner"] == str(owner):
         return False
     return Owner.parse(row["owner"]).alive(row["heartbeat"])
 
 
-def _put_epochs(
-    db: sqlite3.Connection, trial_id: str, reports: Iterable[Mapping[str, Any]]
-) -> None:
-    db.executemany(
-        "INSERT OR IGNORE INTO epochs VALUES (?,?,?,?,?)",
-        [(trial_id, e["epoch"], e["steps"], e["seconds"], as_json(e["metrics"])) for e in reports],
-    )
-
-
-def _put_evaluation(
-    db: sqlite3.Connection,
-    key: tuple[str, str, str],
-    metrics: Mapping[str, Any],
-    made: tuple[float, str | None],
-    *,
-    trained: bool,
-) -> None:
-    """made: now, and the hash of the source that evaluated."""
-    row = db.execute(
-        "SELECT metrics_json, recorded, source FROM evaluations WHERE trial_id=? AND split=? "
-        "AND evaluator=?",
-        key,
-    ).fetchone()
-    values, (recorded, source) = dict(metrics), made
-    if row is not None and not trained:
-        values, recorded = values | json.loads(row["metrics_json"]), row["recorded"]
-        source = source or row["source"]
-    db.execute(
-        "INSERT OR REPLACE INTO evaluations(trial_id, split, evaluator, metrics_json, recorded, "
-        "source) VALUES (?,?,?,?,?,?)",
-        (*key, as_json(values), recorded, source),
-    )
-
-
 @contextmanager
 def heartbeats(path: Path, owner: Owner) -> Iterator[None]:
-    """A thread that gives this driver's claims a sign of life."""
+    """Give this driver's claims a sign of life from a thread."""
     ended = threading.Event()
 
     def beat() -> None:

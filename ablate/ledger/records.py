@@ -10,9 +10,11 @@ in `ablate/ledger/queries.py`; who writes has a `Ledger` (`ablate/ledger/ledger.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, TypeAdapter
 
 from ablate.ledger.owner import Owner
 from ablate.ledger.schema import connect, explained
@@ -49,9 +51,47 @@ class Records:
         self.close()
 
     def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Ask in SQL.
+
+        Raises:
+            ConfigError: a value is not of its column's type or range; names file and column.
+        """
         with explained(self.path):
-            found = [dict(row) for row in self._connection.execute(sql, values)]
-        return [check_row(row, self.path) for row in found]
+            rows = [dict(row) for row in self._connection.execute(sql, values)]
+        return [self._check_row(row) for row in rows]
+
+    def _check_row(self, row: Row) -> Row:
+        """Return a row with its `*_json` columns decoded under the name without the suffix.
+
+        Columns that no table has (counts, say) are taken as they are.
+        """
+        checked: Row = {}
+        for column, raw in row.items():
+            name, value = column.removesuffix("_json"), raw
+            try:
+                if name != column and raw is not None:
+                    value = json.loads(raw)
+                if column in _COLUMNS:
+                    _COLUMNS[column].validate_python(value, strict=True)
+            # of JSON: no text, no JSON, too deep, or a number of thousands of digits
+            except (TypeError, ValueError, RecursionError) as error:
+                raise self._unfit(column, raw) from error
+            checked[name] = value
+        if checked.get("owner") is not None:
+            Owner.parse(checked["owner"])
+            if checked.get("heartbeat", 0.0) is None:
+                raise self._unfit("heartbeat", None)
+        return checked
+
+    def _unfit(self, column: str, value: object) -> ConfigError:
+        text = repr(value)
+        shown = text if len(text) <= 100 else f"{text[:100]}…"
+        return ConfigError(
+            str(self.path),
+            f"{shown} in the column {column}",
+            "what ablate writes there",
+            "The ledger was edited or damaged: restore it from a copy, or give another --out",
+        )
 
     def trial(self, trial_id: str) -> Row | None:
         return next(iter(self.rows("SELECT * FROM trials WHERE trial_id=?", [trial_id])), None)
@@ -153,174 +193,96 @@ class Records:
 
 LATEST = 253_402_300_799  # seconds since 1970: the end of the year 9999, which dates can show
 LONGEST_NAME = 4096  # characters; of a URI or a cell's coordinates
-STATUSES = ("running", "done", "failed", "partial", "interrupted", "missing")
 
 
-def check_row(row: Mapping[str, Any], path: object) -> dict[str, Any]:
-    """Return a row with its `*_json` columns decoded under the name without the suffix.
-
-    Columns that no table has (counts, say) are taken as they are.
-
-    Raises:
-        ConfigError: a value is not of its column's type or range; names file and column.
-    """
-    checked: dict[str, Any] = {}
-    for column, raw in row.items():
-        value = raw
-        if column.endswith("_json") and raw is not None:
-            value = _decode(raw, column, path)
-        check = _CHECKS.get(column)
-        if check is not None and not (value is None and column in _NULLABLE) and not check(value):
-            raise _unfit(path, column, raw)
-        checked[column.removesuffix("_json")] = value
-    owner = checked.get("owner")
-    if owner is not None:
-        Owner.parse(owner)
-        if checked.get("heartbeat", 0.0) is None:
-            raise _unfit(path, "heartbeat", None)
-    return checked
+def _check_characters(text: str) -> str:
+    if (fault := unfit(text)) is not None:
+        raise ValueError(fault)
+    return text
 
 
-def _decode(raw: Any, column: str, path: object) -> Any:
-    if not isinstance(raw, str):
-        raise _unfit(path, column, raw)
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
-        raise _unfit(path, column, raw) from error
+def _check_line(text: str) -> str:
+    if any(each in text for each in "\n\r\t"):
+        raise ValueError("a line break or tab")
+    return _check_characters(text)
 
 
-def _unfit(path: object, column: str, value: Any) -> ConfigError:
-    text = repr(value)
-    shown = text if len(text) <= 100 else f"{text[:100]}…"
-    return ConfigError(
-        str(path),
-        f"{shown} in the column {column}",
-        "what ablate writes there",
-        "The ledger was edited or damaged: restore it from a copy, or give another --out",
-    )
+def _check_size(value: object) -> object:
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("an integer of more than 64 bits")
+    return value
 
 
-def _is_name(value: Any) -> bool:
-    return (
-        isinstance(value, str)
-        and len(value) <= LONGEST_NAME
-        and unfit(value) is None
-        and not any(each in value for each in "\n\r\t")
-    )
+Line = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_check_line)]
+CellName = Annotated[str, AfterValidator(_check_characters)]  # of a spec's values: long, of lines
+Whole = Annotated[int, Field(ge=-1, le=LARGEST)]
+Seconds = Annotated[float, Field(ge=0, le=LATEST)]
+Number = Annotated[float, BeforeValidator(_check_size)]
+Status = Literal["running", "done", "failed", "partial", "interrupted", "missing"]
 
 
-def _is_cell_name(value: Any) -> bool:
-    """A cell is named by values of a spec, which may be longer and have line breaks."""
-    return isinstance(value, str) and unfit(value) is None
+# Of a configuration and a spec what commands look into; the rest is free.
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and -1 <= value <= LARGEST
+class _Section(BaseModel):
+    name: str = ""
 
 
-def _is_seconds(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= LATEST
+class _Data(_Section):
+    image_size: Number | None = None
 
 
-def _is_number(value: Any) -> bool:
-    whole = isinstance(value, int) and abs(value) <= LARGEST
-    return isinstance(value, float) or whole
+class _Optimizer(_Section):
+    lr: Number | None = None
 
 
-def _is_config(value: Any) -> bool:
-    """A trial's configuration, as far as commands look into it; `TrialConfig` checks the rest."""
-    if not isinstance(value, dict):
-        return False
-    parts = ("backbone", "data", "loss", "method", "optimizer", "training")
-    sections = [value.get(part) or {} for part in parts]
-    if not all(isinstance(section, dict) for section in sections):
-        return False
-    _, data, _, _, optimizer, training = sections
-    return (
-        all(isinstance(section.get("name", ""), str) for section in sections)
-        and _is_number(training.get("epochs") or 0)
-        and _is_number(optimizer.get("lr") or 0)
-        and _is_number(data.get("image_size") or 0)
-    )
+class _Training(_Section):
+    epochs: Number | None = None
 
 
-def _is_metrics(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_number, value.values()))
+class _Config(BaseModel):
+    backbone: _Section | None = None
+    data: _Data | None = None
+    loss: _Section | None = None
+    method: _Section | None = None
+    optimizer: _Optimizer | None = None
+    training: _Training | None = None
 
 
-def _is_components(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        text is None or isinstance(text, str) for text in value.values()
-    )
+class _Goal(BaseModel):
+    metric: Line
+    direction: Literal["maximize", "minimize"]
 
 
-def _are_indices(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_whole, value))
+class _Study(BaseModel):
+    design: Line
+    objectives: list[_Goal] | None = None
+    space: dict[str, Any] | None = None
 
 
-def _is_spec(value: Any) -> bool:
-    """A resolved spec, as far as commands look into it."""
-    if not isinstance(value, dict) or not _is_name(value.get("objective")):
-        return False
-    studies = value.get("studies")
-    return isinstance(studies, dict) and all(map(_is_study, studies.values()))
+class _Spec(BaseModel):
+    objective: Line
+    studies: dict[str, _Study]
 
 
-def _is_study(value: Any) -> bool:
-    if not isinstance(value, dict) or not _is_name(value.get("design")):
-        return False
-    objectives, space = value.get("objectives"), value.get("space")
-    if objectives is not None and not isinstance(objectives, list):
-        return False
-    return all(map(_is_goal, objectives or ())) and (space is None or isinstance(space, dict))
-
-
-def _is_goal(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and _is_name(value.get("metric"))
-        and value.get("direction") in ("maximize", "minimize")
-    )
-
-
-_CHECKS: dict[str, Callable[[Any], bool]] = {
-    column: check
-    for check, columns in (
-        (
-            _is_name,
-            "trial_id config_hash study split evaluator sweep_id name source study_key component "
-            "revision one other store run_id export owner",
-        ),
-        (_is_cell_name, "cell"),
-        (lambda value: isinstance(value, str), "reason"),
-        (_is_whole, "seed fold idx epoch epochs steps best_epoch logged_epoch logged_final"),
-        (_is_seconds, "created started ended heartbeat recorded seconds"),
-        (lambda value: value in STATUSES, "status"),
-        (_is_config, "config_json"),
-        (lambda value: isinstance(value, dict), "provenance_json params_json coords_json"),
-        (_is_metrics, "metrics_json"),
-        (_is_components, "components_json"),
-        (_are_indices, "beside_json"),
-        (_is_spec, "spec_json"),
-    )
+# Kind → columns; a question mark after those that may be NULL.
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (Line, "trial_id config_hash study split evaluator sweep_id name study_key component revision"),
+    (Line, "one other store run_id export? owner? source?"),
+    (CellName, "cell"),
+    (str, "reason?"),
+    (Whole, "seed fold? idx epoch epochs? steps? best_epoch? logged_epoch logged_final"),
+    (Seconds, "created started? ended? heartbeat? recorded? seconds?"),
+    (Status, "status?"),
+    (_Config, "config_json"),
+    (dict[str, Any], "provenance_json? params_json coords_json"),
+    (dict[str, Number], "metrics_json"),
+    (dict[str, str | None], "components_json"),
+    (list[Whole], "beside_json?"),
+    (_Spec, "spec_json"),
+)
+_COLUMNS: dict[str, TypeAdapter[Any]] = {
+    column.removesuffix("?"): TypeAdapter(kind | None if column.endswith("?") else kind)
+    for kind, columns in _KINDS
     for column in columns.split()
-}
-_NULLABLE = {
-    "reason",
-    "owner",
-    "heartbeat",
-    "started",
-    "ended",
-    "epochs",
-    "steps",
-    "seconds",
-    "best_epoch",
-    "export",
-    "provenance_json",
-    "source",
-    "recorded",
-    "beside_json",
-    "status",
-    "fold",
 }

@@ -27,17 +27,8 @@ if TYPE_CHECKING:
 
 SHOWN = ("recall_at_1", "map_at_r", "r_precision", "top_1_accuracy")  # the first to be read
 FACTS = (
-    "trial_id",
-    "config_hash",
-    "seed",
-    "status",
-    "reason",
-    "epochs",
-    "best_epoch",
-    "steps",
-    "seconds",
-    "export",
-    "source",
+    *("trial_id", "config_hash", "seed", "status", "reason", "epochs", "best_epoch", "steps"),
+    *("seconds", "export", "source"),
 )
 WRITERS = (".csv", ".jsonl", ".parquet")
 
@@ -59,20 +50,24 @@ def result_rows(records: Records, sweep_id: str) -> list[Row]:
     varied = varied_paths(row["config"] for row in queries.trials_of(records, sweep_id))
 
     def describe(trial: Row) -> Row:
-        config = trial["config"]
-        params = {f"params/{path}": lookup(config, path) for path in varied if has(config, path)}
-        return {key: trial[key] for key in ("status", "reason")} | params
+        settings = _pick(trial["config"], varied).items()
+        params = {f"params/{path}": value for path, value in settings}
+        return {"status": trial["status"], "reason": trial["reason"]} | params
 
     return _cell_rows(records, sweep_id, describe)
 
 
+def _pick(config: Row, paths: Iterable[str]) -> Row:
+    return {path: lookup(config, path) for path in paths if has(config, path)}
+
+
 def _cell_rows(records: Records, sweep_id: str, describe: Callable[[Row], Row]) -> list[Row]:
     """Return one row per cell and seed, with metrics and what `describe` gives of a trial."""
-    cells, trials = records.cells(sweep_id), dict[str, Row]()
-    for trial_id in dict.fromkeys(cell["trial_id"] for cell in cells):
-        trial = records.trial(trial_id)
-        if trial is not None:
-            trials[trial_id] = describe(trial) | metrics_of(records, trial_id)
+    trials = {
+        trial["trial_id"]: describe(trial) | metrics_of(records, trial["trial_id"])
+        for trial in queries.trials_of(records, sweep_id)
+    }
+    cells = records.cells(sweep_id)
     rows = build_cell_rows(cells, trials, {"status": "missing", "reason": None})
     for row in rows:
         row |= {f"coords/{name}": value for name, value in row.pop("coords").items()}
@@ -99,8 +94,13 @@ def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
         trials = queries.trials(records)
         return pd.DataFrame([_facts(t) | metrics_of(records, t["trial_id"]) for t in trials])
     sweep_id = queries.find_sweep(records, sweep, "SWEEP")
-    rows = [{"sweep": sweep_id, **row} for row in _cell_rows(records, sweep_id, _facts)]
-    return pd.DataFrame([{name: _scalar(value) for name, value in row.items()} for row in rows])
+    rows = _cell_rows(records, sweep_id, _facts)
+    return pd.DataFrame(
+        [
+            {"sweep": sweep_id} | {name: _scalar(value) for name, value in row.items()}
+            for row in rows
+        ]
+    )
 
 
 def _facts(trial: Row) -> Row:
@@ -118,10 +118,10 @@ def _scalar(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | tuple | dict) else value
 
 
-def _guarded(found: pd.DataFrame) -> pd.DataFrame:
+def _guarded(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table for a spreadsheet, in which names that look like formulas are text."""
-    texts = [name for name, column in found.items() if column.map(type).eq(str).any()]
-    safe = found.astype(dict.fromkeys(texts, object))
+    texts = [name for name, column in table.items() if column.map(type).eq(str).any()]
+    safe = table.astype(dict.fromkeys(texts, object))
     safe[texts] = safe[texts].map(guarded)
     return safe.rename(columns=guarded)
 
@@ -243,35 +243,33 @@ def find_best(records: Records, sweep_id: str, study: str | None, out: Path) -> 
         ConfigError: no such study, or none of its trials has a result.
     """
     sweep, by_study = records.sweep(sweep_id), cells_by_study(records, sweep_id)
-    declared = list(sweep["spec"]["studies"])
+    spec, declared = sweep["spec"], list(sweep["spec"]["studies"])
     if study is not None and study not in declared:
         raise ConfigError(
             "STUDY", repr(study), f"a study of {sweep['name']}: {', '.join(declared)}", "Choose one"
         )
-    whole = sweep["spec"]["objective"]
-    found: list[Best] = []
+    candidates: list[Best] = []
     for name in declared if study is None else [study]:
-        metric, most = next(objectives(sweep["spec"], name))
-        cells = by_study.get(name, {})
-        cell = best_cell(records, cells, metric, most=most)
-        if cell is not None and (study is not None or metric == whole):
-            found.append(_read_best(records, sweep, cells[cell], metric, out))
-    if not found:
+        metric, most = next(objectives(spec, name))
+        cell = best_cell(records, by_study.get(name, {}), metric, most=most)
+        if cell is not None and (study is not None or metric == spec["objective"]):
+            candidates.append(_read_best(records, sweep, by_study[name][cell], (metric, most), out))
+    if not candidates:
         raise ConfigError(
             "STUDY" if study else "SWEEP",
             f"no finished trial in {study or sweep['name']}",
             "at least one with a value of its objective",
             "`ablate trials` shows how its trials stand",
         )
-    return max(found, key=lambda best: best.value if best.most else -best.value)
+    return max(candidates, key=lambda best: best.value if best.most else -best.value)
 
 
 def cells_by_study(records: Records, sweep_id: str) -> dict[str, dict[str, list[Row]]]:
     """Return study → cell → its rows (one a seed and fold), in their order."""
-    found: dict[str, dict[str, list[Row]]] = {}
+    studies: dict[str, dict[str, list[Row]]] = {}
     for row in records.cells(sweep_id):
-        found.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
-    return found
+        studies.setdefault(row["study"], {}).setdefault(row["cell"], []).append(row)
+    return studies
 
 
 def objectives(spec: Mapping[str, Any], study: str) -> Iterator[tuple[str, bool]]:
@@ -285,55 +283,47 @@ def best_cell(
     records: Records, cells: Mapping[str, Sequence[Row]], metric: str, *, most: bool
 ) -> str | None:
     """Return the cell with the best mean over seeds and folds, the earlier one on a tie."""
-    chosen: tuple[float, str] | None = None
-    for cell, rows in cells.items():
-        known = [value for _, value in _values(records, rows, metric)]
-        if not known:
-            continue
-        mean = statistics.fmean(known) * (1 if most else -1)
-        if chosen is None or mean > chosen[0]:
-            chosen = mean, cell
-    return None if chosen is None else chosen[1]
+    means = {
+        cell: statistics.fmean(value for _, value in values)
+        for cell, rows in cells.items()
+        if (values := _values(records, rows, metric))
+    }
+    return max(means, key=lambda cell: means[cell] if most else -means[cell], default=None)
 
 
 def _values(records: Records, rows: Iterable[Row], metric: str) -> list[tuple[Row, float]]:
     split, name = MetricName.parse(metric)
-    found = [(row, records.evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows]
-    return [(row, value) for row, value in found if value is not None]
+    values = [(row, records.evaluations(row["trial_id"]).get(split, {}).get(name)) for row in rows]
+    return [(row, value) for row, value in values if value is not None]
 
 
 def _read_best(
-    records: Records, sweep: Row, rows: Sequence[Row], objective: str, out: Path
+    records: Records, sweep: Row, rows: Sequence[Row], objective: tuple[str, bool], out: Path
 ) -> Best:
-    study = rows[0]["study"]
-    most = dict(objectives(sweep["spec"], study))[objective]
-    ranked = sorted(
-        _values(records, rows, objective), key=lambda pair: -pair[1] if most else pair[1]
-    )
-    trials = [row["trial_id"] for row, _ in ranked]
-    read = [metrics_of(records, trial) for trial in trials]
-    means = {
-        name: statistics.fmean(each[name] for each in read)
-        for name in read[0]
-        if all(name in each for each in read)
-    }
+    metric, most = objective
+    ranked = sorted(_values(records, rows, metric), key=lambda pair: -pair[1] if most else pair[1])
+    trials = tuple(row["trial_id"] for row, _ in ranked)
+    metrics = [metrics_of(records, trial) for trial in trials]
     configs = {
         row["trial_id"]: row["config"] for row in queries.trials_of(records, sweep["sweep_id"])
     }
     config = configs[trials[0]]
-    settings = {p: lookup(config, p) for p in varied_paths(configs.values()) if has(config, p)}
     return Best(
-        sweep["name"],
-        sweep["sweep_id"],
-        study,
-        ranked[0][0]["cell"],
-        objective,
-        statistics.fmean(value for _, value in ranked),
-        most,
-        means,
-        settings,
-        config,
-        tuple(trials),
-        tuple(row["seed"] for row, _ in ranked),
-        out,
+        sweep=sweep["name"],
+        sweep_id=sweep["sweep_id"],
+        study=rows[0]["study"],
+        cell=rows[0]["cell"],
+        metric=metric,
+        value=statistics.fmean(value for _, value in ranked),
+        most=most,
+        metrics={
+            name: statistics.fmean(each[name] for each in metrics)
+            for name in metrics[0]
+            if all(name in each for each in metrics)
+        },
+        settings=_pick(config, varied_paths(configs.values())),
+        config=config,
+        trials=trials,
+        seeds=tuple(row["seed"] for row, _ in ranked),
+        out=out,
     )

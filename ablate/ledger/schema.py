@@ -96,16 +96,16 @@ MOST_BYTES = 2**26  # of one value
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk, or of a used-up quota
 # What SQLite says of a file that is damaged, or that somebody else has filled.
 _DAMAGED = (
-    "not a database",
-    "malformed",
-    "Could not decode",
-    "too big",
-    "no such",
-    "has no column",
-    "overflow",
-    "already exists",
-    "there is already",
+    *("not a database", "malformed", "Could not decode", "too big", "no such", "has no column"),
+    *("overflow", "already exists", "there is already"),
 )
+# What SQLite says of a ledger that cannot be written now, and what to do.
+_REMEDIES = {
+    "full": "Free some space and start again: everything recorded is kept",
+    "locked": "Another process holds the ledger; end it or wait, and start again",
+    "I/O": "Check the disk and start again: everything recorded is kept",
+}
+_RESTORE = "restore it from a copy, or give another --out"
 
 
 class LedgerError(RuntimeError):
@@ -114,7 +114,7 @@ class LedgerError(RuntimeError):
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors into one line that says what to do."""
+    """Turn SQLite's errors into one line that says what to do."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -126,22 +126,18 @@ def explained(path: Path) -> Iterator[None]:
                 "a ledger",
                 "Move it away and start again, or restore it from a copy",
             ) from error
-        if "full" in text:
-            remedy = "Free some space and start again: everything recorded is kept"
-        elif "locked" in text:
-            remedy = "Another process holds the ledger; end it or wait, and start again"
-        elif "readonly" in text or "unable to open" in text:
+        if "readonly" in text or "unable to open" in text:
             raise ConfigError(
                 str(path),
                 f"a ledger that cannot be opened for writing ({text})",
                 "a writable file in a writable folder",
                 "Give another --out",
             ) from error
-        elif isinstance(error, sqlite3.OperationalError) and "I/O" in text:
-            remedy = "Check the disk and start again: everything recorded is kept"
-        else:
-            raise
-        raise LedgerError(f"{path}: found {text}; expected a writable ledger. {remedy}") from error
+        for words, remedy in _REMEDIES.items():
+            if words in text:
+                message = f"{path}: found {text}; expected a writable ledger. {remedy}"
+                raise LedgerError(message) from error
+        raise
 
 
 def is_full(error: BaseException | None) -> bool:
@@ -160,10 +156,8 @@ def tells_of_it(text: str) -> bool:
 
 def full(path: Path | str) -> LedgerError:
     """Return the error that a full disk is, said in one line wherever it is met."""
-    return LedgerError(
-        f"{path}: found no space left on its disk; expected room to write. "
-        "Free some space and start again: everything recorded is kept"
-    )
+    found = f"{path}: found no space left on its disk; expected room to write."
+    return LedgerError(f"{found} {_REMEDIES['full']}")
 
 
 @contextmanager
@@ -178,7 +172,11 @@ def room(path: Path) -> Iterator[None]:
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
-    """An open connection in autocommit mode, tables made; `timeout` seconds to wait for locks."""
+    """Open a connection in autocommit mode to a ledger whose tables are made and checked.
+
+    Args:
+        timeout: seconds to wait for locks.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -188,15 +186,14 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
             "a writable output folder",
             "Give another --out",
         ) from error
-    _look(path)
+    _check_file(path)
     with explained(path):
         connection = sqlite3.connect(path, timeout=timeout, isolation_level=None)
         try:
             connection.row_factory = sqlite3.Row
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
             connection.execute("PRAGMA trusted_schema=OFF")  # of a file that anybody may have made
-            connection.execute(f"PRAGMA busy_timeout={int(timeout * 1000)}")
-            if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            if _pragma(connection, "user_version") != VERSION:
                 _first_use(connection, path, timeout)
             _check_tables(connection, path)
             connection.execute("PRAGMA synchronous=FULL")
@@ -206,48 +203,46 @@ def connect(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _look(path: Path) -> None:
-    """That the file, if there is one, is a ledger or may become one, before it is opened."""
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _check_file(path: Path) -> None:
+    """Check that the file, if there is one, is a ledger or may become one, before it is opened."""
     try:
         known = head(path)
     except NoDatabase as error:
-        raise ConfigError(
-            str(path),
-            str(error),
-            "a ledger",
-            "Move it away and start again, restore it from a copy, or give another --out",
-        ) from None
+        remedy = f"Move it away and start again, {_RESTORE}"
+        raise ConfigError(str(path), str(error), "a ledger", remedy) from None
     except sqlite3.DatabaseError:
         return  # written just now, or damaged: opening it properly tells which
-    if known is None or not known.tables:
-        return
-    if known.application_id != APPLICATION_ID or known.user_version > VERSION:
-        raise _not_ours(path, known.user_version)
+    if known is not None and known.tables:
+        _check_version(path, known.user_version, is_ours=known.application_id == APPLICATION_ID)
 
 
-def _not_ours(path: Path, version: int) -> ConfigError:
-    return ConfigError(
-        str(path),
-        f"a database of version {version} that is no ledger of this ablate",
-        f"a ledger of at most version {VERSION}",
-        "It belongs to a newer ablate or to another program; give another --out",
-    )
+def _check_version(path: Path, version: int, *, is_ours: bool) -> None:
+    if version > VERSION or not is_ours:
+        raise ConfigError(
+            str(path),
+            f"a database of version {version} that is no ledger of this ablate",
+            f"a ledger of at most version {VERSION}",
+            "It belongs to a newer ablate or to another program; give another --out",
+        )
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a ledger whose tables are not those above: a view in the place of one may never end,
-    and a trigger does what nobody asked for."""
+    """Refuse a ledger whose tables are not those above.
+
+    A view in the place of one may never end, and a trigger does what nobody asked for.
+    """
     kinds = connection.execute("SELECT name, type FROM sqlite_master WHERE type != 'index'")
     for name, kind in kinds:
         if kind != "table":
             raise _other_tables(path, f"a {kind} named {str(name)[:100]!r}")
     for table, columns in _expected_columns().items():
         # hidden: 2 and 3 are computed, 1 is of a virtual table.
-        there = {
-            str(row["name"])
-            for row in connection.execute(f"PRAGMA table_xinfo({table})")
-            if not row["hidden"]
-        }
+        rows = connection.execute(f"PRAGMA table_xinfo({table})")
+        there = {str(row["name"]) for row in rows if not row["hidden"]}
         if there != columns:
             what = ", ".join(sorted(there)) or "none"
             raise _other_tables(path, f"the columns {what[:200]} in the table {table}")
@@ -255,34 +250,29 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def _expected_columns() -> dict[str, set[str]]:
-    """Table → columns, as `DDL` makes them."""
+    """Return table → columns, as `DDL` makes them."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.row_factory = sqlite3.Row
         connection.executescript(DDL)
         names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
-        return {row["name"]: set(_columns(connection, row["name"])) for row in names}
+        return {name: set(_columns(connection, name)) for (name,) in names}
 
 
 def _other_tables(path: Path, what: str) -> ConfigError:
-    return ConfigError(
-        str(path),
-        what,
-        "the tables of a ledger",
-        "It was edited or damaged: restore it from a copy, or give another --out",
-    )
+    remedy = f"It was edited or damaged: {_RESTORE}"
+    return ConfigError(str(path), what, "the tables of a ledger", remedy)
 
 
 def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> None:
+    """Make the tables, or bring those of an older version up to date, once for all processes."""
     try:
         with FileLock(path.with_name(path.name + ".lock"), timeout=timeout):
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if version > VERSION or (version == 0 and tables):
-                raise _not_ours(path, version)
+            version = _pragma(connection, "user_version")
+            names = connection.execute("SELECT name FROM sqlite_master").fetchall()
+            _check_version(path, version, is_ours=version > 0 or not names)
             if version == VERSION:
                 return
             if version:
-                _nobody_at_work(connection, path)
+                _check_no_driver(connection, path)
             connection.execute("PRAGMA journal_mode=WAL")
             # One transaction: a process killed here leaves an empty file, or the ledger of before.
             try:
@@ -300,7 +290,7 @@ def _first_use(connection: sqlite3.Connection, path: Path, timeout: float) -> No
 
 
 def _statements(connection: sqlite3.Connection) -> str:
-    """What makes the tables, or brings those of an older version up to date."""
+    """Return what makes the tables, or brings those of an older version up to date."""
     cells = _columns(connection, "cells")
     before = after = ""
     if cells and tuple(cells) != CELLS:
@@ -314,11 +304,11 @@ def _statements(connection: sqlite3.Connection) -> str:
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
-    return [row["name"] for row in connection.execute(f"PRAGMA table_info({table})")]
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
-def _nobody_at_work(connection: sqlite3.Connection, path: Path) -> None:
-    """A driver of the older version would write into tables that it does not know."""
+def _check_no_driver(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse while a driver of an older version lives: it would not know the new tables."""
     for owner, heartbeat in connection.execute(
         "SELECT owner, max(heartbeat) FROM trials WHERE owner IS NOT NULL GROUP BY owner"
     ):

@@ -1,6 +1,6 @@
-"""What a SQLite file is, found out before anything locks or writes it.
+"""Look at, check and copy SQLite files without disturbing who writes them.
 
-It is looked at as a file that nobody writes (`immutable`): SQLite then takes no lock and leaves no
+A file is looked at as one that nobody writes (`immutable`): SQLite then takes no lock and leaves no
 file beside it. It must be SQLite that looks. A process that has a database open loses all its locks
 on the file as soon as it closes the file by other means
 (https://www.sqlite.org/howtocorrupt.html, 2.2): another process then takes itself for the last one
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -23,21 +24,25 @@ class NoDatabase(ValueError):
 
 @dataclass(frozen=True)
 class Head:
-    """application_id, user_version: the pragmas of these names. tables: their names.
-
-    What stands in a journal alone is not seen.
-    """
+    """The pragmas of these names and the names of the tables, without what the journal holds."""
 
     application_id: int
     user_version: int
     tables: frozenset[str]
 
 
+@contextlib.contextmanager
+def _connect(path: Path, timeout: float, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    uri = f"file:{quote(str(path.absolute()))}?mode={mode}"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=timeout)) as connection:
+        yield connection
+
+
 def head(path: Path, *, locked: bool = False) -> Head | None:
-    """What a database says of itself; None where the file is missing.
+    """Read what a database says of itself; None where the file is missing.
 
     Args:
-        locked: read it properly, with a lock, as is needed where somebody writes it.
+        locked: read it with a lock, as is needed where somebody writes it.
 
     Raises:
         NoDatabase: it is something else.
@@ -47,9 +52,8 @@ def head(path: Path, *, locked: bool = False) -> Head | None:
         return None
     if not path.is_file():
         raise NoDatabase("a folder" if path.is_dir() else "no plain file")
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro{'' if locked else '&immutable=1'}"
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+        with _connect(path, 5, "ro" if locked else "ro&immutable=1") as connection:
             names = connection.execute("SELECT name FROM sqlite_master WHERE type='table'")
             return Head(
                 connection.execute("PRAGMA application_id").fetchone()[0],
@@ -63,10 +67,9 @@ def head(path: Path, *, locked: bool = False) -> Head | None:
 
 
 def damage(path: Path) -> str | None:
-    """The first fault that SQLite's own check finds in a whole database; None if there is none."""
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
+    """Return the first fault that SQLite's own check finds in a database; None if there is none."""
     try:
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+        with _connect(path, 5, "ro") as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:
         return None  # locked, or gone: that is no damage
@@ -76,57 +79,48 @@ def damage(path: Path) -> str | None:
 
 
 def write_ahead(path: Path, *, timeout: float = 60.0) -> None:
-    """Keep a journal beside the file from now on, so that readers and the writer do not wait for
-    each other; `timeout`: seconds to wait for the file's lock."""
-    with contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection:
+    """Keep a journal beside the file, made if missing, so that readers and writer do not wait."""
+    with _connect(path, timeout, "rwc") as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
 def alone(path: Path, *, timeout: float = 5.0) -> bool:
-    """Whether nobody else has the database open; its journal is then folded into the file, which
-    keeps its kind.
+    """Return whether nobody else has the database open; its journal is then folded into the file.
 
-    timeout: seconds to wait for others to close it. Of a file that is damaged nothing can be said;
-    no writer gets far with one.
+    A damaged file counts as one that nobody has open: no writer gets far with it.
+
+    Args:
+        timeout: seconds to wait for others to close it.
     """
     try:
-        with contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection:
+        with _connect(path, timeout) as connection:
             # Each connection to a database with a journal holds a lock that this waits for.
             (kind,) = connection.execute("PRAGMA journal_mode").fetchone()
             connection.execute("PRAGMA journal_mode=DELETE")
             connection.execute(f"PRAGMA journal_mode={kind}")
-    except sqlite3.OperationalError as error:
-        return "locked" not in str(error)
-    except sqlite3.DatabaseError:
-        return True
+    except sqlite3.DatabaseError as error:
+        return not (isinstance(error, sqlite3.OperationalError) and "locked" in str(error))
     return True
 
 
 def fold_journal(path: Path, *, timeout: float = 5.0) -> None:
     """Bring the journal into the file, so that the file alone is the database."""
     # Somebody who is reading it now leaves the journal behind when done: as good.
-    with (
-        contextlib.suppress(sqlite3.OperationalError),
-        contextlib.closing(sqlite3.connect(path, timeout=timeout)) as connection,
-    ):
+    with contextlib.suppress(sqlite3.OperationalError), _connect(path, timeout) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def back_up(path: Path, to: Path) -> None:
-    """A database as it is at one moment, in another file, while it is written: by SQLite's own
-    backup, in one step. With a journal beside it (`write_ahead`) no writer waits for that; in
-    several, each foreign write between two would begin it anew. One file, without a journal
-    beside it: whoever writes it needs `write_ahead`.
+    """Copy a database as it is at one moment into one file, while it is written.
+
+    SQLite's own backup does it in one step: in several, each foreign write would begin it anew.
+    The copy has no journal beside it: whoever writes it needs `write_ahead`.
 
     Raises:
         OSError: it cannot be read or written.
     """
-    uri = f"file:{quote(str(path.absolute()))}?mode=ro"
     try:
-        with (
-            contextlib.closing(sqlite3.connect(uri, uri=True, timeout=60)) as source,
-            contextlib.closing(sqlite3.connect(to)) as target,
-        ):
+        with _connect(path, 60, "ro") as source, _connect(to, 5, "rwc") as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:

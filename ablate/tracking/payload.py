@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from ablate.ledger.records import Records
+from ablate.ledger.results import metrics_of, objectives
 from ablate.values.paths import leaves
 from trainables.evaluation.metric_name import MetricName
 
@@ -59,53 +60,43 @@ class Settings:
     Args:
         defaults: as `ablate.plan.resolve.default_settings` returns them; None: every setting
             becomes a parameter.
+
+    Attributes:
+        varied: the settings in which the observed trials differ.
     """
 
     def __init__(self, defaults: Defaults | None) -> None:
         self.defaults = defaults
-        self._common: dict[str, str] | None = None  # what all observed trials agree in
-        self._varied: set[str] = set()
+        self.varied: set[str] = set()
+        self._common: set[tuple[str, str]] | None = None  # what all observed trials agree in
 
     def observe(self, config: Row) -> None:
         """Take note of a trial's configuration."""
-        settings = dict(flatten(config))
-        if self._common is None:
-            self._common = settings
-            return
-        agreed = self._common.items() & settings.items()
-        self._varied |= {path for path, _ in (self._common.items() | settings.items()) - agreed}
-        self._common = dict(agreed)
-
-    @property
-    def varied(self) -> frozenset[str]:
-        """The settings in which the observed trials differ."""
-        return frozenset(self._varied)
+        settings = set(flatten(config))
+        common = settings if self._common is None else self._common
+        self.varied |= {path for path, _ in common ^ settings}
+        self._common = common & settings
 
     def parameters(self, config: Row) -> dict[str, str]:
         """Return the parameters of a trial with this configuration."""
         settings = dict(flatten(config))
         if self.defaults is None:
             return settings
-        default = dict(flatten(self._defaults_of(config)))
-        return {
-            path: text
-            for path, text in settings.items()
-            if path in self._varied or default.get(path) != text
-        }
-
-    def _defaults_of(self, config: Row) -> dict[str, Any]:
-        """Return the default of each setting for the components that this configuration names."""
-        assert self.defaults is not None
+        # the default of each setting for the components that this configuration names
         parts = ("loss", "method", "data")
-        found = {
+        values = {
             path: value
             for path, value in self.defaults.get("", {}).items()
             if path.endswith(".name") or path.partition(".")[0] not in parts
         }
         for part in parts:
-            name = (config.get(part) or {}).get("name")
-            found |= self.defaults.get(f"{part}.{name}", {})
-        return found
+            values |= self.defaults.get(f"{part}.{(config.get(part) or {}).get('name')}", {})
+        default = dict(flatten(values))
+        return {
+            path: text
+            for path, text in settings.items()
+            if path in self.varied or default.get(path) != text
+        }
 
 
 def in_pieces(name: str, text: str) -> dict[str, str]:
@@ -114,27 +105,24 @@ def in_pieces(name: str, text: str) -> dict[str, str]:
     return {name if i == 0 else f"{name}.{i}": piece for i, piece in enumerate(pieces)}
 
 
-def provenance_tags(provenance: Mapping[str, Any] | None) -> dict[str, str]:
+def provenance_tags(provenance: Row | None) -> dict[str, str]:
     """Return git_commit, git_dirty, versions {package: version} as `ablate.git_commit`, …"""
-    tags: dict[str, str] = {}
-    for key, value in (provenance or {}).items():
-        if key == "versions":
-            tags |= {f"ablate.version.{name}": str(version) for name, version in value.items()}
-        elif isinstance(value, str | int | float | bool):
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            tags[f"ablate.{key}"] = text[:TAG_LIMIT]
-    return tags
+    facts = dict(provenance or {})
+    versions = facts.pop("versions", {}).items()
+    return {
+        f"ablate.{key}": (str(value).lower() if isinstance(value, bool) else str(value))[:TAG_LIMIT]
+        for key, value in facts.items()
+        if isinstance(value, str | int | float)
+    } | {f"ablate.version.{name}": str(version) for name, version in versions}
 
 
-def cells_by_trial(cells: Iterable[Row]) -> dict[str, list[dict[str, Any]]]:
-    """Return trial → the cells it fills, as the tag `ablate.cells` lists them."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for cell in cells:
-        cell_facts = {key: cell[key] for key in ("study", "cell", "coords", "idx")}
-        if cell["fold"] is not None:
-            cell_facts["fold"] = cell["fold"]
-        found.setdefault(cell["trial_id"], []).append(cell_facts)
-    return found
+def list_cells(cells: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return the cells that a trial fills as the tag `ablate.cells` lists them."""
+    names = ("study", "cell", "coords", "idx", "fold")
+    return [
+        {name: cell[name] for name in names if name != "fold" or cell["fold"] is not None}
+        for cell in cells
+    ]
 
 
 def ledger_tag(sweep: Row) -> str:
@@ -195,8 +183,8 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[tuple[str, float, int, int]]:
-    """Yield (key, value, time in ms, step) of every reported metric; the step is the epoch.
+def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[Point]:
+    """Yield every reported metric; the step is the epoch.
 
     The time is that of the trial's creation plus the training time so far, so that it is the
     same whenever it is written.
@@ -210,8 +198,8 @@ def epoch_metrics(trial: Row, epochs: Iterable[Row]) -> Iterator[tuple[str, floa
 
 
 def final_metrics(
-    trial: Row, evaluations: Mapping[str, Mapping[str, Any]], recorded: Mapping[str, float]
-) -> Iterator[tuple[str, float, int, int]]:
+    trial: Row, evaluations: Mapping[str, Row], recorded: Mapping[str, float]
+) -> Iterator[Point]:
     """Yield `final/<split>/<metric>`, `final/best_epoch`, … at the best epoch's step.
 
     The time is the trial's end, and an evaluation's own (`recorded`) for what it found: of two
@@ -240,8 +228,8 @@ def checksum(
 
     An evaluation added later, a further cell, a further parameter, or another end change it.
     """
-    state = [trial["status"], trial["reason"], trial["ended"], evaluations, cells]
-    state.append(sorted(parameters))
+    end = (trial["status"], trial["reason"], trial["ended"])
+    state = [*end, evaluations, cells, sorted(parameters)]
     return zlib.crc32(compact(state).encode()) + 1
 
 
@@ -266,9 +254,8 @@ def shared_view(sweep: Row, parameters: Iterable[str]) -> str:
 
     Its pages keep such a view as a tag of the experiment, and open it by the tag's name.
     """
-    spec = sweep["spec"]
-    objective = spec.get("objective", "val/map_at_r")
-    tables = (spec.get("report") or {}).get("tables") or []
+    objective = sweep["spec"].get("objective", "val/map_at_r")
+    tables = (sweep["spec"].get("report") or {}).get("tables") or []
     metrics = [objective, *(name for table in tables for name in table.get("metrics") or [])]
     columns = [
         "tags.`study`",
@@ -296,9 +283,9 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
 
     The planned cells are in it, so that a report shows those that never ran as missing.
     """
-    spec = dict(sweep["spec"])
-    provenance = dict(sweep["provenance"] or {})
+    spec, provenance = dict(sweep["spec"]), dict(sweep["provenance"] or {})
     studies = spec.get("studies") or {}
+    names = ("study", "cell", "seed", "trial_id", "coords", "idx", "fold")
     return {
         "sweep_id": sweep["sweep_id"],
         "name": sweep["name"],
@@ -312,11 +299,7 @@ def sweep_document(sweep: Row, cells: Iterable[Row]) -> dict[str, Any]:
         "provenance": provenance,
         "spec": spec,
         "cells": [
-            {
-                key: cell[key]
-                for key in ("study", "cell", "seed", "trial_id", "coords", "idx", "fold")
-                if key != "fold" or cell[key] is not None
-            }
+            {name: cell[name] for name in names if name != "fold" or cell["fold"] is not None}
             for cell in cells
         ],
     }
@@ -331,43 +314,32 @@ def headlines(records: Records, sweep: Row) -> Iterator[Point]:
     a rung when the sweep was stopped, or more seeds, add points of a later time, which MLflow
     shows; a store that is written anew has these alone.)
     """
-    spec = sweep["spec"]
-    found = itertools.groupby(records.cells(sweep["sweep_id"]), key=lambda cell: cell["study"])
-    for study, cells in found:
-        metric, maximised = _objective(spec, study)
+    studies = itertools.groupby(records.cells(sweep["sweep_id"]), key=lambda cell: cell["study"])
+    for study, cells in studies:
+        metric, is_maximised = next(objectives(sweep["spec"], study))
         key = f"best {metric.replace('/', ' ')}/{_plain(study)}"  # a section of charts in MLflow
         best, at = -math.inf, 0
         for number, repeats in itertools.groupby(cells, key=lambda cell: cell["idx"]):
-            trials = [records.trial(cell["trial_id"]) for cell in repeats]
-            if any(trial is None or trial["status"] not in ENDED for trial in trials):
+            trials = [records.trial(cell["trial_id"]) or {"status": None} for cell in repeats]
+            if any(trial["status"] not in ENDED for trial in trials):
                 break
-            ended = [trial["ended"] or trial["created"] for trial in trials if trial is not None]
-            at = max(at, *map(milliseconds, ended))
-            mean = _mean(records, [trial for trial in trials if trial is not None], metric)
+            at = max(at, *(milliseconds(trial["ended"] or trial["created"]) for trial in trials))
+            mean = _mean(records, trials, metric)
             if mean is not None:
-                best = max(best, mean if maximised else -mean)
+                best = max(best, mean if is_maximised else -mean)
             if best > -math.inf:
-                yield key, best if maximised else -best, at, number
-
-
-def _objective(spec: Mapping[str, Any], study: str) -> tuple[str, bool]:
-    """Return the metric that a study's cells are compared by, and whether more of it is better."""
-    own: Sequence[Mapping[str, Any]] = (spec.get("studies") or {}).get(study, {}).get(
-        "objectives"
-    ) or [{"metric": spec.get("objective", "val/map_at_r")}]
-    return str(own[0]["metric"]), own[0].get("direction", "maximize") == "maximize"
+                yield key, best if is_maximised else -best, at, number
 
 
 def _mean(records: Records, trials: Sequence[Row], metric: str) -> float | None:
     """Return the mean over trials that all have a metric; None where one lacks it."""
-    split, name = MetricName.parse(metric)
-    values = []
-    for trial in trials:
-        value = records.evaluations(trial["trial_id"]).get(split, {}).get(name)
-        if trial["status"] != "done" or value is None or not math.isfinite(value):
-            return None
-        values.append(float(value))
-    return math.fsum(values) / len(values)
+    values = [
+        metrics_of(records, trial["trial_id"]).get(metric, math.nan)
+        for trial in trials
+        if trial["status"] == "done"
+    ]
+    is_whole = len(values) == len(trials) and all(map(math.isfinite, values))
+    return math.fsum(values) / len(values) if is_whole else None
 
 
 def _plain(study: str) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from ablate.ledger import queries
@@ -16,7 +14,6 @@ from ablate.tracking.store import (
     OPTION,
     DamagedStore,
     Store,
-    client_uri,
     quiet_environment,
     set_aside,
     sqlite_file,
@@ -24,25 +21,14 @@ from ablate.tracking.store import (
 from ablate.tracking.sync import Replica, first_line, is_away
 from ablate.values.terminal import say
 from reports.uri import scrubbed
-from trainables.core.trial_folder import TRIALS
 from trainables.errors import ConfigError
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What `replay` did: trials looked at, and those that the store refused, with the reason."""
-
-    trials: int
-    refused: dict[str, str]
-
-
-def replay(
-    ledger_path: str | Path, tracking_uri: str, sweep_id: str, *, experiment: str | None = None
-) -> Replayed:
+def replay(ledger_path: str | Path, tracking_uri: str, sweep_id: str) -> tuple[int, dict[str, str]]:
     """Write a sweep from the ledger into an MLflow store; what is there already stays.
 
-    Args:
-        experiment: its name; default: the sweep's name.
+    Returns:
+        How many trials it has, and those that the store refused, with the reason.
 
     Raises:
         KeyError: the ledger does not know the sweep.
@@ -53,34 +39,33 @@ def replay(
     quiet_environment()
     with Ledger(ledger_path) as ledger:
         ledger.release_dead()  # trials of a killed driver do not run any more
-        replica = Replica(ledger, tracking_uri, sweep_id, experiment, defaults=default_settings())
+        replica = Replica(ledger, tracking_uri, sweep_id, defaults=default_settings())
         replica.sync(status="FINISHED", thorough=True)
         refused = {trial_id: each.reason for trial_id, each in replica.refused.items()}
-        return Replayed(len(replica.trial_ids()), refused)
+        return len(replica.trial_ids()), refused
 
 
 def replay_all(
     path: Path, store: Store, sweeps: Sequence[str], device: str = "auto"
 ) -> dict[str, str]:
-    """Write sweeps into a store; trials that it refused, with the reason.
-
-    device: that reads what figures show of trained models, where that is not in their folders.
+    """Write sweeps into a store; return the trials that it refused, with the reason.
 
     A sweep that has a report here is reported again: what a report leaves in the store, its files,
     what its figures show of trained models, and the parent's description, is then in this one too.
+
+    Args:
+        device: that reads what figures show of trained models, where that is not in their folders.
 
     Raises:
         ConfigError: the store does not answer.
         ReportError: a report that cannot be made of what the store has.
     """
-    from ablate.tracking.views import supply
-    from reports.compile import compile_report
-    from trainables.machine.cache_folder import default_cache
+    from ablate.tracking.views import compile_report
 
     refused: dict[str, str] = {}
     for sweep_id in sweeps:
         try:
-            done = replay(path, store.uri, sweep_id)
+            count, refused_here = replay(path, store.uri, sweep_id)
         except Exception as error:
             if isinstance(error, LedgerError) or not is_away(error):
                 raise
@@ -91,25 +76,20 @@ def replay_all(
                 "a store that can be written",
                 f"When it can: {store.remedy()}",
             ) from error
-        refused |= done.refused
-        say(f"sweep {sweep_id}: {done.trials} trials are in {store.shown}")
+        refused |= refused_here
+        say(f"sweep {sweep_id}: {count} trials are in {store.shown}")
         if any((store.out / "reports").glob(f"*-{sweep_id}/report.html")):
-            uri, trials = client_uri(store.uri), store.out / TRIALS
-            compile_report(
-                uri,
-                sweep_id,
-                store.out / "reports",
-                supply=partial(
-                    supply, tracking_uri=uri, trials=trials, cache=default_cache(), device=device
-                ),
-            )
+            compile_report(store, sweep_id, device)
     return refused
 
 
 def rebuild(facts: Ledger, store: Store) -> Path | None:
-    """Move a SQLite store aside, so that a fresh one is written in its place; where it went.
+    """Move a SQLite store aside, so that a fresh one is written in its place.
 
     Nothing is deleted; another program's intact database is refused.
+
+    Returns:
+        Where it went; None if there was none.
 
     Raises:
         ConfigError: no SQLite store, another program's, or a run that is under way.

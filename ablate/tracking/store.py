@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from filelock import FileLock
@@ -48,7 +48,6 @@ LEAVE = "Leave it out for SQLite in --out"
 DRIVERS = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}
 VARIABLES = {OPTION: VARIABLE, "--storage": "ABLATE_STORAGE"}
 FIRST_USE_TIMEOUT = 300.0
-PAGE = 1000
 KIND = "mlflow.experimentKind"
 TRAINING = "custom_model_development"  # as MLflow calls the training of models of one's own
 SQLITE = "sqlite:///"
@@ -81,15 +80,14 @@ class Store:
         if not self.given.startswith(ENV):
             return self.given
         name = self.given.removeprefix(ENV)
-        uri_there = os.environ.get(name, "")
-        if not uri_there:
-            raise ConfigError(
-                OPTION,
-                f"{self.given!r}, an environment variable that is not set",
-                "an MLflow URI in it",
-                f"export {name or 'NAME'}=URI, or name the store itself",
-            )
-        return uri_there
+        if uri := os.environ.get(name, ""):
+            return uri
+        raise ConfigError(
+            OPTION,
+            f"{self.given!r}, an environment variable that is not set",
+            "an MLflow URI in it",
+            f"export {name or 'NAME'}=URI, or name the store itself",
+        )
 
     @property
     def shown(self) -> str:
@@ -135,7 +133,9 @@ class Store:
             raise ConfigError(OPTION, repr(redacted(uri)), "an MLflow URI", "Correct it") from None
         kind = parts.scheme.partition("+")[0]
         if uri and kind in ("", "file"):
-            _check_folder(uri)
+            if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() not in ("true", "1"):
+                what = f"{uri!r}, a folder, in which MLflow keeps no runs any more"
+                raise ConfigError(OPTION, what, "sqlite:///FILE or a server", LEAVE)
         elif kind not in PORTS:
             raise ConfigError(OPTION, repr(redacted(uri)), EXPECTED, LEAVE)
         else:
@@ -144,9 +144,8 @@ class Store:
             self._check_server(parts, port or PORTS[kind])
 
     def _check_file(self, path: Path, *, writes: bool) -> None:
-        where, this = str(path), ""
-        if self.given is not None:
-            where, this = OPTION, f"{path}, "
+        where, this = (str(path), "") if self.given is None else (OPTION, f"{path}, ")
+        expected = "an MLflow store, or a file that is not there yet"
         if path.name in ("", ".", ":memory:") or str(path).startswith("file:"):
             raise ConfigError(
                 where,
@@ -156,30 +155,21 @@ class Store:
             )
         if self.given is None and path != (self.out / "mlflow.db").resolve():
             raise ConfigError("--out", repr(str(self.out)), "a path without ?", "Rename the folder")
-        expected = "an MLflow store, or a file that is not there yet"
-        there = next(parent for parent in path.absolute().parents if parent.exists())
-        if not there.is_dir() or (writes and not os.access(there, os.W_OK)):
-            raise ConfigError(
-                where,
-                f"{this}a file below {there}, which cannot be written",
-                "a writable folder",
-                "Give another",
-            )
-        if writes and path.exists() and not os.access(path, os.W_OK):
-            raise ConfigError(
-                where, f"{this}a file that cannot be written", expected, "Give another"
-            )
-        if path.exists() and not path.is_file():
-            raise ConfigError(where, f"{this}no plain file", expected, "Give another")
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+        what = ""
+        if not folder.is_dir() or (writes and not os.access(folder, os.W_OK)):
+            what = f"a file below {folder}, which cannot be written"
+        elif writes and path.exists() and not os.access(path, os.W_OK):
+            what = "a file that cannot be written"
+        elif path.exists() and not path.is_file():
+            what = "no plain file"
+        if what:
+            raise ConfigError(where, this + what, expected, "Give another")
         try:
-            found = tables(path)
+            names = tables(path)
         except sqlite3.OperationalError as error:
-            raise ConfigError(
-                where,
-                f"{this}a database that cannot be read now ({error})",
-                expected,
-                "Find out which program holds it",
-            ) from error
+            what = f"{this}a database that cannot be read now ({error})"
+            raise ConfigError(where, what, expected, "Find out which program holds it") from error
         except (NoDatabase, sqlite3.DatabaseError) as error:
             raise DamagedStore(
                 where,
@@ -188,18 +178,13 @@ class Store:
                 f"Move it away, as {self.command('ledger replay --rebuild')} does, which writes "
                 "it anew from the ledger",
             ) from error
-        if found and not found & OWN:
-            some = ", ".join(sorted(found)[:3])
-            raise ConfigError(
-                where,
-                f"{this}another program's database (tables {some})",
-                expected,
-                "Give another: this one was only looked at",
-            )
+        if names and not names & OWN:
+            what = f"{this}another program's database (tables {', '.join(sorted(names)[:3])})"
+            raise ConfigError(where, what, expected, "Give another: this one was only looked at")
 
     def _check_server(self, parts: SplitResult, port: int) -> None:
-        host = parts.hostname or ""
-        if not host and not parts.scheme.startswith("http"):
+        host, is_http = parts.hostname or "", parts.scheme.startswith("http")
+        if not host and not is_http:
             return  # a database's socket, or its driver's own way
         try:
             socket.create_connection((host, port), SECONDS).close()
@@ -207,7 +192,7 @@ class Store:
             raise ConfigError(
                 OPTION,
                 f"no answer from {host}:{port} ({error.strerror or error})",
-                "an MLflow server" if parts.scheme.startswith("http") else "a database server",
+                "an MLflow server" if is_http else "a database server",
                 f"Start it, or leave the option out: {self.command('ledger replay')} writes a "
                 "finished sweep to it later",
             ) from None
@@ -224,13 +209,15 @@ def public_environment(uri: str | None = None) -> dict[str, str]:
             with the same password is left out whatever its name is.
     """
 
-    def is_public(name: str, value: str) -> bool:
+    def opens_store(value: str) -> bool:
         shown = value if uri is None else scrubbed(value, uri)
-        return name not in CREDENTIALS and (
-            shown == value or not (shown == HIDDEN or has_secret(value))
-        )
+        return shown != value and (shown == HIDDEN or has_secret(value))
 
-    return {name: value for name, value in os.environ.items() if is_public(name, value)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in CREDENTIALS and not opens_store(value)
+    }
 
 
 def tables(path: Path) -> frozenset[str]:
@@ -242,17 +229,6 @@ def tables(path: Path) -> frozenset[str]:
             return frozenset()  # a transaction under way or broken off: opening it rolls back
         head_of_file = head(path, locked=True)
     return frozenset() if head_of_file is None else head_of_file.tables
-
-
-def _check_folder(uri: str) -> None:
-    if os.environ.get("MLFLOW_ALLOW_FILE_STORE", "").lower() in ("true", "1"):
-        return
-    raise ConfigError(
-        OPTION,
-        f"{uri!r}, a folder, in which MLflow keeps no runs any more",
-        "sqlite:///FILE or a server",
-        LEAVE,
-    )
 
 
 def _check_driver(uri: str) -> None:
@@ -316,11 +292,8 @@ def store_key(tracking_uri: str) -> str:
 
 def client_uri(tracking_uri: str) -> str:
     """Return the URI for MLflow's client: a file's path made absolute, its options kept."""
-    path = sqlite_file(tracking_uri)
-    if path is None:
-        return tracking_uri
-    _, mark, options = tracking_uri.partition("?")
-    return f"{SQLITE}{path.resolve()}{mark}{options}"
+    path, (_, mark, options) = sqlite_file(tracking_uri), tracking_uri.partition("?")
+    return tracking_uri if path is None else f"{SQLITE}{path.resolve()}{mark}{options}"
 
 
 def is_damaged(error: BaseException) -> bool:
@@ -355,11 +328,8 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
         path = sqlite_file(tracking_uri)
         root = None if path is None else (path.resolve().parent / "mlartifacts").as_uri()
         try:
-            made = client.create_experiment(name, artifact_location=root, tags={KIND: TRAINING})
-            return str(made)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
+            return str(client.create_experiment(name, root, tags={KIND: TRAINING}))
+        except MlflowException:  # another process has just made it
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 raise
@@ -371,24 +341,6 @@ def experiment_id(client: MlflowClient, tracking_uri: str, name: str) -> str:
     if not kind or kind.endswith("_inferred") or kind == "no_inferred_type":
         client.set_experiment_tag(experiment.experiment_id, KIND, TRAINING)
     return str(experiment.experiment_id)
-
-
-def find_runs(client: MlflowClient, experiment: str, condition: str) -> list[Any]:
-    """Return an experiment's active runs that fulfil MLflow's filter string, oldest first."""
-    runs: list[Any] = []
-    token: str | None = None
-    while True:
-        page = client.search_runs(
-            [experiment],
-            condition,
-            max_results=PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        runs += page
-        token = page.token
-        if not token:
-            return runs
 
 
 def set_aside(path: Path) -> Path:
@@ -420,26 +372,26 @@ def settle(tracking_uri: str) -> None:
 
 def typed() -> str:
     """Return this process's command line as a user would type it again; empty from Python."""
-    program, words = Path(sys.argv[0]), concealed(sys.argv[1:])[0]
-    if program.name == "run.py" and program.parent.name == "ablate":
-        return shlex.join(["python", "-m", "ablate.run", *words])
-    if program.name == "__main__.py" and program.parent.name == "ablate":
-        return shlex.join(["python", "-m", "ablate", *words])
-    return shlex.join(["ablate", *words]) if program.name == "ablate" else ""
+    program = Path(sys.argv[0])
+    names = {"run.py": "python -m ablate.run", "__main__.py": "python -m ablate"}
+    start = names.get(program.name) if program.parent.name == "ablate" else None
+    if program.name == "ablate":
+        start = "ablate"
+    return f"{start} {shlex.join(concealed(sys.argv[1:])[0])}".rstrip() if start else ""
 
 
 def concealed(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Return a command line with `env:NAME` for URIs that have a password, and NAME → URI."""
     words, secrets = list(argv), dict[str, str]()
-    for i, word in enumerate(words):
-        option, equals, value = word.partition("=")
+    for i, text in enumerate(argv):
+        option, equals, value = text.partition("=")
+        at = i if equals else i + 1
+        value = value if equals else "".join(argv[at : at + 1])
         for name, variable in VARIABLES.items():
-            if not (len(option) > 2 and name.startswith(option)):  # argparse takes a beginning too
-                continue
-            if equals and has_secret(value):
-                secrets[variable], words[i] = value, f"{option}={ENV}{variable}"
-            elif not equals and i + 1 < len(words) and has_secret(words[i + 1]):
-                secrets[variable], words[i + 1] = words[i + 1], f"{ENV}{variable}"
+            # argparse takes the beginning of an option too
+            if len(option) > 2 and name.startswith(option) and has_secret(value):
+                secrets[variable] = value
+                words[at] = f"{option}={ENV}{variable}" if equals else f"{ENV}{variable}"
     return words, secrets
 
 

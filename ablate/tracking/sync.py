@@ -16,15 +16,16 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner, host_name
 from ablate.ledger.schema import LedgerError
 from ablate.tracking import payload
-from ablate.tracking.store import experiment_id, find_runs, open_store, store_key
+from ablate.tracking.store import experiment_id, open_store, store_key
+from reports.store import search
 from reports.uri import SHARED_VIEW, has_secret
 
 if TYPE_CHECKING:
@@ -57,23 +58,6 @@ class Refusal:
 
     reason: str
     for_good: bool
-
-
-@dataclass
-class Pending:
-    """A trial whose run lacks something that the ledger has.
-
-    mark: `payload.checksum` of its end, 0 while it runs. row: the ledger's row of its run, None
-    if there is none. is_new: the run was made with the trial's present tags.
-    """
-
-    trial: payload.Row
-    evaluations: dict[str, Any]
-    cells: list[dict[str, Any]]
-    parameters: dict[str, str]
-    mark: int
-    row: payload.Row | None
-    is_new: bool = False
 
 
 class Replica:
@@ -142,7 +126,11 @@ class Replica:
         try:
             self._begin(thorough)
             ids = self.trial_ids() if trial_ids is None else [*dict.fromkeys(trial_ids)]
-            self._observe(ids)
+            for trial_id in set(ids) - self._observed:
+                trial = self.ledger.trial(trial_id)
+                if trial is not None:
+                    self.settings.observe(trial["config"])
+                    self._observed.add(trial_id)
             ids.sort(key=self.refused.__contains__)  # what is in front of the refused is written
             for at in range(0, len(ids), CHUNK):
                 with self.lock:
@@ -173,10 +161,10 @@ class Replica:
 
     def driver_is_dead(self) -> bool:
         """Return whether the parent run was left by a driver of this host that is gone."""
-        row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        row = self._row(PARENT)
         if row is None or row["logged_final"]:
             return False
-        driver = _owner(self.client, row["run_id"])
+        driver = self._read_driver(row["run_id"])
         return driver is not None and driver.host == host_name() and not driver.alive(0.0)
 
     # ------------------------------------------------------ the sweep's own run
@@ -191,7 +179,7 @@ class Replica:
             if self._begun:
                 return
             run_id = self._parent_id()
-            row = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+            row = self._row(PARENT)
             if row is not None and row["logged_final"]:
                 client.update_run(run_id, status="RUNNING")
             client.set_tag(run_id, DRIVER, self.driver)
@@ -208,7 +196,7 @@ class Replica:
             run_id = self._parent_id()
             self._describe(run_id)  # by now every study's cells are known
             log_batches(self.client, run_id, points, [], {})
-            driver = _owner(self.client, run_id)
+            driver = self._read_driver(run_id)
             if driver is not None and str(driver) != self.driver and driver.alive(0.0):
                 return
             self.client.set_terminated(run_id, status)
@@ -222,32 +210,44 @@ class Replica:
         document = payload.sweep_document(self.sweep, self.ledger.cells(self.sweep_id))
         self.client.log_dict(run_id, document, "sweep.json")
 
+    def _read_driver(self, run_id: str) -> Owner | None:
+        """Return the driver that a parent run's tag names."""
+        text = self.client.get_run(run_id).data.tags.get(DRIVER, "")
+        return Owner.parse(text) if text.count("/") >= 2 else None
+
     def _parent_id(self) -> str:
         """Return the id of the parent run, which is made if there is none."""
-        row: payload.Row | None = self.ledger.mlflow_run(self.store, self.sweep_id, PARENT)
+        row = self._row(PARENT)
         if row is None:
             tags = payload.parent_tags(self.sweep, self.driver)
             row, _ = self._make_run(PARENT, self.sweep["created"], tags)
-            self._record([row])
         return str(row["run_id"])
 
     # ---------------------------------------------------- making, finding runs
 
+    def _row(self, trial_id: str) -> payload.Row | None:
+        return self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
+
     def _make_run(
         self, trial_id: str, start: float, tags: dict[str, str]
     ) -> tuple[payload.Row, bool]:
-        """Return the ledger's row of a run, and whether the run had to be made."""
+        """Return the ledger's row of a run, and whether the run had to be made.
+
+        It is recorded before anything is logged: a run that a killed process did not record is
+        thus still RUNNING.
+        """
         if not self._reconciled:  # the answer to an earlier request was lost: it may have made one
             self._reconcile()
-        row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
+        row = self._row(trial_id)
         if row is not None:
             return row, False
         self._reconciled = False
         at = payload.milliseconds(start)
         run_id = self.client.create_run(self._experiment_id, at, tags).info.run_id
+        row = {"trial_id": trial_id, "run_id": run_id, "logged_epoch": 0, "logged_final": 0}
+        self._record([row])
         self._reconciled = True
-        made = {"trial_id": trial_id, "run_id": run_id, "logged_epoch": 0, "logged_final": 0}
-        return made, True
+        return row, True
 
     def _record(self, rows: Sequence[payload.Row]) -> None:
         names = ("trial_id", "run_id", "logged_epoch", "logged_final")
@@ -265,15 +265,19 @@ class Replica:
         again: they have the same time stamps, so that MLflow keeps one of each.
         """
         rows = {row["trial_id"]: row for row in self.ledger.mlflow_runs(self.store, self.sweep_id)}
-        if thorough or not self._is_active(rows.get(PARENT)):
-            runs = self._find_runs("")
+        thorough = thorough or not self._is_active(rows.get(PARENT))
+        condition = (
+            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
+            f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
+            + ("" if thorough else " and attributes.status = 'RUNNING'")
+        )
+        runs = search(self.client, [self._experiment_id], condition)  # the oldest first
+        if thorough:
             present = {run.info.run_id for run in runs}
             for trial_id in [name for name, row in rows.items() if row["run_id"] not in present]:
                 self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
                 del rows[trial_id]
-        else:
-            runs = self._find_runs(" and attributes.status = 'RUNNING'")
-        for run in runs:  # the oldest first
+        for run in runs:
             trial_id, run_id = run.data.tags.get("ablate.trial_id", PARENT), run.info.run_id
             if trial_id not in rows:
                 if SUPERSEDED not in run.data.tags:
@@ -296,99 +300,60 @@ class Replica:
                 raise
             return False
 
-    def _find_runs(self, condition: str) -> list[Any]:
-        """Return this ledger's runs of the sweep that fulfil a condition, the oldest first."""
-        own = (
-            f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
-            f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
-        )
-        return find_runs(self.client, self._experiment_id, own + condition)
-
     # ------------------------------------------------------------------ trials
 
-    def _observe(self, trial_ids: Iterable[str]) -> None:
-        """Take note of the settings of trials that are new."""
-        for trial_id in set(trial_ids) - self._observed:
-            trial = self.ledger.trial(trial_id)
-            if trial is not None:
-                self.settings.observe(trial["config"])
-                self._observed.add(trial_id)
-
     def _write(self, trial_ids: Sequence[str]) -> None:
-        """Make the runs that are missing and record them, then fill them and record how far.
-
-        A run that a killed process made and did not record is thus still RUNNING; one that was
-        filled and not recorded is filled again, to no effect.
-        """
+        """Bring these trials' runs up to the ledger, and record how far they are."""
         from mlflow.exceptions import MlflowException
 
-        pending = []
-        for trial_id in trial_ids:
-            found = self._read(trial_id)
-            if found is None:
-                self.refused.pop(trial_id, None)
-            else:
-                pending.append(found)
         parent_id = self._parent_id()
-        for step in (self._create, self._fill):
-            rows: list[payload.Row] = []
-            try:
-                for each in pending:
-                    try:
-                        step(each, parent_id, rows)
-                    except MlflowException as error:
-                        self._refuse(each.trial["trial_id"], error)
-            finally:
-                self._record(rows)
+        rows: list[payload.Row] = []
+        try:
+            for trial_id in trial_ids:
+                try:
+                    rows += self._write_trial(trial_id, parent_id)
+                except MlflowException as error:
+                    self._refuse(trial_id, error)
+                else:
+                    self.refused.pop(trial_id, None)
+        finally:
+            self._record(rows)  # one that is filled and not recorded is filled again, to no effect
 
-    def _read(self, trial_id: str) -> Pending | None:
-        """Return what a trial's run lacks; None: nothing, or the trial is only planned."""
+    def _write_trial(self, trial_id: str, parent_id: str) -> list[payload.Row]:
+        """Log into a trial's run what it lacks, and end it if the trial has ended.
+
+        Returns:
+            The ledger's new row of the run; empty if the run lacked nothing.
+        """
         trial = self.ledger.trial(trial_id)
-        if trial is None:
-            return None
-        ended = trial["status"] in payload.STATUS
-        evaluations = self.ledger.evaluations(trial_id) if ended else {}
-        found = self.ledger.cells_of(self.sweep_id, trial_id)
-        cells = payload.cells_by_trial(found).get(trial_id, [])
+        if trial is None:  # it is only planned
+            return []
+        is_ended = trial["status"] in payload.STATUS
+        evaluations = self.ledger.evaluations(trial_id) if is_ended else {}
+        cells = payload.list_cells(self.ledger.cells_of(self.sweep_id, trial_id))
         parameters = self.settings.parameters(trial["config"])
-        mark = payload.checksum(trial, evaluations, cells, parameters) if ended else 0
-        row = self.ledger.mlflow_run(self.store, self.sweep_id, trial_id)
+        mark = payload.checksum(trial, evaluations, cells, parameters) if is_ended else 0
+        row, is_new = self._row(trial_id), False
         if row is not None and mark and row["logged_final"] == mark:
-            return None
-        return Pending(trial, evaluations, cells, parameters, mark, row)
-
-    def _create(self, pending: Pending, parent_id: str, rows: list[payload.Row]) -> None:
-        if pending.row is None:
-            trial = pending.trial
-            pending.row, pending.is_new = self._make_run(
-                trial["trial_id"],
-                trial["started"] or trial["created"],
-                self._tags(pending, parent_id),
-            )
-            rows.append(pending.row)
-
-    def _fill(self, pending: Pending, parent_id: str, rows: list[payload.Row]) -> None:
-        """Log a trial into its run, and end the run if the trial has ended."""
-        if pending.row is None:
-            return  # the store refused to make it
-        row, trial, client = pending.row, pending.trial, self.client
-        run_id, trial_id = row["run_id"], trial["trial_id"]
-        if row["logged_final"] and not pending.mark:
+            return []
+        client, tags = self.client, payload.trial_tags(trial, self.sweep, parent_id, cells)
+        if row is None:
+            row, is_new = self._make_run(trial_id, trial["started"] or trial["created"], tags)
+        run_id = row["run_id"]
+        if row["logged_final"] and not mark:
             client.update_run(run_id, status="RUNNING")
         epochs = self.ledger.epochs(trial_id, after=row["logged_epoch"])
         metrics = list(payload.epoch_metrics(trial, epochs))
-        if pending.mark:
-            recorded = self.ledger.recorded(trial_id)
-            metrics += payload.final_metrics(trial, pending.evaluations, recorded)
+        if mark:
+            metrics += payload.final_metrics(trial, evaluations, self.ledger.recorded(trial_id))
         # At the end again: by then trials may differ in more settings. MLflow keeps one of each.
-        first = row["logged_epoch"] == 0
-        params = list(pending.parameters.items()) if first or pending.mark else []
-        tags = {} if pending.is_new else self._tags(pending, parent_id)
-        log_batches(client, run_id, metrics, params, tags)
-        if first:
+        is_first = row["logged_epoch"] == 0
+        params = list(parameters.items()) if is_first or mark else []
+        log_batches(client, run_id, metrics, params, {} if is_new else tags)
+        if is_first:
             client.log_text(run_id, payload.as_yaml(trial["config"]), "config.yaml")
-        if pending.mark:
-            log_inputs(client, run_id, payload.data_inputs(trial, pending.evaluations))
+        if mark:
+            log_inputs(client, run_id, payload.data_inputs(trial, evaluations))
             end = payload.milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
         # The epoch up to which the run has every one: what a driver did not hear before it was
@@ -396,12 +361,8 @@ class Replica:
         last = int(row["logged_epoch"])
         for epoch in epochs:
             last += epoch["epoch"] == last + 1
-        rows.append({**row, "logged_epoch": last, "logged_final": pending.mark})
-        self.refused.pop(trial_id, None)
         self._in_a_row = 0
-
-    def _tags(self, pending: Pending, parent_id: str) -> dict[str, str]:
-        return payload.trial_tags(pending.trial, self.sweep, parent_id, pending.cells)
+        return [{**row, "logged_epoch": last, "logged_final": mark}]
 
     def _refuse(self, trial_id: str, error: MlflowException) -> None:
         """Set a trial aside if the error is its run's own; otherwise raise it: the store is away.
@@ -409,15 +370,17 @@ class Replica:
         It is its own if the store answers what is asked of the sweep's run, unless one trial after
         the other fails. A run that the store has lost is made anew when the trial is next written.
         """
-        lost = error.error_code == "RESOURCE_DOES_NOT_EXIST" or (
+        is_lost = error.error_code == "RESOURCE_DOES_NOT_EXIST" or (
             error.error_code == NEVER and "'active'" in str(error)
         )
-        if lost:
+        if is_lost:
             self.ledger.forget_mlflow_run(self.store, self.sweep_id, trial_id)
         elif error.error_code != NEVER:
             self._in_a_row += 1
             self.client.get_run(self._parent_id())
-        self.refused[trial_id] = Refusal(first_line(error), not lost and _is_for_good(error))
+        is_request_refused = 400 <= error.get_http_status_code() < 500
+        for_good = not is_lost and is_request_refused and error.error_code not in PASSING
+        self.refused[trial_id] = Refusal(first_line(error), for_good)
         if self._in_a_row >= IN_A_ROW:
             self._in_a_row = 0
             raise error
@@ -425,16 +388,13 @@ class Replica:
 
 def end_orphans(replica: Replica) -> None:
     """End what dead drivers left RUNNING in the store of this ledger's other sweeps."""
-    from filelock import Timeout
-
-    ledger = replica.ledger
+    ledger, defaults = replica.ledger, replica.settings.defaults
     unfinished = {
         row["sweep_id"]
         for row in ledger.mlflow_runs(replica.store)
         if row["trial_id"] == PARENT and not row["logged_final"]
-    } - {replica.sweep_id}
-    for sweep_id in sorted(unfinished):
-        defaults = replica.settings.defaults
+    }
+    for sweep_id in sorted(unfinished - {replica.sweep_id}):
         other = Replica(ledger, replica.tracking_uri, sweep_id, defaults=defaults)
         try:
             with other.lock.acquire(timeout=0):
@@ -470,20 +430,20 @@ def log_inputs(
     """Log data sets as a run's inputs; one that the run has already stays as it is."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    if inputs:
-        found = [
-            DatasetInput(
-                Dataset(name, digest, "local", source), [InputTag("mlflow.data.context", context)]
-            )
-            for name, digest, source, context in inputs
-        ]
-        client.log_inputs(run_id, found)
+    datasets = [
+        DatasetInput(
+            Dataset(name, digest, "local", source), [InputTag("mlflow.data.context", context)]
+        )
+        for name, digest, source, context in inputs
+    ]
+    if datasets:
+        client.log_inputs(run_id, datasets)
 
 
 def log_batches(
     client: MlflowClient,
     run_id: str,
-    metrics: Sequence[tuple[str, float, int, int]],
+    metrics: Sequence[payload.Point],
     params: Sequence[tuple[str, str]],
     tags: dict[str, str],
 ) -> None:
@@ -499,15 +459,3 @@ def log_batches(
         room = BATCH_ALL - len(some_params) - len(some_tags)
         some_metrics, metrics_left = metrics_left[:room], metrics_left[room:]
         client.log_batch(run_id, some_metrics, some_params, some_tags)
-
-
-def _owner(client: MlflowClient, run_id: str) -> Owner | None:
-    """Return the driver that a parent run's tag names."""
-    text = client.get_run(run_id).data.tags.get(DRIVER, "")
-    return Owner.parse(text) if text.count("/") >= 2 else None
-
-
-def _is_for_good(error: MlflowException) -> bool:
-    """Return whether asking again in a while would get the same answer."""
-    status: int = error.get_http_status_code()
-    return 400 <= status < 500 and error.error_code not in PASSING

@@ -14,7 +14,6 @@ import threading
 import time
 import traceback
 from pathlib import Path
-from typing import Protocol
 
 from filelock import Timeout
 
@@ -35,19 +34,6 @@ log = logging.getLogger("ablate.tracking")
 
 class TrackingError(RuntimeError):
     """The thread that writes MLflow failed by a bug; the ledger has everything."""
-
-
-class Tracker(Protocol):
-    """Copies a sweep from the ledger to wherever its trials are looked at."""
-
-    def start(self) -> None:
-        """Begin to copy, without waiting for it."""
-
-    def notify(self, trial_id: str) -> None:
-        """Note that a trial has changed in the ledger. Cheap; any thread."""
-
-    def close(self, status: EndStatus = "FINISHED") -> bool:
-        """Copy what is left; return whether everything is there."""
 
 
 class MlflowTracker:
@@ -112,10 +98,8 @@ class MlflowTracker:
         """
         self._status = status
         self._closing.set()
-        lacking, last = (
-            self._count_unlogged(),
-            time.monotonic() + LONGEST_DRAIN * self.drain_seconds,
-        )
+        last = time.monotonic() + LONGEST_DRAIN * self.drain_seconds
+        lacking = self._count_unlogged()
         while True:
             self._thread.join(self.drain_seconds)
             before, lacking = lacking, self._count_unlogged()
@@ -126,54 +110,40 @@ class MlflowTracker:
         self._thread.join(LAST_SECONDS)  # unless it is within a request, it closes its ledger
         if self._refused and not self._is_away:
             trial_id, refusal = next(iter(self._refused.items()))
-            log.warning(
-                "MLflow store %s refused %d of the sweep's trials, as %s (%s); the ledger has "
-                "everything: %s writes what it then takes",
-                self.shown,
-                len(self._refused),
-                trial_id,
-                self._scrub(refusal.reason),
-                self.remedy,
+            self._warn(
+                f"refused {len(self._refused)} of the sweep's trials, as {trial_id} "
+                f"({refusal.reason}); the ledger has everything: {self.remedy} writes what it then "
+                "takes"
             )
         elif is_late:
-            log.warning(
-                "MLflow store %s is still %s; the ledger has everything: %s writes the %d ended "
-                "trials that MLflow lacks",
-                self.shown,
-                "away" if self._is_away else "taking trials",
-                self.remedy,
-                lacking,
+            self._warn(
+                f"is still {'away' if self._is_away else 'taking trials'}; the ledger has "
+                f"everything: {self.remedy} writes the {lacking} ended trials that MLflow lacks"
             )
         if self._error is not None:
+            text = scrubbed(f"{type(self._error).__name__}: {self._error}", self.tracking_uri)
             raise TrackingError(
-                f"MLflow tracking stopped ({self._describe(self._error)}); the ledger has "
-                f"everything, and {self.remedy} writes it"
+                f"MLflow tracking stopped ({text}); the ledger has everything, and {self.remedy} "
+                "writes it"
             ) from self._error
         return not (is_late or self._is_away or self._refused)
-
-    @property
-    def shown(self) -> str:
-        """The store's URI without its password."""
-        return redacted(self.tracking_uri)
 
     def _run(self) -> None:
         try:
             with Ledger(self.ledger_path) as ledger:
-                replica = Replica(
-                    ledger,
-                    self.tracking_uri,
-                    self.sweep_id,
-                    self.experiment,
-                    defaults=self.defaults,
+                self._keep_up(
+                    Replica(
+                        ledger,
+                        self.tracking_uri,
+                        self.sweep_id,
+                        self.experiment,
+                        defaults=self.defaults,
+                    )
                 )
-                self._keep_up(replica)
         except BaseException as error:
             self._error = error
-            log.warning(
-                "MLflow tracking stopped: %s; the sweep goes on\n%s",
-                self._describe(error),
-                self._scrub(traceback.format_exc()),
-            )
+            text = f"{type(error).__name__}: {error}; the sweep goes on\n{traceback.format_exc()}"
+            log.warning("MLflow tracking stopped: %s", scrubbed(text, self.tracking_uri))
 
     def _keep_up(self, replica: Replica) -> None:
         """Write what has changed every `interval` seconds, and all that is left when closing."""
@@ -193,9 +163,22 @@ class MlflowTracker:
             except Exception as error:
                 if not is_away(error):
                     raise
-                self._report_away(error)
                 if is_damaged(error):
+                    self._is_away = True
+                    remedy = self.remedy.replace("ledger replay", "ledger replay --rebuild", 1)
+                    self._warn(
+                        f"is damaged ({first_line(error)}); the sweep goes on, and the ledger has "
+                        f"everything: {remedy} moves the store aside and writes it anew"
+                    )
                     return
+                if not self._is_away:
+                    reason = first_line(error)
+                    if isinstance(error, Timeout):
+                        reason = f"another process holds {error.lock_file}"
+                    self._warn(
+                        f"is away ({reason}); the sweep goes on and will be written when it is back"
+                    )
+                self._is_away = True
             else:
                 has_begun = True
                 changed.clear()
@@ -211,45 +194,18 @@ class MlflowTracker:
     def _report_success(self, replica: Replica) -> None:
         if self._is_away:
             self._is_away = False
-            log.warning("MLflow store %s is back; nothing was lost", self.shown)
-        is_first = bool(replica.may_take) and not self._refused
-        self._refused = dict(replica.refused)
-        if is_first and not self._closing.is_set():
+            self._warn("is back; nothing was lost")
+        if replica.may_take and not self._refused and not self._closing.is_set():
             trial_id = replica.may_take[0]
-            log.warning(
-                "MLflow store %s did not take trial %s (%s); the others are written, and it is "
-                "tried again",
-                self.shown,
-                trial_id,
-                self._scrub(replica.refused[trial_id].reason),
+            self._warn(
+                f"did not take trial {trial_id} ({replica.refused[trial_id].reason}); the others "
+                "are written, and it is tried again"
             )
+        self._refused = dict(replica.refused)
 
-    def _report_away(self, error: Exception) -> None:
-        if is_damaged(error):
-            log.warning(
-                "MLflow store %s is damaged (%s); the sweep goes on, and the ledger has "
-                "everything: %s moves the store aside and writes it anew",
-                self.shown,
-                self._scrub(first_line(error)),
-                self.remedy.replace("ledger replay", "ledger replay --rebuild", 1),
-            )
-        elif not self._is_away:
-            reason = first_line(error)
-            if isinstance(error, Timeout):
-                reason = f"another process holds {error.lock_file}"
-            log.warning(
-                "MLflow store %s is away (%s); the sweep goes on and will be written when it is "
-                "back",
-                self.shown,
-                self._scrub(reason),
-            )
-        self._is_away = True
-
-    def _describe(self, error: BaseException) -> str:
-        return self._scrub(f"{type(error).__name__}: {error}")
-
-    def _scrub(self, text: str) -> str:
-        return scrubbed(text, self.tracking_uri)
+    def _warn(self, text: str) -> None:
+        uri = self.tracking_uri
+        log.warning("MLflow store %s %s", redacted(uri), scrubbed(text, uri))
 
     def _count_unlogged(self) -> int:
         with Ledger(self.ledger_path) as ledger:

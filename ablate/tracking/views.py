@@ -14,11 +14,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Self
 
 from ablate.storage.checkpoints import weights_here
 from ablate.tracking.store import Store, client_uri, public_environment
@@ -35,10 +34,16 @@ LOG = logging.getLogger("ablate")
 def compile_report(
     store: Store, sweep_id: str, device: str = "auto"
 ) -> tuple[dict[str, Path], str, str]:
-    """Paths and text of a sweep's report, from MLflow, into which goes before what its figures show
-    of trained models that are here; and the page of its trials below MLflow's address.
+    """Compile a sweep's report from MLflow, with what its figures show of the models that are here.
 
-    device: that reads those.
+    Args:
+        device: that reads those.
+
+    Returns:
+        Its files, its text, and the page of the sweep's trials below MLflow's address.
+
+    Raises:
+        ReportError: the store is away, or lacks what a report is made of.
     """
     from reports import compile as compiler
     from reports.errors import ReportError, StoreAway
@@ -62,39 +67,34 @@ def compile_report(
 def supply(
     frame: Frame, tracking_uri: str, trials: Path, cache: Path, device: str
 ) -> Iterator[Callable[[], None]]:
-    """Read what a sweep's figures show of trained models, while their report is begun; what is
-    there stays. What is given waits until all is read, and logs it.
+    """Read what a sweep's figures show of trained models, while their report is begun.
 
-    What cannot be read is told, one line each, and is missing in its figure.
+    The yielded function waits until all is read, and logs it. What is there stays; what cannot be
+    read costs a warning, and is missing in its figure.
 
     Raises:
         mlflow.exceptions.MlflowException: the store is away.
     """
     missing = [
-        each
+        (each, View(each.name, each.kind, each.options).path(trial_folder(trials, each.trial_id)))
         for each in asked(frame, frame.recipe.begun({*frame.cells["study"]}))
         if frame.view(each.run_id, each.name) is None
     ]
-    wanted = _wanted([each for each in missing if not _path(trials, each).is_file()], trials)
-    with _Reading(wanted, cache, device, public_environment(tracking_uri)) as reading:
+    wanted = _list_wanted([each for each, path in missing if not path.is_file()], trials)
+    with read_views(wanted, cache, device, public_environment(tracking_uri)) as finish:
 
         def ready() -> None:
-            reading.finish()
+            finish()
             client = open_client(tracking_uri)
-            for each in missing:
-                path = _path(trials, each)
+            for each, path in missing:
                 if path.is_file():
                     client.log_artifact(each.run_id, str(path), VIEWS)
 
         yield ready
 
 
-def _path(trials: Path, each: Asked) -> Path:
-    return View(each.name, each.kind, each.options).path(trial_folder(trials, each.trial_id))
-
-
-def _wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
-    """These as they are asked for, of the trials whose folders are here."""
+def _list_wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
+    """Return what is to be read of the trials whose folders are here; warn of the others."""
     wanted: dict[str, list[View]] = {}
     for trial in dict.fromkeys(each.trial_id for each in missing):
         try:
@@ -107,74 +107,62 @@ def _wanted(missing: Sequence[Asked], trials: Path) -> list[Wanted]:
             view = View(each.name, each.kind, each.options)
             wanted.setdefault(each.trial_id, []).append(view)
         else:
-            _lacks(each.trial_id, each.name, f"no folder {folder}")
+            _warn_of_empty_figure(each.trial_id, each.name, f"no folder {folder}")
     return [
         Wanted(trial_folder(trials, name).resolve(), tuple(views)) for name, views in wanted.items()
     ]
 
 
-class _Reading:
-    """A process that reads these; none where nothing is wanted."""
+@contextmanager
+def read_views(
+    wanted: Sequence[Wanted], cache: Path, device: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Callable[[], None]]:
+    """Read these in a process; the yielded function waits for its end, and warns of what it lacks.
 
-    def __init__(
-        self,
-        wanted: Sequence[Wanted],
-        cache: Path,
-        device: str,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        threads = max(1, (os.cpu_count() or 2) // 2)
-        self.request = Request(tuple(wanted), device, threads, cache.resolve())
-        self.environment = environment
-        self.process: subprocess.Popen[bytes] | None = None
+    No process starts where nothing is wanted.
+    """
+    if not wanted:
+        yield lambda: None
+        return
+    threads = max(1, (os.cpu_count() or 2) // 2)
+    request = Request(tuple(wanted), device, threads, cache.resolve())
+    # Files, not pipes: nobody writes or reads them while the report is made.
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as errors:
+        given.write(json.dumps(request.to_dict()).encode())
+        given.seek(0)
+        with subprocess.Popen(
+            [sys.executable, "-m", "trainables.jobs.views"],
+            stdin=given,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env=environment,
+        ) as process:
 
-    def __enter__(self) -> Self:
-        if self.request.trials:
-            # Files, not pipes: nobody writes or reads them while the report is made.
-            with tempfile.TemporaryFile() as asked:
-                asked.write(json.dumps(self.request.to_dict()).encode())
-                asked.seek(0)
-                self.said = tempfile.TemporaryFile()
-                self.process = subprocess.Popen(
-                    [sys.executable, "-m", "trainables.jobs.views"],
-                    stdin=asked,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self.said,
-                    env=self.environment,
-                )
-        return self
+            def finish() -> None:
+                code = process.wait()
+                errors.seek(0)
+                _warn_of_unread(code, errors.read().decode(errors="replace"))
 
-    def finish(self) -> None:
-        """Wait for its end, and tell what it could not read."""
-        if self.process is None:
-            return
-        code = self.process.wait()
-        self.said.seek(0)
-        said = self.said.read().decode(errors="replace")
-        told = list(_told(said))
-        for folder, name, reason in told:
-            _lacks(Path(folder).name, name, reason)
-        if code not in (0, 1) or (code and not told):  # 1: it has told what it could not read
-            last = (said.strip().splitlines() or [f"exit code {code}"])[-1]
-            LOG.warning("figures of models: the process that reads them ended by itself: %s", last)
-
-    def __exit__(self, *_: object) -> None:
-        if self.process is not None:
-            self.process.kill()  # it has ended, unless the report could not be made
-            self.process.wait()
-            self.said.close()
-
-
-def _told(text: str) -> Iterable[tuple[str, str, str]]:
-    """The lines of the reader's; others are warnings of libraries."""
-    for line in text.splitlines():
-        if line.startswith('{"folder"'):
             try:
-                told = json.loads(line)
+                yield finish
+            finally:
+                process.kill()  # it has ended, unless the report could not be made
+
+
+def _warn_of_unread(code: int, text: str) -> None:
+    unread = 0
+    for line in text.splitlines():
+        if line.startswith('{"folder"'):  # others are warnings of libraries
+            try:
+                view = json.loads(line)
             except json.JSONDecodeError:  # it was killed within its last line
                 continue
-            yield told["folder"], told["name"], told["reason"]
+            unread += 1
+            _warn_of_empty_figure(Path(view["folder"]).name, view["name"], view["reason"])
+    if code not in (0, 1) or (code and not unread):  # 1: it has said what it could not read
+        last = (text.strip().splitlines() or [f"exit code {code}"])[-1]
+        LOG.warning("figures of models: the process that reads them ended by itself: %s", last)
 
 
-def _lacks(trial: str, name: str, reason: str) -> None:
+def _warn_of_empty_figure(trial: str, name: str, reason: str) -> None:
     LOG.warning("figure %s of trial %s is left empty: %s", name.partition("-")[0], trial, reason)

@@ -440,8 +440,7 @@ def test_store_away_for_good_is_replayed(sweep: Any, caplog: pytest.LogCaptureFi
         tracker.start()
         assert not tracker.close()
     assert "ablate ledger replay" in caplog.messages[-1]
-    done = replay(sweep.ledger_path, sweep.uri, sweep.sweep_id)
-    assert (done.trials, done.refused) == (len(sweep.plan(seeds=1)), {})
+    assert replay(sweep.ledger_path, sweep.uri, sweep.sweep_id) == (len(sweep.plan(seeds=1)), {})
     assert_complete(sweep, trials)
 
 

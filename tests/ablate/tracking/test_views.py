@@ -110,7 +110,7 @@ def test_a_reader_that_dies_after_a_word_is_told(
 
     monkeypatch.setattr(subprocess, "Popen", dying)
     wanted = Wanted(tmp_path / "abc", (View("loss_slice-1", "loss_slice", {}),))
-    with caplog.at_level("WARNING"), views._Reading([wanted], tmp_path, "cpu") as reading:
-        reading.finish()
+    with caplog.at_level("WARNING"), views.read_views([wanted], tmp_path, "cpu") as finish:
+        finish()
     assert "figure loss_slice of trial abc is left empty: no plane" in caplog.text
     assert "ended by itself" in caplog.text
