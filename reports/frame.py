@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -183,29 +182,22 @@ def load(tracking_uri: str, sweep: str | Sequence[str]) -> Frame:
             run.info.experiment_id,
             run.info.status,
             dict(run.data.tags),
-            _document(client, run.info.run_id),
+            json.loads(load_artifact(client, run.info.run_id, "sweep.json")),
         )
         for run in runs
     ]
-    with _without_collector():
-        children = [
-            child
-            for parent in parents
-            for child in runs_below(client, tracking_uri, parent.experiment_id, parent.run_id)
-        ]
-        return Frame(client, parents, _trials(children))
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Let the garbage collector rest: thousands of runs are millions of objects, all of which live,
-    and it would look through them again and again."""
-    on = gc.isenabled()
+    children = (
+        child
+        for parent in parents
+        for child in runs_below(client, tracking_uri, parent.experiment_id, parent.run_id)
+    )
+    # thousands of runs are millions of objects, through which the collector would look repeatedly
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        return Frame(client, parents, _trials(children))
     finally:
-        if on:
+        if was_enabled:
             gc.enable()
 
 
@@ -224,11 +216,6 @@ def _parent_runs(client: Any, name: str) -> list[Any]:
     return search(client, experiments, condition) if experiments else []
 
 
-def _document(client: Any, run_id: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(load_artifact(client, run_id, "sweep.json"))
-    return content
-
-
 @lru_cache(maxsize=256)  # the seeds of a cell share one
 def _settings(text: str) -> dict[str, str]:
     """Return the tag `ablate.config` as parameters: dotted path → text; empty without it.
@@ -244,7 +231,7 @@ def _settings(text: str) -> dict[str, str]:
             else:
                 flat[f"{above}{key}"] = value if isinstance(value, str) else json.dumps(value)
 
-    put(json.loads(text) if text else {}, "")
+    put(json.loads(text or "{}"), "")
     return flat
 
 
@@ -289,13 +276,11 @@ def _trials(runs: Iterable[Child]) -> pd.DataFrame:
 
 def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
     """Leave out the rows beside others (`OTHER`) that are their very trials."""
-    if not cells["cell"].astype(str).str.endswith(OTHER).any():
-        return cells
-    trials = {cell: set(mine["trial_id"]) for cell, mine in cells.groupby("cell", sort=False)}
+    trials = {cell: set(rows["trial_id"]) for cell, rows in cells.groupby("cell", sort=False)}
     echoes = [
         cell
-        for cell, its in trials.items()
-        if str(cell).endswith(OTHER) and its == trials.get(str(cell).removesuffix(OTHER))
+        for cell, ids in trials.items()
+        if str(cell).endswith(OTHER) and ids == trials.get(str(cell).removesuffix(OTHER))
     ]
     return cells[~cells["cell"].isin(echoes)] if echoes else cells
 
@@ -303,30 +288,27 @@ def _without_echoes(cells: pd.DataFrame) -> pd.DataFrame:
 def _cells(parents: Sequence[Parent], trials: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
     import pandas as pd
 
-    planned: dict[tuple[str, str, int, int | None], dict[str, Any]] = {}
-    for parent in parents:
-        for cell in parent.document.get("cells") or []:
-            key = (cell["study"], cell["cell"], cell["seed"], cell.get("fold"))
-            planned.setdefault(key, cell)
     by_trial = {row["trial_id"]: row for row in trials.to_dict("records")}
-    for row in by_trial.values():
-        for cell in json.loads(row["tags"]["ablate.cells"] or "[]"):
-            key = (cell["study"], cell["cell"], row["seed"], cell.get("fold"))
-            planned.setdefault(key, {**cell, "seed": row["seed"], "trial_id": row["trial_id"]})
-    order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
+    known = [cell for parent in parents for cell in parent.document.get("cells") or []]
+    known += [
+        {**cell, "seed": trial["seed"], "trial_id": trial_id}
+        for trial_id, trial in by_trial.items()
+        for cell in json.loads(trial["tags"]["ablate.cells"] or "[]")
+    ]
+    planned: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for cell in known:
+        key = (cell["study"], cell["cell"], cell["seed"], cell.get("fold"))
+        planned.setdefault(key, cell)
     columns: dict[str, dict[str, Any]] = {}
     for trial_id, trial in by_trial.items():
         names = ["status", "reason", "run_id", *(metrics if trial["status"] == "done" else ())]
         columns[trial_id] = {name: trial[name] for name in names}
     missing = {"status": "missing", "reason": NO_RUN, "run_id": ""}
     rows = build_cell_rows(planned.values(), columns, missing)
-    rows.sort(
-        key=lambda r: (
-            order.get(r["study"], len(order)),
-            r["study"],
-            r["idx"],
-            r["seed"],
-            -1 if r["fold"] is None else r["fold"],
-        )
-    )
-    return pd.DataFrame(rows, columns=[*KEYS, *metrics])
+    order = {study: i for i, study in enumerate(parents[0].document.get("study_order") or [])}
+
+    def place(row: dict[str, Any]) -> tuple[Any, ...]:
+        study, fold = row["study"], -1 if row["fold"] is None else row["fold"]
+        return order.get(study, len(order)), study, row["idx"], row["seed"], fold
+
+    return pd.DataFrame(sorted(rows, key=place), columns=[*KEYS, *metrics])

@@ -18,7 +18,6 @@ import os
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,12 @@ PREFIX = "sqlite:///"
 PARENT = "mlflow.parentRunId"
 PAGE = 1000  # runs that MLflow is asked for at once
 NEWEST = 5  # sweeps whose pages are printed
+QUIET = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
 COLUMNS = {
     "runs": {"run_uuid", "experiment_id", "lifecycle_stage", "start_time"},
     "tags": {"run_uuid", "key", "value"},
@@ -61,10 +66,8 @@ def open_client(tracking_uri: str) -> Any:
         ReportError: a SQLite store whose file is not there, or another program's: opening would
             make an empty one, or MLflow's tables among others.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     path = tracking_uri.partition("?")[0]
     if path.startswith(PREFIX):
@@ -143,38 +146,32 @@ def runs_below(client: Any, tracking_uri: str, experiment_id: str, parent: str) 
 
 def read_tables(path: Path, experiment_id: str, parent: str) -> list[Child] | None:
     """Return the same from the file; None where it cannot be read so, and MLflow is to tell why."""
+    which = (PARENT, parent, experiment_id)
     try:
         with contextlib.closing(_connect(path, "mode=ro")) as connection:
-            return _read(connection, (PARENT, parent, experiment_id))
+            connection.execute("BEGIN")  # one state of the store, whoever writes to it
+            for table, columns in COLUMNS.items():
+                names = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+                if not columns <= names:
+                    return None
+            order = f"SELECT runs.run_uuid {BELOW} ORDER BY runs.start_time, runs.run_uuid"
+            children = {run_id: Child(run_id) for (run_id,) in connection.execute(order, which)}
+            for table, values in (
+                ("tags", "value, 0"),
+                ("params", "value, 0"),
+                ("latest_metrics", "value, is_nan"),
+            ):
+                rows = connection.execute(
+                    f"SELECT run_uuid, key, {values} FROM {table} "
+                    f"WHERE run_uuid IN (SELECT runs.run_uuid {BELOW})",
+                    which,
+                )
+                name = table.removeprefix("latest_")
+                for run_id, key, value, is_nan in rows:
+                    getattr(children[run_id], name)[key] = math.nan if is_nan else value
+            return list(children.values())
     except sqlite3.Error:
         return None
-
-
-def _read(connection: sqlite3.Connection, which: tuple[str, str, str]) -> list[Child] | None:
-    connection.execute("BEGIN")  # one state of the store, whoever writes to it
-    for table, columns in COLUMNS.items():
-        known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
-        if not columns <= known:
-            return None
-    order = connection.execute(
-        f"SELECT runs.run_uuid {BELOW} ORDER BY runs.start_time, runs.run_uuid", which
-    )
-    children = {run_id: Child(run_id) for (run_id,) in order}
-
-    def rows(table: str, columns: str) -> Iterator[Any]:
-        return connection.execute(
-            f"SELECT run_uuid, key, {columns} FROM {table} "
-            f"WHERE run_uuid IN (SELECT runs.run_uuid {BELOW})",
-            which,
-        )
-
-    for run_id, key, value in rows("tags", "value"):
-        children[run_id].tags[key] = value
-    for run_id, key, value in rows("params", "value"):
-        children[run_id].params[key] = value
-    for run_id, key, value, nan in rows("latest_metrics", "value, is_nan"):
-        children[run_id].metrics[key] = math.nan if nan else value
-    return list(children.values())
 
 
 def sweep_addresses(tracking_uri: str, server: str) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ _SHORT = 4  # letters: a shorter password is part of many words
 
 
 def redacted(uri: str) -> str:
-    """The URI without its secrets."""
+    """Return the URI without its secrets."""
     return _anatomy(uri)[0]
 
 
@@ -28,7 +28,7 @@ def has_secret(uri: str) -> bool:
 
 
 def scrubbed(text: str, uri: str) -> str:
-    """A text, a library's message for example, without the URI's secrets."""
+    """Return a text, a library's message for example, without the URI's secrets."""
     shown, secrets = _anatomy(uri)
     text = text.replace(uri, shown)
     for secret in sorted({*secrets, *map(unquote, secrets), *map(unquote_plus, secrets)}):
@@ -40,12 +40,12 @@ def scrubbed(text: str, uri: str) -> str:
 
 
 def clean(text: str) -> str:
-    """A text without the secrets of whatever URIs are in it."""
+    """Return a text without the secrets of whatever URIs are in it."""
     return re.sub(r"\S+://\S+", lambda found: redacted(found.group()), text)
 
 
 def link(uri: str) -> str:
-    """The address of a server's pages, for a browser; empty for every other store."""
+    """Return the address of a server's pages, for a browser; empty for every other store."""
     if not uri.startswith(("http://", "https://")):
         return ""
     scheme, _, rest = redacted(uri).partition("?")[0].partition("://")
@@ -54,7 +54,7 @@ def link(uri: str) -> str:
 
 
 def run_page(experiment: str, run: str, artifact: str = "") -> str:
-    """The page of a run, or of a file of it, below the address of MLflow's pages."""
+    """Return the page of a run, or of a file of it, below the address of MLflow's pages."""
     file = f"/artifacts/{artifact}" if artifact else ""
     return f"#/experiments/{experiment}/runs/{run}{file}?{VIEW}"
 
@@ -68,48 +68,39 @@ def sweep_page(experiment: str, sweep_id: str) -> str:
 
 
 def _anatomy(uri: str) -> tuple[str, list[str]]:
-    """The URI as it may be shown, and its secrets as they stand in it."""
+    """Return the URI as it may be shown, and its secrets as they stand in it."""
     head, sep, rest = uri.partition("://")
     if not sep:
         bare = _BARE.fullmatch(uri)
         return (f"{bare[1]}:{HIDDEN}@{bare[3]}", [bare[2]]) if bare else (uri, [])
-    kind = head.lower()
     secrets: list[str] = []
-    mark = rest.find("?")
-    end = _user_end(kind, rest, mark)
-    if end >= 0:
-        user, colon, word = rest[:end].partition(":")
-        if colon and word:
-            secrets.append(word)
-            head_shown = f"{user}:{HIDDEN}"
-        elif user and kind.endswith(("http", "https")):
-            secrets.append(user)
-            head_shown = HIDDEN
-        else:
-            head_shown = rest[:end]
-        mark = rest.find("?", end)
-    else:
-        head_shown = ""
-    start = max(end, 0)
-    if mark < 0:
-        return f"{head}://{head_shown}{rest[start:]}", secrets
-    return f"{head}://{head_shown}{rest[start:mark]}?{_query(rest[mark + 1 :], secrets)}", secrets
+    end = max(_user_end(head.lower(), rest), 0)
+    user, rest = rest[:end], rest[end:]
+    name, _, password = user.partition(":")
+    if password:
+        secrets.append(password)
+        user = f"{name}:{HIDDEN}"
+    elif name and head.lower().endswith(("http", "https")):  # a token
+        secrets.append(name)
+        user = HIDDEN
+    path, mark, query = rest.partition("?")
+    return f"{head}://{user}{path}{mark}{_redact_query(query, secrets)}", secrets
 
 
-def _user_end(kind: str, rest: str, mark: int) -> int:
-    """Where the @ after a user's name and password is; -1: nowhere."""
+def _user_end(kind: str, rest: str) -> int:
+    """Return where the @ after a user's name and password is; -1: nowhere."""
     if kind.endswith(("sqlite", "file")) or "sqlite+" in kind:
         return -1
-    before = rest if mark < 0 else rest[:mark]
+    before, mark, _ = rest.partition("?")
     end, last = before.rfind("@"), rest.rfind("@")
-    if last > end and "=" not in rest[mark:last]:
+    if mark and last > end and "=" not in rest[len(before) : last]:
         end = last  # an unquoted ? in the password
-    if end >= 0 and kind.endswith(("http", "https")) and _PATH_FIRST.match(rest[:end]):
+    if kind.endswith(("http", "https")) and end >= 0 and _PATH_FIRST.match(rest[:end]):
         return -1
     return end
 
 
-def _query(query: str, secrets: list[str]) -> str:
+def _redact_query(query: str, secrets: list[str]) -> str:
     parts = re.split("([&;])", query)
     for i, part in enumerate(parts):
         name, equals, value = part.partition("=")

@@ -48,8 +48,7 @@ class Ledger(Records):
                 yield db
                 db.execute("COMMIT")
             except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+                db.rollback()
                 raise
 
     def _execute(self, sql: str, *values: object) -> int:

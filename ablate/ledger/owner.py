@@ -47,15 +47,15 @@ class Owner:
         Raises:
             ConfigError: it is none, or no process can be it.
         """
-        found = _WRITTEN.fullmatch(text)
-        if found is None or len(text) > LONGEST or unfit(text) is not None:
+        match = _WRITTEN.fullmatch(text)
+        if match is None or len(text) > LONGEST or unfit(text) is not None:
             raise ConfigError(
                 "owner",
                 repr(text[:LONGEST]),
                 "the process that holds a trial, as host/pid/start",
                 "The ledger was edited or damaged: restore it from a copy, or give another --out",
             )
-        return cls(found[1], int(found[2]), float(found[3]))
+        return cls(match[1], int(match[2]), float(match[3]))
 
     def __str__(self) -> str:
         return f"{self.host}/{self.pid}/{self.start:.2f}"

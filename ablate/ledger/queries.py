@@ -9,10 +9,7 @@ from ablate.ledger.records import NO_FOLD, Records, Row
 from trainables.errors import ConfigError
 
 MOST_FAULTS = 10_000
-SEES_NULLS = (
-    (3, 40, 0),
-    (3, 40, 1),
-)  # versions of SQLite whose check sees NULLs that are not there
+SEES_NULLS = ((3, 40, 0), (3, 40, 1))  # of SQLite, whose check sees NULLs that are not there
 
 
 def trials(records: Records) -> list[Row]:
@@ -159,15 +156,13 @@ def find_damage(
     records: Records, sqlite: tuple[int, ...] = sqlite3.sqlite_version_info
 ) -> list[str]:
     """Return what SQLite's own check finds wrong; NULLs that it may have made up are looked for."""
-    complaints = [row["quick_check"] for row in records.rows(f"PRAGMA quick_check({MOST_FAULTS})")]
-    if sqlite[:3] in SEES_NULLS:
-        complaints = [text for text in complaints if not _no_such_null(records, text)]
-    return [text for text in complaints if text != "ok"]
+    faults = [row["quick_check"] for row in records.rows(f"PRAGMA quick_check({MOST_FAULTS})")]
 
+    def is_made_up(text: str) -> bool:
+        match = re.fullmatch(r"NULL value in (\w+)\.(\w+)", text)
+        if match is None or sqlite[:3] not in SEES_NULLS:
+            return False
+        table, column = match.groups()
+        return not records.rows(f'SELECT 1 FROM "{table}" WHERE "{column}" IS NULL LIMIT 1')
 
-def _no_such_null(records: Records, text: str) -> bool:
-    named = re.fullmatch(r"NULL value in (\w+)\.(\w+)", text)
-    if named is None:
-        return False
-    table, column = named.groups()
-    return not records.rows(f'SELECT 1 FROM "{table}" WHERE "{column}" IS NULL LIMIT 1')
+    return [text for text in faults if text != "ok" and not is_made_up(text)]

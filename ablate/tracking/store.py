@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, urlsplit
 from filelock import FileLock
 
 from ablate.ledger.sqlite_files import NoDatabase, damage, fold_journal, head, write_ahead
+from reports.store import QUIET
 from reports.uri import HIDDEN, has_secret, redacted, scrubbed
 from trainables.errors import ConfigError
 
@@ -262,14 +263,11 @@ def quiet_environment() -> None:
     A variable that the user has set stands.
     """
     for name, value in {
-        "MLFLOW_DISABLE_TELEMETRY": "true",
+        **QUIET,
         "DO_NOT_TRACK": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-        "MLFLOW_LOGGING_LEVEL": "WARNING",
-        "GIT_PYTHON_REFRESH": "quiet",
     }.items():
         os.environ.setdefault(name, value)
     logging.getLogger("alembic").setLevel(logging.WARNING)
