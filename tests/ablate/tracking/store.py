@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from ablate.ledger.ledger import Ledger
@@ -45,3 +47,10 @@ def assert_complete(sweep: Any, trials: list[str], uri: str | None = None) -> No
                 for key, value in metrics.items():
                     assert run.data.metrics[f"final/{split}/{key}"] == value
     assert "RUNNING" not in {run.info.status for run in runs(sweep, uri)}
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

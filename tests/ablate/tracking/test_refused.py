@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,24 +83,6 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
             with pytest.raises(MlflowException, match="no"):
                 writer.sync(trials)
             assert len(writer.refused) == tries * IN_A_ROW
-
-
-def test_the_end_waits_as_long_as_it_says(tmp_path: Path, sweep: Any) -> None:
-    place = tmp_path / "elsewhere"
-    place.write_text("in the way")
-    trials = sweep.plan(seeds=1)[:1]
-    sweep.finish(trials)
-    tracker = sweep.tracker(f"sqlite:///{place}/mlflow.db", drain_seconds=20.0)
-    tracker.start()
-
-    def back() -> None:
-        place.unlink()
-        place.mkdir()
-
-    timer = threading.Timer(3.0, back)
-    timer.start()
-    assert tracker.close()
-    assert_complete(sweep, trials, f"sqlite:///{place}/mlflow.db")
 
 
 @pytest.mark.parametrize(
