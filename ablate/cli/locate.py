@@ -10,13 +10,13 @@ from pathlib import Path
 from ablate.engine.presence import output_folder
 from ablate.ledger import queries
 from ablate.ledger.records import Records
-from ablate.tracking.store import OPTION, Store
+from ablate.tracking.store import Store
 from trainables.errors import ConfigError
-from trainables.machine.texts import check_option, user_path
+from trainables.machine.texts import user_path
 
 
 def ledger_path(out: str) -> Path:
-    """Raises ConfigError: there is none in the folder that `--out` names."""
+    """Return the ledger of an output folder. Raises ConfigError if there is none."""
     path = output_folder(out) / "ledger.sqlite"
     if not path.is_file():
         raise ConfigError(str(path), "no ledger", "the output folder of a run", "Give --out")
@@ -24,36 +24,24 @@ def ledger_path(out: str) -> Path:
 
 
 def store_of(out: str, tracking_uri: str | None) -> Store:
-    """The MLflow store that `--out` and `--tracking-uri` name.
-
-    Raises:
-        ConfigError: an option that is empty, or that no folder's name can be.
-    """
-    check_option(out, "--out")
-    if tracking_uri is not None:
-        check_option(tracking_uri, OPTION, show=False)
+    """Return the MLflow store that `--out` and `--tracking-uri` name."""
     return Store(output_folder(out), tracking_uri)
 
 
 def trial_called(records: Records, name: str | None) -> str:
-    """The trial whose id begins so; of one configuration the first seed.
+    """Return the trial whose id begins so; of one configuration the first seed.
 
     Raises:
         ConfigError: there is none, or trials of several configurations.
     """
     ids = queries.trials_called(records, name or "")
     if not name or not ids:
-        raise ConfigError(
-            "TRIAL", repr(name or ""), "a trial id or its beginning", "`ablate trials` lists them"
-        )
+        expected, remedy = "a trial id or its beginning", "`ablate trials` lists them"
+        raise ConfigError("TRIAL", repr(name or ""), expected, remedy)
     if len({trial_id.partition("-")[0] for trial_id in ids}) > 1:
         more = f", … ({len(ids) - 4} more)" if len(ids) > 4 else ""
-        raise ConfigError(
-            "TRIAL",
-            repr(name),
-            f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}",
-            "Give more of its id",
-        )
+        expected = f"the beginning of one trial's id, not of {', '.join(ids[:4])}{more}"
+        raise ConfigError("TRIAL", repr(name), expected, "Give more of its id")
     return ids[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from ablate.plan.checks import checked_plan
 from ablate.plan.plan import Overrides, Plan
 from ablate.spec.read import read_spec
 from tests.trainables.data import trees
-from trainables.data.dataset import DATASETS, fingerprint
+from trainables.data.dataset import fingerprint
 
 Said = pytest.CaptureFixture[str]
 GRID = {"design": "grid", "grid": {"optimizer.lr": [1e-3, 1e-4]}, "evaluate": ["val", "test"]}
@@ -48,25 +47,24 @@ def written(given: dict[str, Any], folder: Path) -> str:
     return str(path)
 
 
-def ways() -> list[Any]:
-    """Each layout once, the first of a data set through `$ABLATE_DATA`, the others by the spec."""
-    found = []
-    for name, layouts in trees.TREES.items():
-        for number, usual in enumerate(layouts):
-            by_variable = number == 0 and DATASETS[name].ABOUT is not None
-            marks = [pytest.mark.slow] if number > 0 else []
-            found.append(pytest.param((name, usual, by_variable), marks=marks))
-    return [*found, pytest.param(("cub200", "CUB_200_2011", False))]
-
-
-@pytest.mark.parametrize("way", ways(), ids=str)
+@pytest.mark.parametrize(
+    ("name", "usual", "by_variable"),
+    [
+        ("cub200", "CUB_200_2011", True),
+        ("cub200", "CUB_200_2011", False),
+        ("sop", "Stanford_Online_Products", True),
+        ("folder", "parts", False),
+        ("manifest", "csv", False),
+    ],
+)
 def test_from_a_folder_to_an_evaluated_trial(
-    way: tuple[str, str, bool],
+    name: str,
+    usual: str,
+    by_variable: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Said,
 ) -> None:
-    name, usual, by_variable = way
     root = trees.TREES[name][usual](tmp_path / "sets" / usual)
     if by_variable:
         monkeypatch.setenv("ABLATE_DATA", f"{tmp_path / 'nothing'}:{tmp_path / 'sets'}")
@@ -239,10 +237,3 @@ def test_a_root_goes_with_its_data_set(tmp_path: Path) -> None:
     assert (other.name, other.root, other.split.seed) == ("folder", str(own), 3)
     assert not hasattr(other, "boxes")
     assert data({"name": "folder", "root": str(own)}, dataset="emoji").root == str(own)
-
-
-def test_the_options_in_the_schema() -> None:
-    from ablate.spec.json_schema import json_schema
-
-    text = json.dumps(json_schema())
-    assert all(f'"{name}"' in text for name in DATASETS) and '"boxes"' in text

@@ -110,16 +110,6 @@ def test_prune_removes_nothing_outside(
     assert contents(victim) == before and sorted((out / "trials").glob("*/*")) == trials
 
 
-def test_the_dry_run_shows_every_path(out: Path, capsys: Captured) -> None:
-    assert main(["prune", "--out", str(out)]) == 0
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    checkpoints = {str(path) for path in out.glob("trials/*/checkpoints")}
-    assert checkpoints and checkpoints <= set(lines)
-    weights = {line for line in lines if line.endswith("best.safetensors")}
-    assert main(["prune", "--out", str(out), "--yes"]) == 0
-    assert weights and not any(Path(line).exists() for line in weights | checkpoints)
-
-
 @pytest.mark.parametrize("leads", WAYS)
 @pytest.mark.parametrize("command", [["logs"], ["ledger", "show"]])
 def test_commands_refuse_it(

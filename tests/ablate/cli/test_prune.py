@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,9 @@ def made(tmp_path: Path) -> Dispatch:
 
 
 def fill(folder: Path) -> None:
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    (folder / "checkpoints").mkdir(parents=True)
     (folder / "best.safetensors").write_bytes(b"w" * WEIGHTS)
-    (folder / "checkpoints").mkdir(exist_ok=True)
-    for state in (folder / "checkpoints").iterdir():
-        state.unlink()
     (folder / "checkpoints" / "steps.pt").write_bytes(b"s" * STATE)
 
 
@@ -58,49 +58,39 @@ def best(made: Dispatch) -> set[str]:
     return {trial for cell in means for _, trial in cell}
 
 
-def test_nothing_goes_without_yes(tmp_path: Path, made: Dispatch, capsys: Captured) -> None:
+def test_the_best_stay_and_nothing_goes_without_yes(
+    tmp_path: Path, made: Dispatch, capsys: Captured
+) -> None:
+    known = table(made)
+    trials = {row["trial_id"] for row in known}
+    others = trials - best(made)
+    page = tmp_path / "reports" / "small" / "report.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(f'<a href="../../trials/{min(others)}/best.safetensors">weights</a>')
     before = sorted(tmp_path.rglob("*"))
     assert prune(tmp_path) == 0
     said = capsys.readouterr().out
-    trials = {row["trial_id"] for row in table(made)}
-    assert (
-        f"checkpoints of {len(trials)} trials: would free {format_bytes(len(trials) * STATE)}"
-        in said
-    )
-    weights = len(trials) - len(best(made))
-    assert f"weights of {weights} trials: would free {format_bytes(weights * WEIGHTS)}" in said
+    states, weights = len(trials) * STATE, len(others) * WEIGHTS
+    assert f"checkpoints of {len(trials)} trials: would free {format_bytes(states)}" in said
+    assert f"weights of {len(others)} trials: would free {format_bytes(weights)}" in said
     assert said.endswith(f"  ablate prune --out {tmp_path} --yes\n")
+    checkpoints = {str(path) for path in tmp_path.glob("trials/*/checkpoints")}
+    assert checkpoints and checkpoints <= {line.strip() for line in said.splitlines()}
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_the_best_stay(tmp_path: Path, made: Dispatch, capsys: Captured) -> None:
-    trials, known = {row["trial_id"] for row in table(made)}, table(made)
-    logs = left(tmp_path, "trial.log")
-    page = tmp_path / "reports" / "small" / "report.html"
-    page.parent.mkdir(parents=True)
-    gone = min(trials - best(made))
-    page.write_text(f'<a href="../../trials/{gone}/best.safetensors">weights</a>')
     assert prune(tmp_path, "--yes") == 0
     said = capsys.readouterr().out
-    freed = len(trials) * STATE + (len(trials) - len(best(made))) * WEIGHTS
-    assert (
-        f"freed {format_bytes(freed)}" in said and f"{page} links to weights that are gone" in said
-    )
+    assert f"freed {format_bytes(states + weights)}" in said
+    assert f"{page} links to weights that are gone" in said
     assert left(tmp_path, "best.safetensors") == best(made)
-    assert left(tmp_path, "checkpoints") == set() and left(tmp_path, "trial.log") == logs == trials
+    assert left(tmp_path, "checkpoints") == set() and left(tmp_path, "trial.log") == trials
     assert table(made) == known
     assert all(row["owner"] is None for row in made.ledger.rows("SELECT owner FROM trials"))
+    # more or less is kept
     assert prune(tmp_path, "--yes", "--keep", "weights") == 0
     assert "nothing to remove" in capsys.readouterr().out
+    assert prune(tmp_path, "--yes", "--keep", "none") == 0
+    assert left(tmp_path, "best.safetensors") == set()
     assert drain(dispatch(specs.plan(), tmp_path)) == [], "what is known needs no weights"
-
-
-@pytest.mark.parametrize("keep", ["weights", "none"])
-def test_more_or_less_is_kept(tmp_path: Path, made: Dispatch, keep: str) -> None:
-    trials = {row["trial_id"] for row in table(made)}
-    assert prune(tmp_path, "--keep", keep, "--yes") == 0
-    assert left(tmp_path, "best.safetensors") == (trials if keep == "weights" else set())
-    assert left(tmp_path, "checkpoints") == set()
 
 
 def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -> None:
@@ -109,9 +99,7 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
     assert done is not None and running is not None and stopped is not None
     finish(made, done.trial_id)
     for job in (done, running, stopped):
-        folder = tmp_path / "trials" / job.trial_id
-        folder.mkdir(exist_ok=True, parents=True)
-        fill(folder)
+        fill(tmp_path / "trials" / job.trial_id)
     made.ledger.release(stopped.trial_id, "interrupted")
     assert prune(tmp_path, "--keep", "none", "--yes") == 0
     note = f"sweep small ({made.sweep_id}) is not finished: its weights stay"
@@ -128,11 +116,7 @@ def test_what_runs_or_goes_on_is_not_touched(tmp_path: Path, capsys: Captured) -
         assert ledger.claim_evaluation(done.trial_id, other) == "mine"
     assert prune(tmp_path, "--yes") == 0
     assert len(left(tmp_path, "checkpoints")) == 3
-
-
-def test_bad_input_is_one_line(tmp_path: Path, capsys: Captured) -> None:
-    assert prune(tmp_path) == 2 and "no ledger" in capsys.readouterr().err
-    drain(dispatch(specs.plan(), tmp_path))
+    capsys.readouterr()
     assert prune(tmp_path, "another") == 2
     said = capsys.readouterr().err
     assert said.startswith("SWEEP: found 'another'") and said.count("\n") == 1
