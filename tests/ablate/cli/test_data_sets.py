@@ -48,7 +48,7 @@ def written(given: dict[str, Any], folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "usual", "by_variable"),
+    "way",
     [
         ("cub200", "CUB_200_2011", True),
         ("cub200", "CUB_200_2011", False),
@@ -56,15 +56,15 @@ def written(given: dict[str, Any], folder: Path) -> str:
         ("folder", "parts", False),
         ("manifest", "csv", False),
     ],
+    ids=str,
 )
 def test_from_a_folder_to_an_evaluated_trial(
-    name: str,
-    usual: str,
-    by_variable: bool,
+    way: tuple[str, str, bool],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: Said,
 ) -> None:
+    name, usual, by_variable = way
     root = trees.TREES[name][usual](tmp_path / "sets" / usual)
     if by_variable:
         monkeypatch.setenv("ABLATE_DATA", f"{tmp_path / 'nothing'}:{tmp_path / 'sets'}")
