@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,12 @@ import yaml
 from ablate.designs.base import Probe
 from ablate.designs.parts import NEUTRAL_POINT, Point, Taken
 from ablate.plan import inherited
-from ablate.plan.plan import Fingerprint, Overrides, Plan, sweep_id
+from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MISFIT, check_path, resolve
 from ablate.spec.model import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
 from ablate.values.secrets import check_secrets
-from reports.recipe import Recipe
 from trainables.backbones.backbone import check_fits
 from trainables.backbones.weights import check_weights
 from trainables.config.network import BackboneConfig
@@ -27,8 +26,6 @@ from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
 from trainables.evaluation.tasks import TASKS, Task, task_of
 from trainables.trial import TrialConfig
-
-LOOKED_AT = 500  # cells of a study whose promotion a plan tries out
 
 
 def checked_plan(
@@ -51,7 +48,7 @@ def checked_plan(
         checks.check_study(name)
     checks.check_report()
     check_secrets(plan.resolved_spec())
-    plan.sweep_id = sweep_id(plan.spec, plan.base, plan.top, plan.fingerprints)
+    plan.identify()
     return plan
 
 
@@ -64,7 +61,8 @@ class Checks:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.plan, self.spec, self.locate = plan, plan.spec, plan.loaded.source.locate
+        self.plan, self.spec, self.source = plan, plan.spec, plan.loaded.source
+        self.locate = self.source.locate
         self.tasks: dict[str, Task] = {}
         self._weighed: list[tuple[BackboneConfig, int]] = []
 
@@ -147,18 +145,17 @@ class Checks:
         where it could not be without all of them either."""
         own = [f"studies.{name}.{layer.where}" for layer in point.layers]
         places = dict(zip(own, point.arm, strict=True)) if own else {}
-        if self._misfit([layer for layer in layers if layer.where not in places]):
+        if self._misfit(layer for layer in layers if layer.where not in places):
             return {}
         rule = dict(
             pair
             for place, pair in places.items()
-            if not self._misfit([layer for layer in layers if layer.where != place])
+            if not self._misfit(layer for layer in layers if layer.where != place)
         )
-        listed = self.spec.studies[name].listed
-        alike = [each for each in listed if rule.items() <= dict(each.arm).items()]
-        if all(self._misfit(self.plan.layers(name, each, ())) for each in alike):
-            return rule
-        return dict(point.arm)  # some of what the rule would leave out can be
+        alike = [p for p in self.spec.studies[name].listed if rule.items() <= dict(p.arm).items()]
+        # if some of what the rule would leave out can be, the rule names the whole combination
+        refuses_all = all(self._misfit(self.plan.layers(name, each, ())) for each in alike)
+        return rule if refuses_all else dict(point.arm)
 
     def _misfit(self, layers: Iterable[Layer]) -> bool:
         try:
@@ -202,7 +199,8 @@ class Checks:
             self._objective(name, where, metric, config)
         for i, metric in enumerate(study.metrics):
             check_task(self.plan, f"{place}.metrics.{i}", f"/{metric}", name, task)
-        if config.data.split.protocol == "paper" and "val" in self.plan.evaluate(name):
+        split = config.data.split
+        if split.protocol == "paper" and "val" in self.plan.evaluate(name):
             raise ConfigError(
                 self.locate(f"{place}.evaluate"),
                 "'val'",
@@ -210,7 +208,6 @@ class Checks:
                 "classes",
                 "Write `evaluate: [test]`, or change the protocol",
             )
-        split = config.data.split
         if study.folds is not None and (split.folds, split.fold) != (study.folds, 0):
             raise ConfigError(
                 "--set data.split",
@@ -218,17 +215,39 @@ class Checks:
                 f"neither fold nor folds: {place}.folds, {study.folds}, sets them",
                 "Change it there",
             )
-        self._processes(config)
+        resources = self.spec.resources  # as many processes as are asked for, or GPUs
+        processes = resources.processes or int(max(1.0, resources.gpus or 0.0))
+        try:
+            check_shared(config, processes, on_gpus=bool(resources.gpus))
+        except ConfigError as fault:
+            key = "processes" if resources.processes else "gpus"
+            raise self.source.relocate(fault, f"resources.{key}") from None
         self._scheduler(name, config)
         try:
             self.plan.fingerprint(config)
         except ConfigError as fault:
-            if name in self.plan.order:
-                raise self._folder(fault, layers) from None
-        loaded = (config.backbone, config.data.image_size)
-        if loaded not in self._weighed:
-            self._weights(config, layers)
-            self._weighed.append(loaded)
+            if name not in self.plan.order:
+                pass  # its data need not be here
+            elif Path(fault.path).is_absolute():  # a file below data.root
+                place = self.locate(origin(layers, "data.root", "data.root"))
+                found = f"{fault.path}: {fault.found}"
+                raise ConfigError(place, found, fault.expected, fault.remedy) from None
+            elif fault.path.startswith("data"):
+                raise self._located(fault, layers) from None
+            else:
+                raise
+        network = (config.backbone, config.data.image_size)
+        if network not in self._weighed:
+            try:
+                check_weights(config.backbone)
+                check_fits(*network)
+            except ConfigError as fault:
+                raise self._located(fault, layers) from None
+            self._weighed.append(network)
+
+    def _located(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
+        """Return the fault of a field, with the line or the option that gave it."""
+        return self.source.relocate(fault, origin(layers, fault.path, fault.path))
 
     def _objective(self, name: str, where: str, metric: str, config: TrialConfig) -> None:
         """Check that a trial is compared by validation classes, and by test classes only in the
@@ -245,36 +264,6 @@ class Checks:
             f"{expected} data.split.protocol: paper",
             f"Write `{key}: {MetricName.parse(metric).on(split)}`, or change the protocol",
         )
-
-    def _folder(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
-        """Return the fault of a folder of images, with what gave the folder."""
-        if Path(fault.path).is_absolute():  # a file below data.root
-            place = self.locate(origin(layers, "data.root", "data.root"))
-            return ConfigError(place, f"{fault.path}: {fault.found}", fault.expected, fault.remedy)
-        return self._located(fault, layers) if fault.path.startswith("data") else fault
-
-    def _located(self, fault: ConfigError, layers: Sequence[Layer]) -> ConfigError:
-        """Return the fault of a field, with the line or the option that gave it."""
-        place = self.locate(origin(layers, fault.path, fault.path))
-        return ConfigError(place, fault.found, fault.expected, fault.remedy)
-
-    def _weights(self, config: TrialConfig, layers: Sequence[Layer]) -> None:
-        try:
-            check_weights(config.backbone)
-            check_fits(config.backbone, config.data.image_size)
-        except ConfigError as fault:
-            raise self._located(fault, layers) from None
-
-    def _processes(self, config: TrialConfig) -> None:
-        """Check that as many processes as are asked for, or GPUs, can train a trial."""
-        resources = self.spec.resources
-        asked = resources.processes or int(max(1.0, resources.gpus or 0.0))
-        try:
-            check_shared(config, asked, on_gpus=bool(resources.gpus))
-        except ConfigError as fault:
-            where = "processes" if resources.processes else "gpus"
-            place = self.locate(f"resources.{where}")
-            raise ConfigError(place, fault.found, fault.expected, fault.remedy) from None
 
     def _scheduler(self, name: str, config: TrialConfig) -> None:
         """Check that a scheduler can compare cells at the end of any epoch, before the last."""
@@ -309,7 +298,8 @@ class Checks:
         """Check that tables and figures show what is read in the task of their studies' trials, and
         curves what trials look at in each epoch."""
         each_epoch = {metric for task in TASKS.values() for metric in task.per_epoch}
-        for i, drawn in enumerate(self.spec.report.curves):
+        report = self.spec.report
+        for i, drawn in enumerate(report.curves):
             split, last = MetricName.parse(drawn.metric)
             if split != "train" or last not in each_epoch:
                 continue
@@ -324,26 +314,18 @@ class Checks:
                             "a metric of every epoch",
                             "Set `selection: {train_curve: true}` in their trial, or draw another",
                         )
-        for place, metric, name in _metrics_shown(self.spec.report):
+        metrics = [
+            (f"report.tables.{i}.metrics.{j}", metric, table.study)
+            for i, table in enumerate(report.tables)
+            for j, metric in enumerate(table.metrics)
+        ]
+        for i, heatmap in enumerate(report.heatmaps):
+            metrics.append((f"report.heatmaps.{i}.metric", heatmap.metric, heatmap.study))
+        for kind in ("curves", "factor_curves", "figures"):
+            for i, part in enumerate(getattr(report, kind)):
+                metrics += [(f"report.{kind}.{i}.metric", part.metric, s) for s in part.studies]
+        for place, metric, name in metrics:
             check_task(self.plan, place, metric, name, self.tasks[name])
-
-
-def _metrics_shown(report: Recipe) -> Iterator[tuple[str, str, str]]:
-    """Return (place, metric, study) of all that a report shows."""
-    for i, table in enumerate(report.tables):
-        for j, metric in enumerate(table.metrics):
-            yield f"report.tables.{i}.metrics.{j}", metric, table.study
-    for i, heatmap in enumerate(report.heatmaps):
-        yield f"report.heatmaps.{i}.metric", heatmap.metric, heatmap.study
-    drawn: dict[str, Sequence[Any]] = {
-        "curves": report.curves,
-        "factor_curves": report.factor_curves,
-        "figures": report.figures,
-    }
-    for kind, parts in drawn.items():
-        for i, part in enumerate(parts):
-            for name in part.studies:
-                yield f"report.{kind}.{i}.metric", part.metric, name
 
 
 def check_task(plan: Plan, place: str, metric: str, name: str, task: Task) -> None:

@@ -35,46 +35,48 @@ SHOWN = 4  # rows or paths that a line names
 def warnings(plan: Plan) -> list[str]:
     """One line for each way in which a comparison of the sweep breaks the rule."""
     lines: list[str] = []
-    for name, rows in plan.lineages().items():
+    for name, lineages in plan.lineages().items():
         if getattr(plan.spec.studies[name], "tuning", None) is None:
-            lines += _budgets(plan, name, rows)
-            lines += _regimes(plan, name)
-            lines += _single(plan, name)
-            lines += _floorless(plan, name)
+            # As written: not those that stand beside one in case a neutral cell is its best.
+            points = plan.spec.studies[name].representatives()
+            rows = [point for point in points if point is not None]
+            lines += _budgets(plan, name, rows, lineages)
+            lines += _regimes(plan, name, rows)
+            lines += _single(plan, name, rows)
+            lines += _floorless(plan, name, rows)
     return lines
 
 
 # ----------------------------------------------------------------------- trials
 
 
-def _budgets(plan: Plan, name: str, rows: dict[str, Lineage]) -> Iterator[str]:
+def _budgets(
+    plan: Plan, name: str, rows: list[Point], lineages: dict[str, Lineage]
+) -> Iterator[str]:
     """Rows that had fewer trials than others, or none at all."""
-    found: dict[int, list[str]] = {}
-    for point in _rows(plan, name):
-        found.setdefault(sum(rows[point.cell].values()), []).append(point.cell)
-    most = max(found)
-    if not most and _kinds(plan, name) > 1:
+    budgets: dict[int, list[str]] = {}
+    for point in rows:
+        budgets.setdefault(sum(lineages[point.cell].values()), []).append(point.cell)
+    most = max(budgets)
+    # Rows of one method and loss are no comparison with a baseline.
+    if not most and len({_named(plan, name, point) for point in rows}) > 1:
         yield (
-            f"{name} compares rows that no study tuned: 0 trials for {_few(found[0])}; expected "
-            f"some, as many for each: centre them on searches of their own (`around`), {PUBLISHED}"
+            f"{name} compares rows that no study tuned: 0 trials for {abridge(budgets[0])}; "
+            "expected some, as many for each: centre them on searches of their own (`around`), "
+            f"{PUBLISHED}"
         )
-    if len(found) < 2:
+    if len(budgets) < 2:
         return
-    each = "; ".join(f"{n} trials for {_few(cells)}" for n, cells in sorted(found.items()))
-    fewer = [rows[cell] for n, cells in found.items() if n < most for cell in cells]
+    each = "; ".join(f"{n} trials for {abridge(cells)}" for n, cells in sorted(budgets.items()))
+    fewer = [lineages[cell] for n, cells in budgets.items() if n < most for cell in cells]
     searches = dict.fromkeys(of for lineage in fewer for of in lineage if _sampled(plan, of))
-    remedies = [f"raise `trials` of {_few(list(searches))}"] if searches else []
-    if 0 in found:
-        remedies.append(f"centre {_few(found[0])} on a search of its own (`around`)")
+    remedies = [f"raise `trials` of {abridge(list(searches))}"] if searches else []
+    if 0 in budgets:
+        remedies.append(f"centre {abridge(budgets[0])} on a search of its own (`around`)")
     yield (
         f"{name} compares rows tuned with different budgets: {each}; expected {most} for each: "
         f"{', '.join([*remedies, PUBLISHED])}"
     )
-
-
-def _kinds(plan: Plan, name: str) -> int:
-    """How many pairs of method and loss the rows are: one is no comparison with a baseline."""
-    return len({_named(plan, name, point) for point in _rows(plan, name)})
 
 
 def _named(plan: Plan, name: str, point: Point) -> tuple[str, str]:
@@ -85,11 +87,6 @@ def _named(plan: Plan, name: str, point: Point) -> tuple[str, str]:
     return method.get("name", trial.method.name), loss.get("name", trial.loss.name)
 
 
-def _rows(plan: Plan, name: str) -> list[Point]:
-    """As written: not those that stand beside one in case a neutral cell is its best."""
-    return [point for point in plan.spec.studies[name].representatives() if point is not None]
-
-
 def _sampled(plan: Plan, name: str) -> bool:
     study = plan.spec.studies.get(name)  # none of a line on a neutral cell
     return study is not None and study.sampling() is not None
@@ -98,48 +95,42 @@ def _sampled(plan: Plan, name: str) -> bool:
 # ----------------------------------------------------------------------- regime
 
 
-def _regimes(plan: Plan, name: str) -> Iterator[str]:
+def _regimes(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
     """Values that a study chose in another regime than the one that judges them."""
     studies, study = plan.spec.studies, plan.spec.studies[name]
-    told: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
-    for point in _rows(plan, name):
-        taken = chosen(studies, study, point)
-        for who in dict.fromkeys(taken.values()):
-            other = _differences(plan, name, point, who, taken)
+    differences: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
+    for point in rows:
+        here = regime(plan.layers(name, point, ()).merged)
+        choosers = chosen(studies, study, point)
+        for chooser in dict.fromkeys(choosers.values()):
+            there = of_study(plan, chooser)
+            other = [
+                f"{path} {shown(there[0].get(path))} there, {shown(value)} here"
+                for path, value in here.items()
+                if path not in choosers and all(each.get(path) != value for each in there)
+            ]
             if other:
-                rows, paths = told.setdefault((who, other), ([], {}))
-                rows.append(point.cell)
-                paths.update(dict.fromkeys(path for path, by in taken.items() if by == who))
-    for (who, other), (rows, paths) in told.items():
+                cells, paths = differences.setdefault((chooser, abridge(other)), ([], {}))
+                cells.append(point.cell)
+                paths.update(dict.fromkeys(p for p, by in choosers.items() if by == chooser))
+    for (chooser, other), (cells, paths) in differences.items():
         yield (
-            f"{name} judges {_few(rows)} in another regime than {who}, which chose "
-            f"{_few(list(paths))}: {other}; tune in the regime it judges, or promote the best "
-            f"cells of {who} in it and take the best of those"
+            f"{name} judges {abridge(cells)} in another regime than {chooser}, which chose "
+            f"{abridge(list(paths))}: {other}; tune in the regime it judges, or promote the best "
+            f"cells of {chooser} in it and take the best of those"
         )
-
-
-def _differences(plan: Plan, name: str, point: Point, who: str, taken: dict[str, str]) -> str:
-    """The paths in which a row's regime is none of a study's; not those that the row takes."""
-    here, there = of_row(plan, name, point), of_study(plan, who)
-    return _few(
-        [
-            f"{path} {shown(there[0].get(path))} there, {shown(value)} here"
-            for path, value in here.items()
-            if path not in taken and all(regime.get(path) != value for regime in there)
-        ]
-    )
 
 
 # ------------------------------------------------------------------------ seeds
 
 
-def _single(plan: Plan, name: str) -> Iterator[str]:
+def _single(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
     """Searches whose best was chosen by one training a proposal, and by no other seed since. Rows
     that all take from the same studies share their luck."""
     study = plan.spec.studies[name]
     lucky: dict[str, list[str]] = {}
     asked: set[frozenset[str]] = set()
-    for point in _rows(plan, name):
+    for point in rows:
         names = [around.best_of for around in study.needs(point.arm)]
         asked.add(frozenset(names))
         for of in dict.fromkeys(names):
@@ -147,24 +138,25 @@ def _single(plan: Plan, name: str) -> Iterator[str]:
                 lucky.setdefault(of, []).append(point.cell)
     if lucky and len(asked) > 1:
         first = next(iter(lucky))
-        rows = dict.fromkeys(row for cells in lucky.values() for row in cells)
+        chosen_once = dict.fromkeys(cell for cells in lucky.values() for cell in cells)
         yield (
-            f"{name} compares rows chosen by one training a proposal: {_few(list(rows))}; rank "
-            f"finalists of {_few(list(lucky))} on fresh seeds ({{design: promote, of: {first}, "
-            "best: 4, seeds: [1, 2]}) and take the best of those, or give 2 or 3 seeds a proposal"
+            f"{name} compares rows chosen by one training a proposal: "
+            f"{abridge(list(chosen_once))}; rank finalists of {abridge(list(lucky))} on fresh "
+            f"seeds ({{design: promote, of: {first}, best: 4, seeds: [1, 2]}}) and take the best of "
+            "those, or give 2 or 3 seeds a proposal"
         )
 
 
 # ---------------------------------------------------------------------- neutral
 
 
-def _floorless(plan: Plan, name: str) -> Iterator[str]:
+def _floorless(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
     """Methods whose weights were chosen without the neutral cell at their baseline's best rates,
     so that they may end below the plain loss for no other reason than that they had more to try."""
     studies, study = plan.spec.studies, plan.spec.studies[name]
     baselines: dict[str, tuple[str, str]] = {}  # loss → row of the plain method, its study
     others: list[tuple[str, Point]] = []
-    for point in _rows(plan, name):
+    for point in rows:
         method, loss = _named(plan, name, point)
         asked = [around.best_of for around in study.needs(point.arm)]
         if options(method):
@@ -180,31 +172,19 @@ def _floorless(plan: Plan, name: str) -> Iterator[str]:
         if loss not in baselines or not able or any(studies[each].baseline() for each in asked):
             continue
         if baselines[loss][1] not in asked:
-            rows, of = lacking.setdefault(baselines[loss], ([], {}))
-            rows.append(point.cell)
+            cells, of = lacking.setdefault(baselines[loss], ([], {}))
+            cells.append(point.cell)
             of.update(dict.fromkeys(able))
-    for (baseline, best_of), (rows, of) in lacking.items():
+    for (baseline, best_of), (cells, of) in lacking.items():
         yield (
             f"{name} has rows that may end below {baseline} for having more to try alone: "
-            f"{_few(rows)}; give {_few(list(of))} one candidate more, "
+            f"{abridge(cells)}; give {abridge(list(of))} one candidate more, "
             f"`neutral: {{best_of: {best_of}}}`"
         )
 
 
-def finalists(plan: Plan, name: str, study: Study) -> Iterator[str]:
-    """A promotion that changes nothing ranks finalists: on seeds that chose them, it repeats what
-    is known."""
-    source = study.source()
-    assert source is not None
-    both = sorted(set(plan.seeds(name)) & set(plan.seeds(source.best_of)))
-    if both and study.size > 1:
-        yield (
-            f"{name} ranks the best cells of {source.best_of} at seeds that chose them "
-            f"({_few(list(map(str, both)))}): give it fresh ones (studies.{name}.seeds)"
-        )
-
-
-def _few(words: Sequence[str]) -> str:
+def abridge(words: Sequence[str]) -> str:
+    """Return the first rows or paths of a line, and whether there are more."""
     return ", ".join(words[:SHOWN]) + (", …" if len(words) > SHOWN else "")
 
 
@@ -236,11 +216,6 @@ def regime(merged: Mapping[str, Any]) -> Regime:
     }
 
 
-def of_row(plan: Plan, name: str, point: Point) -> Regime:
-    """The regime that a cell is judged in."""
-    return regime(plan.layers(name, point, ()).merged)
-
-
 def of_study(plan: Plan, name: str) -> list[Regime]:
     """The regimes in which a study ranks its cells: one, unless its variants differ in it."""
     points = plan.spec.studies[name].representatives()
@@ -257,19 +232,14 @@ def chosen(studies: Studies, study: Study, point: Point) -> dict[str, str]:
 
 
 def _taken(studies: Studies, around: Around) -> dict[str, str]:
-    given = _given(studies, around.best_of)
-    if around.take is None:
-        return given
-    return {p: who for p, who in given.items() if any(within(p, each) for each in around.take)}
-
-
-def _given(studies: Studies, name: str) -> dict[str, str]:
-    study = studies[name]
-    paths: dict[str, str] = {}
-    for place, around in study.references():
+    study, paths = studies[around.best_of], dict[str, str]()
+    for place, other in study.references():
         if place != NEUTRAL:
-            paths |= _taken(studies, around)
+            paths |= _taken(studies, other)
     if study.source() is not None and study.size > 1:
-        paths = dict.fromkeys(paths, name)
+        paths = dict.fromkeys(paths, around.best_of)
     own = [path for point in study.listed for path in study.gives(point)]
-    return paths | dict.fromkeys([*own, *study.paths], name)
+    paths |= dict.fromkeys([*own, *study.paths], around.best_of)
+    if around.take is None:
+        return paths
+    return {p: who for p, who in paths.items() if any(within(p, each) for each in around.take)}

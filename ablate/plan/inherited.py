@@ -84,57 +84,38 @@ def within(path: str, other: str) -> bool:
 # ------------------------------------------------------------------ budgets
 
 
-Size = Callable[[str], int]
 Lineage = dict[str, int]  # study → its trials, the one that a row asks first
 
 
-def lineages(studies: Mapping[str, Study], size: Size) -> dict[str, dict[str, Lineage]]:
-    """Comparison → cell → the studies that tuned it, with their trials."""
-    return {
-        name: of_rows(study, studies, size)
-        for name, study in studies.items()
-        if "tuning" in type(study).model_fields
-    }
-
-
-def totals(rows: Mapping[str, Mapping[str, Lineage]]) -> dict[str, dict[str, int]]:
-    """Comparison → cell → trials that went into the tuning of it."""
-    return {
-        name: {cell: sum(lineage.values()) for cell, lineage in of.items()}
-        for name, of in rows.items()
-    }
-
-
-def of_rows(study: Study, studies: Mapping[str, Study], size: Size) -> dict[str, Lineage]:
+def lineages(study: Study, studies: Studies, size: Callable[[str], int]) -> dict[str, Lineage]:
     """Cell → the studies behind it and their trials, each study once.
 
     A neutral cell at a baseline's best rates is a candidate of that baseline too, whose row counts
     it: as many as the row with the most of them has.
     """
-    asked = {
-        point.cell: [around.best_of for around in study.needs(point.arm)] for point in study.listed
+    reached = {
+        point.cell: behind(studies, (around.best_of for around in study.needs(point.arm)))
+        for point in study.listed
     }
-    reached = {cell: behind(studies, names) for cell, names in asked.items()}
+
+    def count_neutral(own: Sequence[str], other: Sequence[str]) -> Lineage:
+        """Return neutral cells of another row's studies that are centred on a study of `own`."""
+        baselines = {name: studies[name].baseline() for name in other if name not in own}
+        return {
+            f"{name}'s neutral cell": size(name) // studies[name].size
+            for name, baseline in baselines.items()
+            if baseline is not None and baseline.best_of in own
+        }
+
     return {
-        cell: {name: size(name) for name in mine}
-        | max(
-            (_neutral(studies, mine, other, size) for other in reached.values()),
-            key=lambda found: sum(found.values()),
-        )
-        for cell, mine in reached.items()
+        cell: {name: size(name) for name in own}
+        | max((count_neutral(own, other) for other in reached.values()), key=_total)
+        for cell, own in reached.items()
     }
 
 
-def _neutral(
-    studies: Mapping[str, Study], mine: Sequence[str], other: Sequence[str], size: Size
-) -> Lineage:
-    """The neutral cells of another row's studies that are centred on studies of this row."""
-    found = {}
-    for name in other:
-        baseline = studies[name].baseline()
-        if baseline is not None and baseline.best_of in mine and name not in mine:
-            found[f"{name}'s neutral cell"] = size(name) // studies[name].size
-    return found
+def _total(lineage: Lineage) -> int:
+    return sum(lineage.values())
 
 
 def behind(studies: Mapping[str, Study], names: Iterable[str]) -> list[str]:

@@ -20,11 +20,10 @@ from ablate.designs.base import ENSEMBLE, SPLITS
 from ablate.designs.parts import NEUTRAL, NEUTRAL_POINT, Objective, Point, seed_list
 from ablate.designs.study import Study
 from ablate.plan import inherited
-from ablate.plan import inherited as tuning
 from ablate.plan.inherited import Lineage
 from ablate.plan.neutral import neutral_layer, takes_neutral
 from ablate.plan.resolve import MISFIT, resolve
-from ablate.spec.model import LoadedSpec, Spec
+from ablate.spec.model import LoadedSpec
 from ablate.values.canonical import canonical_hash
 from ablate.values.errors import listed, nearest
 from ablate.values.layers import Layer, Stack, merge
@@ -83,7 +82,8 @@ Fingerprint = Callable[[DataConfig, Path], str]
 
 
 LOOKED_AT = 500  # combinations of a study
-LayersOf = Callable[[str, Point | None, Sequence[Mapping[str, Any]]], Stack]
+# Options that say where data lies and how much of it is wanted: what is there has fingerprints.
+ELSEWHERE = ("--data-root", "--allow-partial")
 
 
 class Plan:
@@ -98,7 +98,7 @@ class Plan:
     Attributes:
         order: the studies to run, each after those that it is centred on.
         base: the layers below all studies. top: the layer over all of them.
-        sweep_id: `ablate/plan/plan.py`; set once, when the plan has been checked
+        sweep_id: set once (`identify`), when the plan has been checked
             (`ablate/plan/checks.py`), since `fingerprints` grow while a sweep runs.
         fingerprints: of the data sets met so far.
         as_written: studies not asked for to which `--set` is not applied, because it does not fit
@@ -157,16 +157,12 @@ class Plan:
         """The layers of a cell (without `point`: of the study's centre), lowest first."""
         above = self._in(name, self.spec.studies[name].above(point, fold))
         centre = self._centre(name, taken)
-        if point is not None and self._may_be_neutral(name, point, taken):
+        if point is not None and (point.arm == NEUTRAL_POINT.arm or (taken and point.stands_for)):
+            # Where the neutral cell won, the method's options are not those of its study.
             merged = centre.over(above).merged
             if point.arm == NEUTRAL_POINT.arm or takes_neutral(merged, taken):
                 above.append(neutral_layer(name, merged))
         return centre.over(above if name in self.as_written else [*above, self.top])
-
-    def _may_be_neutral(self, name: str, point: Point, taken: Sequence[Mapping[str, Any]]) -> bool:
-        """Whether a cell is the neutral one, or stands for the best of those among which that one
-        may have won: the options that its study gives its method are then none of its own."""
-        return point.arm == NEUTRAL_POINT.arm or bool(taken and point.stands_for)
 
     def _centre(self, name: str, taken: Sequence[Mapping[str, Any]]) -> Stack:
         """The layers that the cells of a study share; those asked for last are kept."""
@@ -183,8 +179,11 @@ class Plan:
 
     def _dataset_layers(self) -> Iterator[Layer]:
         dataset, root = self.overrides.dataset, self.overrides.data_root
-        if dataset is None and root is not None and self._named() in (*EMBEDDED, "folder"):
-            dataset = "folder"
+        if dataset is None and root is not None:
+            data = Stack([Layer("trial", self.spec.trial)]).merged.get("data")
+            named = data.get("name") if isinstance(data, Mapping) else None
+            if (named or DataConfig().name) in (*EMBEDDED, "folder"):
+                dataset = "folder"
         if dataset is not None:
             yield Layer("--dataset", {"data": {"name": dataset}})
             if dataset in self.spec.datasets:
@@ -193,12 +192,6 @@ class Plan:
             yield Layer(ELSEWHERE[0], {"data": {"root": root}})
         if self.overrides.allow_partial:
             yield Layer(ELSEWHERE[1], {"data": {"allow_partial": True}})
-
-    def _named(self) -> str:
-        """The data set of the spec's trial."""
-        given = Stack([Layer("trial", self.spec.trial)]).merged.get("data")
-        named = given.get("name") if isinstance(given, Mapping) else None
-        return str(named or DataConfig().name)
 
     def resolved(
         self,
@@ -233,53 +226,40 @@ class Plan:
         asked |= {MetricName.parse(objective.metric).split for objective in self.objectives(name)}
         return tuple(split for split in SPLITS if split in asked)
 
+    def folds(self, name: str) -> list[int | None]:
+        return [None] if (n := self.spec.studies[name].folds) is None else list(range(n))
+
     def cells(
         self, name: str, point: Point, idx: int, taken: Sequence[Mapping[str, Any]]
     ) -> list[Cell]:
         """A point at every seed and fold. A broken rule between fields makes cells with `error`."""
-        return [
-            cell for fold in self.folds(name) for cell in self._cells(name, point, idx, taken, fold)
-        ]
-
-    def folds(self, name: str) -> list[int | None]:
-        return [None] if (n := self.spec.studies[name].folds) is None else list(range(n))
-
-    def _cells(
-        self,
-        name: str,
-        point: Point,
-        idx: int,
-        taken: Sequence[Mapping[str, Any]],
-        fold: int | None,
-    ) -> list[Cell]:
-        error, layers = None, self.layers(name, point, taken, fold)
-        try:
-            config = resolve(layers, self.loaded.source.locate)
-            dump = self._shared(config.model_dump(mode="json"))
-            key = identity.config_hash(config, self.fingerprint(config))
-        except ConfigError as fault:
-            dump, error = layers.merged, str(fault)
-            key = canonical_hash({"invalid": dump})
-        evaluate, metrics = self.evaluate(name), self.spec.studies[name].metrics
-        if fold:
-            evaluate = tuple(split for split in evaluate if split != ENSEMBLE)
-        return [
-            Cell(
-                name,
-                point.cell,
-                point.coords,
-                idx,
-                seed,
-                identity.trial_id(key, seed),
-                key,
-                dump,
-                evaluate,
-                metrics,
-                fold,
-                error,
-            )
-            for seed in self.seeds(name)
-        ]
+        cells = []
+        for fold in self.folds(name):
+            error, layers = None, self.layers(name, point, taken, fold)
+            try:
+                config = resolve(layers, self.loaded.source.locate)
+                dump = self._shared(config.model_dump(mode="json"))
+                key = identity.config_hash(config, self.fingerprint(config))
+            except ConfigError as fault:
+                dump, error = layers.merged, str(fault)
+                key = canonical_hash({"invalid": dump})
+            shared: dict[str, Any] = {
+                "study": name,
+                "cell": point.cell,
+                "coords": point.coords,
+                "idx": idx,
+                "config_hash": key,
+                "config": dump,
+                "evaluate": tuple(s for s in self.evaluate(name) if not fold or s != ENSEMBLE),
+                "metrics": self.spec.studies[name].metrics,
+                "fold": fold,
+                "error": error,
+            }
+            cells += [
+                Cell(seed=seed, trial_id=identity.trial_id(key, seed), **shared)
+                for seed in self.seeds(name)
+            ]
+        return cells
 
     def _shared(self, config: dict[str, Any]) -> dict[str, Any]:
         """Equal sections are one object: the cells of a large plan differ in few of them."""
@@ -306,9 +286,10 @@ class Plan:
         sampled = self.spec.studies[name].sampling()
         assert sampled is not None
         config = self.resolved(name, None, taken)
-        base = identity.config_hash(config, self.fingerprint(config))
-        follows = sampled.identifies() | ({} if told is None else {NEUTRAL: told})
-        return study_key(follows, base, self.spec.objective, self.seeds(name))
+        content = sampled.identifies() | ({} if told is None else {NEUTRAL: told})
+        content["base"] = identity.config_hash(config, self.fingerprint(config))
+        content |= {"objective": self.spec.objective, "seeds": self.seeds(name)}
+        return canonical_hash(content)[:16]
 
     def size(self, name: str) -> int:
         """Cells × seeds × folds of a study."""
@@ -316,16 +297,46 @@ class Plan:
 
     def lineages(self) -> dict[str, dict[str, Lineage]]:
         """Comparison → cell → the studies that tuned it, with their trials."""
-        return tuning.lineages(self.spec.studies, self.size)
+        return {
+            name: inherited.lineages(study, self.spec.studies, self.size)
+            for name, study in self.spec.studies.items()
+            if "tuning" in type(study).model_fields
+        }
 
     def tuning(self) -> dict[str, dict[str, int]]:
         """Comparison → cell → trials that went into the tuning of it."""
-        return tuning.totals(self.lineages())
+        return {
+            name: {cell: sum(lineage.values()) for cell, lineage in rows.items()}
+            for name, rows in self.lineages().items()
+        }
 
     def example(self, name: str) -> list[dict[str, Any]]:
         """What a cell of a promote study may take; nothing in other designs, whose centre stands
         for their cells."""
         return list(itertools.islice(inherited.examples(self.spec.studies, name), 1))
+
+    def refused(self, name: str) -> Iterator[tuple[Point, str]]:
+        """The combinations that a study leaves out because no trial could have them, with the rule
+        between its parts that refuses them; not those left out by choice."""
+        for point in itertools.islice(self.spec.studies[name].left_out(), LOOKED_AT):
+            try:
+                resolve(self.layers(name, point, ()), str)
+            except ConfigError as fault:
+                if fault.found == MISFIT:
+                    yield point, fault.expected
+
+    def identify(self) -> None:
+        """Set `sweep_id`, on which titles, seeds, what is read of trials and the report have no
+        bearing."""
+        content = {
+            "name": self.spec.name,
+            "objective": self.spec.objective,
+            "trial": merge(layer for layer in self.base if layer.where not in ELSEWHERE),
+            "studies": {name: study.identity() for name, study in self.spec.studies.items()},
+            "set": expand(self.top.values, self.top.where),
+            "data": sorted(set(self.fingerprints.values())),
+        }
+        self.sweep_id = canonical_hash(content)[:12]
 
     def resolved_spec(self) -> dict[str, Any]:
         """The spec as it runs, for the ledger and the tracker: one `trial` with the data set and
@@ -335,52 +346,16 @@ class Plan:
         )
         dump["trial"], dump["set"] = self.base.merged, dict(self.top.values)
         dump["tuning"], dump["lineages"] = self.tuning(), self.lineages()
-        dump["refused"] = refusals(self.spec.studies, self.layers)
+        refused = {name: list(self.refused(name)) for name in self.spec.studies}
+        dump["refused"] = {
+            name: [{"cell": p.cell, "coords": p.coords, "reason": reason} for p, reason in pairs]
+            for name, pairs in refused.items()
+            if pairs
+        }
         for name in self.loaded.order:
             dump["studies"][name]["seeds"] = self.seeds(name)
             dump["studies"][name]["evaluate"] = list(self.evaluate(name))
         return dump
-
-
-# ------------------------------------------------------------------ identity
-
-
-# Options that say where data lies and how much of it is wanted: what is there has fingerprints.
-ELSEWHERE = ("--data-root", "--allow-partial")
-
-
-def sweep_id(spec: Spec, base: Sequence[Layer], top: Layer, fingerprints: Mapping[str, str]) -> str:
-    """Two sweeps are the same in all but titles, seeds, what is read of a trial, and the report.
-
-    Args:
-        base: the layers below all studies. top: the layer over all of them.
-        fingerprints: of the data sets that its trials read.
-    """
-    content = {
-        "name": spec.name,
-        "objective": spec.objective,
-        "trial": merge(layer for layer in base if layer.where not in ELSEWHERE),
-        "studies": {name: study.identity() for name, study in spec.studies.items()},
-        "set": expand(top.values, top.where),
-        "data": sorted(set(fingerprints.values())),
-    }
-    return canonical_hash(content)[:12]
-
-
-def study_key(
-    identifies: Mapping[str, Any], base: str, objective: str, seeds: Sequence[int]
-) -> str:
-    """Identifies a search's proposals.
-
-    Args:
-        identifies: what the study says that they follow from. base: the hash of its centre's
-            configuration. objective: the sweep's.
-    """
-    content = {**identifies, "base": base, "objective": objective, "seeds": list(seeds)}
-    return canonical_hash(content)[:16]
-
-
-# ------------------------------------------------------------------ protocol
 
 
 DECIDES = ("metric", "by")  # of objectives, and of what stands around the best of others
@@ -410,51 +385,19 @@ def _study(study: Study, objective: str) -> Study:
 def _moved(value: Any) -> Any:
     """A part of a study, with all that it holds, decided on validation."""
     if isinstance(value, BaseModel):
-        held = {name: getattr(value, name) for name in type(value).model_fields}
-        made = {
-            name: _on_validation(each)
-            if name in DECIDES and isinstance(each, str)
-            else _moved(each)
-            for name, each in held.items()
-            if name != "trial"
+        parts = {name: getattr(value, name) for name in type(value).model_fields if name != "trial"}
+        moved = {
+            name: _on_validation(part)
+            if name in DECIDES and isinstance(part, str)
+            else _moved(part)
+            for name, part in parts.items()
         }
-        changed = {name: each for name, each in made.items() if each is not held[name]}
-        return value.model_copy(update=changed) if changed else value
+        return value.model_copy(update=moved)
     if isinstance(value, Mapping):
-        parts = {key: _moved(each) for key, each in value.items()}
-        return parts if any(parts[key] is not value[key] for key in value) else value
-    if isinstance(value, tuple):
-        each_moved = tuple(map(_moved, value))
-        return (
-            each_moved if any(a is not b for a, b in zip(each_moved, value, strict=True)) else value
-        )
-    return value
+        return {key: _moved(part) for key, part in value.items()}
+    return tuple(map(_moved, value)) if isinstance(value, tuple) else value
 
 
 def _on_validation(metric: str) -> str:
     name = MetricName.parse(metric)
     return str(name.on("val")) if name.split == "test" else metric
-
-
-# ------------------------------------------------------------------ refusals
-
-
-def refused(study: Study, name: str, layers: LayersOf) -> Iterator[tuple[Point, str]]:
-    """The combinations that a study leaves out because no trial could have them, with the rule
-    between its parts that refuses them; not those left out by choice."""
-    for point in itertools.islice(study.left_out(), LOOKED_AT):
-        try:
-            resolve(layers(name, point, ()), str)
-        except ConfigError as fault:
-            if fault.found == MISFIT:
-                yield point, fault.expected
-
-
-def refusals(studies: Mapping[str, Study], layers: LayersOf) -> dict[str, list[dict[str, Any]]]:
-    """Study → its refused combinations as a report reads them: cell, coordinates, reason."""
-    found = {name: [*refused(study, name, layers)] for name, study in studies.items()}
-    return {
-        name: [{"cell": p.cell, "coords": p.coords, "reason": reason} for p, reason in pairs]
-        for name, pairs in found.items()
-        if pairs
-    }

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from ablate.designs.parts import LEFT_OUT, Around
-from ablate.designs.study import Study
+from ablate.designs.parts import LEFT_OUT
 from ablate.plan import fairness as rule
 from ablate.plan import inherited
 from ablate.plan.inherited import within
-from ablate.plan.plan import Plan, refused
-from ablate.values import errors
+from ablate.plan.plan import Plan
 from ablate.values.canonical import canonical
+from ablate.values.errors import shown
 from ablate.values.paths import expand, leaves
 from reports.stats.paired import can_reach_verdict, pairs_needed
 from trainables.config.images import AugmentConfig
@@ -25,22 +21,25 @@ def notes(plan: Plan, name: str) -> list[str]:
     study = plan.spec.studies[name]
     source = study.source()
     if source is None:
-        left = [
-            f"refused: {point.cell}: expected {why}"
-            for point, why in refused(study, name, plan.layers)
-        ]
-        return [*study.notes(), *left, *_undecidable(plan, name)]
-    changes = _changes(plan, name, source.best_of)
-    listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
-    changed = f"changed for them: {listed or 'nothing'}"
-    return [*study.notes(), changed, *_undecidable(plan, name)]
+        more = [f"refused: {point.cell}: expected {why}" for point, why in plan.refused(name)]
+    else:
+        changes = _changes(plan, name, source.best_of)
+        listed = ", ".join(f"{path} {before} → {after}" for path, before, after in changes)
+        more = [f"changed for them: {listed or 'nothing'}"]
+    return [*study.notes(), *more, *_undecidable(plan, name)]
 
 
 def warnings(plan: Plan) -> list[str]:
     """What is easily overlooked."""
     lines = rule.warnings(plan)
     lines += [text for name in plan.order for text in _promotion(plan, name)]
-    lines += [text for name in plan.order for text in _race(plan, name)]
+    for name in plan.order:
+        race, seeds = plan.spec.studies[name].race, len(plan.seeds(name))
+        if race is not None and seeds <= race.after:
+            lines.append(
+                f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; "
+                "give more seeds, or a smaller `after`"
+            )
     return lines + _cached(plan)
 
 
@@ -81,11 +80,16 @@ def _undecidable(plan: Plan, name: str) -> list[str]:
     be their neighbours, and each data set and each level of `within` has a baseline of its own.
     """
     study, seeds = plan.spec.studies[name], len(plan.seeds(name))
-    counts = [
-        _comparisons(study, table.within)
-        for table in plan.spec.report.tables
-        if table.study == name and table.kind in COMPARING and study.fixed
-    ]
+    counts = []
+    for table in plan.spec.report.tables:
+        if table.study == name and table.kind in COMPARING and study.fixed:
+            points = [point for point in study.listed if LEFT_OUT not in point.arm]
+            baselines = {
+                canonical([point.coords.get(factor) for factor in table.within])
+                + canonical([study.gives(point).get(path) for path in ("data.name", "data.root")])
+                for point in points
+            }
+            counts.append(len(points) - len(baselines))
     if not counts or can_reach_verdict(seeds, min(counts)):
         return []
     return [
@@ -94,109 +98,71 @@ def _undecidable(plan: Plan, name: str) -> list[str]:
     ]
 
 
-def _comparisons(study: Study, within: Sequence[str]) -> int:
-    points = [point for point in study.listed if LEFT_OUT not in point.arm]
-    baselines = {
-        canonical([point.coords.get(name) for name in within])
-        + canonical([study.gives(point).get(path) for path in ("data.name", "data.root")])
-        for point in points
-    }
-    return len(points) - len(baselines)
-
-
-def _race(plan: Plan, name: str) -> list[str]:
-    """A race with too few seeds to end anything."""
-    race, seeds = plan.spec.studies[name].race, len(plan.seeds(name))
-    if race is None or seeds > race.after:
-        return []
-    return [
-        f"{name} races after {race.after} of {seeds} seeds: all cells get all of them; give more "
-        "seeds, or a smaller `after`"
-    ]
-
-
 def _promotion(plan: Plan, name: str) -> list[str]:
-    """Of a study that promotes."""
+    """Warn of what a study that promotes leaves behind of the one whose cells it trains again."""
     study = plan.spec.studies[name]
     source = study.source()
     if source is None:
         return []
-    of = source.best_of
+    of, count = source.best_of, study.size - (study.baseline() is not None)
     promoted = plan.spec.studies[of]
+    there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
+    here = leaves(expand(study.trial, f"studies.{name}.trial"))
     ends = {"scheduler": promoted.halting(), "race": promoted.race}
     lines = [
-        f"{name} promotes {_promoted(study)} of the {promoted.size} cells of {of}, whose {what} "
+        f"{name} promotes {count} of the {promoted.size} cells of {of}, whose {what} "
         "ends some of them early: those have no rank"
         for what, ending in ends.items()
         if ending is not None
     ]
-    lines += _alike(plan, name, source) + _folds(plan, name, of)
-    if not _changes(plan, name, of):
-        lines += rule.finalists(plan, name, study)
-    there = leaves(expand(promoted.trial, f"studies.{of}.trial"))
-    here = leaves(expand(study.trial, f"studies.{name}.trial"))
-    left = [
+    # cells that have nothing left of what told them apart
+    varied = inherited.varied(plan.spec.studies, of)
+    distinct = [
+        path
+        for path in varied
+        if any(within(path, p) or within(p, path) for p in (source.take or varied))
+        and not any(within(path, p) for p in here)
+    ]
+    if varied and not distinct and count > 1:
+        where = f"studies.{name}.trial" + (
+            "" if source.take is None else f" and studies.{name}.take"
+        )
+        lines.append(
+            f"{name} promotes cells of {of} without anything that {of} varies "
+            f"({', '.join(varied)}): they are one trial; see {where}"
+        )
+    # other validation classes than those that the cells were chosen by
+    if promoted.folds != study.folds and not any(path.startswith("data.split") for path in here):
+        lines.append(
+            f"{name} promotes cells of {of}, which has {promoted.folds or 'no'} folds, and has "
+            f"{study.folds or 'none'} itself: it is validated on other classes; give both the same"
+        )
+    changes = _changes(plan, name, of)
+    repeated = sorted(set(plan.seeds(name)) & set(plan.seeds(of)))
+    if not changes and repeated and study.size > 1:
+        lines.append(
+            f"{name} ranks the best cells of {of} at seeds that chose them "
+            f"({rule.abridge(list(map(str, repeated)))}): give it fresh ones (studies.{name}.seeds)"
+        )
+    dropped = [
         f"{path} ({before} there, {after} here)"
-        for path, before, after in _changes(plan, name, of)
+        for path, before, after in changes
         if path in there and path not in here
     ]
-    if left and source.take is None:
+    if dropped and source.take is None:
         lines.append(
             f"{name} promotes cells of {of} without what studies.{of}.trial sets: "
-            f"{', '.join(left)}; set it in studies.{name}.trial or in the sweep's trial"
+            f"{', '.join(dropped)}; set it in studies.{name}.trial or in the sweep's trial"
         )
     return lines
 
 
-def _promoted(study: Study) -> int:
-    """How many cells of another study are trained again: all but a neutral one."""
-    return study.size - (study.baseline() is not None)
-
-
-def _folds(plan: Plan, name: str, of: str) -> list[str]:
-    """Other validation classes than those that the cells were chosen by."""
-    study = plan.spec.studies[name]
-    there, here = plan.spec.studies[of].folds, study.folds
-    own = any(path.startswith("data.split") for path in leaves(expand(study.trial, name)))
-    if there == here or own:
-        return []
-    return [
-        f"{name} promotes cells of {of}, which has {there or 'no'} folds, and has "
-        f"{here or 'none'} itself: it is validated on other classes; give both the same"
-    ]
-
-
-def _alike(plan: Plan, name: str, source: Around) -> list[str]:
-    """Cells that have nothing left of what told them apart."""
-    of, study = source.best_of, plan.spec.studies[name]
-    varied = inherited.varied(plan.spec.studies, of)
-    here = leaves(expand(study.trial, f"studies.{name}.trial"))
-    taken = varied if source.take is None else source.take
-    left = [
-        path
-        for path in varied
-        if any(within(path, each) or within(each, path) for each in taken)
-        and not any(within(path, each) for each in here)
-    ]
-    if not varied or left or _promoted(study) == 1:
-        return []
-    where = f"studies.{name}.trial" + ("" if source.take is None else f" and studies.{name}.take")
-    return [
-        f"{name} promotes cells of {of} without anything that {of} varies "
-        f"({', '.join(varied)}): they are one trial; see {where}"
-    ]
-
-
 def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
     """(path, its value in the centre of the source, its value here), where they differ."""
-    before, after = (leaves(plan.layers(side, None, ()).merged) for side in (of, name))
-    both = [
-        (path, _text(before, path), _text(after, path))
-        for path in dict.fromkeys([*before, *after])
-        if not path.startswith("data.split.fold")  # parts of one cell
-    ]
-    return [change for change in both if change[1] != change[2]]
-
-
-def _text(values: Mapping[str, Any], path: str) -> str:
-    return errors.shown(values[path]) if path in values else "default"
+    centres = [leaves(plan.layers(side, None, ()).merged) for side in (of, name)]
+    changes = []
+    for path in dict.fromkeys(path for centre in centres for path in centre):
+        texts = [shown(centre[path]) if path in centre else "default" for centre in centres]
+        if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # parts of one cell
+            changes.append((path, *texts))
+    return changes

@@ -8,14 +8,11 @@ from ablate.designs.base import COMPARED, ENSEMBLE, HEATMAP, SPLITS
 from ablate.designs.parts import OF
 from ablate.designs.study import Study
 from ablate.values.errors import listed, nearest, nearest_metric, some_metrics
-from reports.figures.drawn import FigureOptions
 from reports.figures.models import ModelOptions
 from reports.kinds import TABLES, figure_options
 from reports.recipe import Figure, Recipe
 from trainables.errors import ConfigError
 from trainables.evaluation.metric_name import MetricName
-
-# ------------------------------------------------------------------ ranks
 
 
 def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
@@ -33,29 +30,24 @@ def check_ranks(studies: Mapping[str, Study], order: Sequence[str]) -> None:
         study = studies[name]
         study.link(sizes, neutral)
         source, sizes[name] = study.source(), study.size
+        ranks = [(f"{place}.rank", around, around.rank) for place, around in study.references()]
         if source is not None:
-            cells, promoted = sizes[source.best_of], study.size - (study.baseline() is not None)
-            if promoted > cells:
-                raise ConfigError(
-                    f"studies.{name}.best",
-                    str(promoted),
-                    f"at most the {cells} cells of {source.best_of}",
-                    "Promote fewer",
-                )
-        promotes = source is not None and source.best_of in neutral and study.size > 1
-        if study.baseline() is not None or promotes:
+            ranks.append(("best", source, study.size - (study.baseline() is not None)))
+        if study.baseline() is not None or (
+            source is not None and source.best_of in neutral and study.size > 1
+        ):
             neutral.add(name)
-        for place, around in study.references():
-            if around.rank > sizes[around.best_of]:
+        for key, around, rank in ranks:
+            if rank > sizes[around.best_of]:
                 raise ConfigError(
-                    f"studies.{name}.{place}.rank",
-                    str(around.rank),
+                    f"studies.{name}.{key}",
+                    str(rank),
                     f"at most the {sizes[around.best_of]} cells of {around.best_of}",
-                    "Name a lower rank",
+                    "Name a lower number",
                 )
 
 
-# ------------------------------------------------------------------ objectives
+# ------------------------------------------------------------------ metrics of studies
 
 
 def check_objectives(
@@ -67,21 +59,29 @@ def check_objectives(
         ConfigError: its path is the dotted place in the spec.
     """
     for name, study in studies.items():
+        own = (str(MetricName(split, more)) for split in COMPARED for more in study.metrics)
+        known = [*metrics, *own]
         for i, wanted in enumerate(study.objectives):
-            _check(f"studies.{name}.objectives.{i}.metric", wanted.metric, name, study, metrics)
+            place = f"studies.{name}.objectives.{i}.metric"
+            check_compared(place, wanted.metric)
+            if wanted.metric not in known:
+                raise _unknown_metric(
+                    place,
+                    wanted.metric,
+                    known,
+                    f"; others must be listed in studies.{name}.metrics",
+                )
         for place, around in study.references():
             if around.by is None:
                 continue
             where = f"studies.{name}.by" if place == OF else f"studies.{name}.{place}.by"
             check_compared(where, around.by)
-            known = _comparable(studies[around.best_of], metrics, objective)
+            of = studies[around.best_of]
+            read = splits_read(of, objective)
+            known = [each.metric for each in of.objectives]
+            known += [m for m in metrics if MetricName.parse(m).split in read and m not in known]
             if around.by not in known:
-                raise ConfigError(
-                    where,
-                    repr(around.by),
-                    f"a metric of {around.best_of}: {some_metrics(around.by, known)}",
-                    nearest_metric(around.by, known),
-                )
+                raise _unknown_metric(where, around.by, known)
 
 
 def check_compared(place: str, metric: str) -> None:
@@ -100,167 +100,10 @@ def check_compared(place: str, metric: str) -> None:
         )
 
 
-def _comparable(study: Study, metrics: tuple[str, ...], objective: str) -> list[str]:
-    """Metrics by which a study's cells may be compared: its objectives, and what is read."""
-    own = [objective.metric for objective in study.objectives]
-    splits = {MetricName.parse(metric).split for metric in study.compared_by(objective)}
-    splits |= {*study.evaluate}
-    return [*own, *(m for m in metrics if MetricName.parse(m).split in splits and m not in own)]
-
-
-def _check(place: str, metric: str, name: str, study: Study, metrics: tuple[str, ...]) -> None:
-    check_compared(place, metric)
-    own = (MetricName(split, more) for split in COMPARED for more in study.metrics)
-    known = [*metrics, *map(str, own)]
-    if metric not in known:
-        remedy = nearest_metric(metric, known)
-        raise ConfigError(
-            place,
-            repr(metric),
-            some_metrics(metric, known),
-            f"{remedy}; others must be listed in studies.{name}.metrics",
-        )
-
-
-# ------------------------------------------------------------------ report
-
-
-def check_recipe(
-    recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
-) -> None:
-    """Raise for a table that its study cannot fill, an unknown metric, an axis not varied.
-
-    objective: its split is read of every trial, whatever a study's `evaluate` says.
-
-    Raises:
-        ConfigError: its path is the dotted place in the spec.
-    """
-    for i, table in enumerate(recipe.tables):
-        place, study = f"report.tables.{i}", studies[table.study]
-        if table.kind in TABLES and table.kind not in study.tables:  # others judge themselves
-            raise ConfigError(
-                f"{place}.kind",
-                f"{table.kind!r} for {table.study}, a {study.design} study",
-                " or ".join(repr(kind) for kind in study.tables if kind != HEATMAP),
-                f"A {study.design} is shown in report.heatmaps too"
-                if HEATMAP in study.tables
-                else "Name one of them, or another study",
-            )
-        _factors(f"{place}.within", table.within, study)
-        for j, metric in enumerate(table.metrics):
-            _known(f"{place}.metrics.{j}", metric, metrics, table.study, study)
-            _read(f"{place}.metrics.{j}", metric, table.study, study, objective)
-    for i, heatmap in enumerate(recipe.heatmaps):
-        place, study = f"report.heatmaps.{i}", studies[heatmap.study]
-        _known(f"{place}.metric", heatmap.metric, metrics, heatmap.study, study)
-        _read(f"{place}.metric", heatmap.metric, heatmap.study, study, objective)
-        if HEATMAP not in study.tables:
-            raise ConfigError(
-                f"{place}.study",
-                f"{heatmap.study}, a {study.design} study",
-                "a grid study",
-                "Show it in report.tables",
-            )
-        axes = list(study.paths)
-        for side, axis in (("x", heatmap.x), ("y", heatmap.y)):
-            if axis not in axes:
-                raise ConfigError(
-                    f"{place}.{side}", repr(axis), f"one of {listed(axes)}", nearest(axis, axes)
-                )
-    _of_epochs(recipe)
-    for i, figure in enumerate(recipe.figures):
-        for j, name in enumerate(figure.studies):
-            _known(f"report.figures.{i}.metric", figure.metric, metrics, name, studies[name])
-            if (kind := figure_options(figure.kind)) is not None:  # others judge themselves
-                _read(f"report.figures.{i}.metric", figure.metric, name, studies[name], objective)
-                options = kind.model_validate(figure.options)
-                _figure(f"report.figures.{i}", f"studies.{j}", figure, options, studies[name])
-    _over_factors(recipe, studies, metrics, objective)
-
-
-def _figure(place: str, at: str, figure: Figure, options: FigureOptions, study: Study) -> None:
-    """Refuse a study that a figure cannot be made of, and names that the study does not vary."""
-    name = figure.studies[int(at.rpartition(".")[2])]
-    if options.shown_as and options.shown_as not in study.tables:
-        raise ConfigError(
-            f"{place}.{at}",
-            f"{name}, a {study.design} study, for {figure.kind}",
-            f"a study that has a table of the kind {options.shown_as!r}",
-            "Name such a study, or another kind of figure",
-        )
-    levels = _levels(study)
-    for option, wanted in options.factors().items():
-        if study.fixed:
-            _factors(f"{place}.options.{option}", wanted, study)
-        else:
-            _among(f"{place}.options.{option}", wanted, list(study.paths))
-    if isinstance(options, ModelOptions) and options.cells:
-        if not study.fixed:
-            raise ConfigError(
-                f"{place}.options.cells",
-                f"{options.cells[0]!r} for {name}, whose cells are found while it runs",
-                "none: the best is shown",
-                "Leave `cells` out, or name a study that lists its cells",
-            )
-        _among(f"{place}.options.cells", options.cells, [each.cell for each in study.listed])
-    varied = [name for name, found in levels.items() if len(found) > 1]
-    if figure.kind == "interactions" and len(varied) < 2:
-        raise ConfigError(
-            f"{place}.{at}",
-            f"{name}, which varies {listed(varied) or 'nothing'}",
-            "a study that varies two factors or more",
-            "Name such a study",
-        )
-    halves = all(len(levels[each]) == 2 for each in varied)
-    if figure.kind == "shapley" and not (
-        halves and len(varied) > 1 and len(study.listed) == 2 ** len(varied)
-    ):
-        raise ConfigError(
-            f"{place}.{at}",
-            f"{name}, which does not list every combination of factors with two levels each",
-            "a components study, or a grid of such factors",
-            "Name such a study; effects of others are in report.tables and in interactions",
-        )
-
-
-def _levels(study: Study) -> dict[str, set[str]]:
-    """The levels of each factor that a study lists."""
-    found: dict[str, set[str]] = {}
-    for point in study.listed:
-        for name, value in point.coords.items():
-            found.setdefault(name, set()).add(repr(value))
-    return found
-
-
-def _over_factors(
-    recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
-) -> None:
-    """Curves over a factor that their studies list, of a metric that is read of them."""
-    for i, part in enumerate(recipe.factor_curves):
-        for j, name in enumerate(part.studies):
-            place, study = f"report.factor_curves.{i}", studies[name]
-            _known(f"{place}.metric", part.metric, metrics, name, study)
-            _read(f"{place}.metric", part.metric, name, study, objective)
-            if not study.fixed:
-                raise ConfigError(
-                    f"{place}.studies.{j}",
-                    f"{name}, a {study.design} study",
-                    "one that lists its levels",
-                    "A search repeats no level; show it in report.tables",
-                )
-            for side, factor in (("x", part.x), *(("at", name) for name in part.at)):
-                _factors(f"{place}.{side}", [factor], study)
-
-
-def _factors(place: str, wanted: Iterable[str], study: Study) -> None:
-    """Factors that a study lists."""
-    _among(place, wanted, list(_levels(study)))
-
-
-def _among(place: str, wanted: Iterable[str], known: list[str]) -> None:
-    for name in wanted:
-        if name not in known:
-            raise ConfigError(place, repr(name), f"one of {listed(known)}", nearest(name, known))
+def splits_read(study: Study, objective: str) -> list[str]:
+    """The splits that are read of a study's trials: those it names and its objectives'."""
+    compared = (MetricName.parse(metric).split for metric in study.compared_by(objective))
+    return list(dict.fromkeys([*study.evaluate, *compared]))
 
 
 def check_metrics(studies: Mapping[str, Study]) -> None:
@@ -285,7 +128,131 @@ def check_metrics(studies: Mapping[str, Study]) -> None:
                 )
 
 
-def _of_epochs(recipe: Recipe) -> None:
+# ------------------------------------------------------------------ report
+
+
+def check_recipe(
+    recipe: Recipe, studies: Mapping[str, Study], metrics: tuple[str, ...], objective: str
+) -> None:
+    """Raise for a table that its study cannot fill, an unknown metric, an axis not varied.
+
+    objective: its split is read of every trial, whatever a study's `evaluate` says.
+
+    Raises:
+        ConfigError: its path is the dotted place in the spec.
+    """
+
+    def check_metric(place: str, metric: str, name: str) -> None:
+        _known(place, metric, metrics, name, studies[name])
+        _read(place, metric, name, studies[name], objective)
+
+    for i, table in enumerate(recipe.tables):
+        place, study = f"report.tables.{i}", studies[table.study]
+        if table.kind in TABLES and table.kind not in study.tables:  # others judge themselves
+            raise ConfigError(
+                f"{place}.kind",
+                f"{table.kind!r} for {table.study}, a {study.design} study",
+                " or ".join(repr(kind) for kind in study.tables if kind != HEATMAP),
+                f"A {study.design} is shown in report.heatmaps too"
+                if HEATMAP in study.tables
+                else "Name one of them, or another study",
+            )
+        _among(f"{place}.within", table.within, list(_levels(study)))
+        for j, metric in enumerate(table.metrics):
+            check_metric(f"{place}.metrics.{j}", metric, table.study)
+    for i, heatmap in enumerate(recipe.heatmaps):
+        place, study = f"report.heatmaps.{i}", studies[heatmap.study]
+        check_metric(f"{place}.metric", heatmap.metric, heatmap.study)
+        if HEATMAP not in study.tables:
+            raise ConfigError(
+                f"{place}.study",
+                f"{heatmap.study}, a {study.design} study",
+                "a grid study",
+                "Show it in report.tables",
+            )
+        _among(f"{place}.x", [heatmap.x], list(study.paths))
+        _among(f"{place}.y", [heatmap.y], list(study.paths))
+    _check_curves(recipe)
+    for i, figure in enumerate(recipe.figures):
+        for j, name in enumerate(figure.studies):
+            if figure_options(figure.kind) is None:  # others judge themselves
+                _known(f"report.figures.{i}.metric", figure.metric, metrics, name, studies[name])
+            else:
+                check_metric(f"report.figures.{i}.metric", figure.metric, name)
+                _check_figure(f"report.figures.{i}", f"studies.{j}", figure, name, studies[name])
+    for i, part in enumerate(recipe.factor_curves):
+        for j, name in enumerate(part.studies):
+            place, study = f"report.factor_curves.{i}", studies[name]
+            check_metric(f"{place}.metric", part.metric, name)
+            if not study.fixed:
+                raise ConfigError(
+                    f"{place}.studies.{j}",
+                    f"{name}, a {study.design} study",
+                    "one that lists its levels",
+                    "A search repeats no level; show it in report.tables",
+                )
+            _among(f"{place}.x", [part.x], list(_levels(study)))
+            _among(f"{place}.at", part.at, list(_levels(study)))
+
+
+def _check_figure(place: str, at: str, figure: Figure, name: str, study: Study) -> None:
+    """Refuse a study that a figure cannot be made of, and names that the study does not vary."""
+    kind = figure_options(figure.kind)
+    assert kind is not None
+    options = kind.model_validate(figure.options)
+    if options.shown_as and options.shown_as not in study.tables:
+        raise ConfigError(
+            f"{place}.{at}",
+            f"{name}, a {study.design} study, for {figure.kind}",
+            f"a study that has a table of the kind {options.shown_as!r}",
+            "Name such a study, or another kind of figure",
+        )
+    levels = _levels(study)
+    for option, wanted in options.factors().items():
+        _among(f"{place}.options.{option}", wanted, list(levels if study.fixed else study.paths))
+    if isinstance(options, ModelOptions) and options.cells:
+        if not study.fixed:
+            raise ConfigError(
+                f"{place}.options.cells",
+                f"{options.cells[0]!r} for {name}, whose cells are found while it runs",
+                "none: the best is shown",
+                "Leave `cells` out, or name a study that lists its cells",
+            )
+        _among(f"{place}.options.cells", options.cells, [each.cell for each in study.listed])
+    varied = {factor: values for factor, values in levels.items() if len(values) > 1}
+    if figure.kind == "interactions" and len(varied) < 2:
+        raise ConfigError(
+            f"{place}.{at}",
+            f"{name}, which varies {listed(varied)}",
+            "a study that varies two factors or more",
+            "Name such a study",
+        )
+    halves = len(varied) > 1 and all(len(values) == 2 for values in varied.values())
+    if figure.kind == "shapley" and not (halves and len(study.listed) == 2 ** len(varied)):
+        raise ConfigError(
+            f"{place}.{at}",
+            f"{name}, which does not list every combination of factors with two levels each",
+            "a components study, or a grid of such factors",
+            "Name such a study; effects of others are in report.tables and in interactions",
+        )
+
+
+def _levels(study: Study) -> dict[str, set[str]]:
+    """The levels of each factor that a study lists."""
+    levels: dict[str, set[str]] = {}
+    for point in study.listed:
+        for name, value in point.coords.items():
+            levels.setdefault(name, set()).add(repr(value))
+    return levels
+
+
+def _among(place: str, wanted: Iterable[str], known: list[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(place, repr(name), f"one of {listed(known)}", nearest(name, known))
+
+
+def _check_curves(recipe: Recipe) -> None:
     """A curve shows what is logged at every epoch: a few metrics, of the training classes too where
     trials say `selection.train_curve`, `train/loss`, what methods observe (`observed/…`)."""
     if not recipe.curves:
@@ -310,6 +277,11 @@ def _of_epochs(recipe: Recipe) -> None:
             )
 
 
+def _unknown_metric(place: str, metric: str, known: Sequence[str], more: str = "") -> ConfigError:
+    remedy = nearest_metric(metric, known) + more
+    return ConfigError(place, repr(metric), some_metrics(metric, known), remedy)
+
+
 def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: Study) -> None:
     split, last = MetricName.parse(metric)
     if metric in metrics or (split in SPLITS and last in study.metrics):
@@ -325,9 +297,7 @@ def _known(place: str, metric: str, metrics: tuple[str, ...], name: str, study: 
             f"{some_metrics(metric, metrics)}, or one of its `metrics`",
             f"Add `metrics: [{last}]` to studies.{name}",
         )
-    raise ConfigError(
-        place, repr(metric), some_metrics(metric, metrics), nearest_metric(metric, metrics)
-    )
+    raise _unknown_metric(place, metric, metrics)
 
 
 def _measures() -> set[str]:
@@ -341,16 +311,11 @@ def _measures() -> set[str]:
 
 def _read(place: str, metric: str, name: str, study: Study, objective: str) -> None:
     """A split is read only where the study says so, or where the objective is."""
-    split = MetricName.parse(metric).split
-    read = (
-        *study.evaluate,
-        *(MetricName.parse(each).split for each in study.compared_by(objective)),
-    )
+    split, read = MetricName.parse(metric).split, splits_read(study, objective)
     if split not in read:
-        splits = listed(dict.fromkeys((*COMPARED, split)))
         raise ConfigError(
             place,
             f"{metric!r}, which {name} does not read",
-            f"one of its splits: {listed(dict.fromkeys(read))}",
-            f"Add `evaluate: [{splits}]` to studies.{name}",
+            f"one of its splits: {listed(read)}",
+            f"Add `evaluate: [{listed(dict.fromkeys((*COMPARED, split)))}]` to studies.{name}",
         )

@@ -141,6 +141,11 @@ class Source:
                 return f"{known[0]} line {known[1]}: {path}"
         return f"{self.name}: {path}" if path else self.name
 
+    def relocate(self, fault: ConfigError, path: str | None = None) -> ConfigError:
+        """Return a fault with the line of its place, or of another one."""
+        place = self.locate(fault.path if path is None else path)
+        return ConfigError(place, fault.found, fault.expected, fault.remedy)
+
 
 @dataclass(frozen=True)
 class LoadedSpec:

@@ -38,7 +38,7 @@ def read_spec(given: str | Path | Mapping[str, Any]) -> LoadedSpec:
         try:
             check_values(given, "")
         except ConfigError as fault:
-            raise _located(fault, source) from None
+            raise source.relocate(fault) from None
         return check_spec(dict(given), source)
     data, lines = _extended(Path(check_text(str(given), "SPEC")), ())
     return check_spec(data, Source(str(given), lines))
@@ -141,7 +141,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         try:
             whole = with_twins(plain, spec.fair)
         except ConfigError as fault:
-            raise _located(fault, source) from None
+            raise source.relocate(fault) from None
         spec = _model(whole, source)
     order = _order(spec, source)
     for name, place in spec.report.studies().items():
@@ -153,7 +153,7 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
         check_objectives(spec.studies, METRICS, spec.objective)
         check_recipe(spec.report, spec.studies, REPORTED, spec.objective)
     except ConfigError as fault:
-        raise _located(fault, source) from None
+        raise source.relocate(fault) from None
     return LoadedSpec(spec, source, order)
 
 
@@ -162,11 +162,7 @@ def _model(data: dict[str, Any], source: Source) -> Spec:
         return Spec.model_validate(data)
     except ValidationError as error:
         _, fault = explain(error, Spec, data)
-        raise _located(fault, source) from None
-
-
-def _located(fault: ConfigError, source: Source) -> ConfigError:
-    return ConfigError(source.locate(fault.path), fault.found, fault.expected, fault.remedy)
+        raise source.relocate(fault) from None
 
 
 def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:
