@@ -15,7 +15,6 @@ compares rows, whose budgets a plan states, unless it says how they were tuned.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, Self
 
@@ -36,7 +35,6 @@ from ablate.designs.parts import (
     check_seeds,
     one_or_several,
 )
-from ablate.samplers import branches
 from ablate.samplers.sampling import Sampling
 from ablate.schedulers.base import SchedulerBase
 from ablate.schedulers.racing import Race
@@ -52,54 +50,27 @@ COMPARED = ("val", "test")  # classes that were not trained on: cells are compar
 SPLITS = (*COMPARED, "train", ENSEMBLE)  # what a study may have read, in this order
 HEATMAP = "heatmap"  # among a design's tables: figures over two of its paths show it
 
-_IN_POINTS = "say it in the `Point`s that `points` lists"
-_BY_SAMPLING = "it follows from `sampling`"
-# What a design might define before, and where it says so now.
-GONE = {
-    "above": _IN_POINTS,
-    "always_gives": "it follows from `points` and `sampling`",
-    "arounds": "name them in `references`",
-    "baseline": "declare a field `neutral: Around | None`",
-    "beside": "it is told by `link`",
-    "bracket": _BY_SAMPLING,
-    "centre": _IN_POINTS,
-    "centres": "name them in `references`",
-    "compared_by": "it follows from the field `objectives`",
-    "fixed": _BY_SAMPLING,
-    "gives": _IN_POINTS,
-    "halting": "declare a field `scheduler: Scheduler | None`",
-    "heatmap": f"put {HEATMAP!r} into `tables`",
-    "identity": "it follows from the fields; an option that comes later is None by default",
-    "keeps_seeds": _BY_SAMPLING,
-    "lays_over": _IN_POINTS,
-    "listed": "define `points`",
-    "may_be_neutral": "set `stands_for` of the `Point`s",
-    "needs": "set `takes` of the `Point`s",
-    "of_point": "set `layers` of the `Point`s",
-    "paths": "it follows from `points` and `sampling`",
-    "probes": _BY_SAMPLING,
-    "representatives": _IN_POINTS,
-    "size": "it follows from `points` and `sampling`",
-    "source": "set `again` of the `Point`s",
-    "taken_at": "set `takes` of the `Point`s",
-    "tuned": "declare a field `tuning`",
-    "tuned_as": "declare a field `tuning`",
-    "unsaid": "coordinates that are `on` or `off` may be left out",
+# What a design might define before, by where it says so now.
+_GONE = {
+    "say it in the `Point`s that `points` lists": "above centre gives lays_over representatives",
+    "it follows from `sampling`": "bracket fixed keeps_seeds probes",
+    "it follows from `points` and `sampling`": "always_gives paths size",
+    "name them in `references`": "arounds centres",
+    "declare a field `neutral: Around | None`": "baseline",
+    "it is told by `link`": "beside",
+    "it follows from the field `objectives`": "compared_by",
+    "declare a field `scheduler: Scheduler | None`": "halting",
+    f"put {HEATMAP!r} into `tables`": "heatmap",
+    "it follows from the fields; an option that comes later is None by default": "identity",
+    "define `points`": "listed",
+    "set `stands_for` of the `Point`s": "may_be_neutral",
+    "set `takes` of the `Point`s": "needs taken_at",
+    "set `layers` of the `Point`s": "of_point",
+    "set `again` of the `Point`s": "source",
+    "declare a field `tuning`": "tuned tuned_as",
+    "coordinates that are `on` or `off` may be left out": "unsaid",
 }
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A path that the cells set, for a plan to try.
-
-    where: its place in the study. above: values of others that it depends on. values: some of its
-        own, each with the remedy where no trial could have it.
-    """
-
-    path: str
-    where: str
-    above: Mapping[str, Any]
-    values: tuple[tuple[Any, str], ...] = ()
+GONE = {name: instead for instead, names in _GONE.items() for name in names.split()}
 
 
 class Sampled(Sampling, Protocol):
@@ -384,19 +355,6 @@ class StudyBase(SpecPart):
         """Whose centres a plan tries out: every point that has layers of its own, or None, the one
         centre that all cells share."""
         return [p for p in self.listed if p.layers and LEFT_OUT not in p.arm] or (None,)
-
-    def probes(self) -> Iterator[Probe]:
-        """What a plan tries out besides."""
-        sampled = self.sampling()
-        if sampled is None:
-            for path in self.always_gives():
-                yield Probe(path, self.listed[-1].where, {})
-            return
-        for path, axis in sampled.space.items():
-            values = [(value, "Narrow the space") for value in axis.ends()]
-            values += [(value, "Give int: true") for value in axis.between()]
-            above = branches.example(sampled.space, path)
-            yield Probe(path, f"space.{path}", above, tuple(values))
 
 
 DESIGNS: Registry[type[StudyBase]] = Registry(

@@ -14,9 +14,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.exclude import Rule, check_rules, not_excluded
+from ablate.designs.factors import check_size
 from ablate.designs.parts import (
     LEFT_OUT,
-    MAX_CELLS,
     MAX_COMBINATIONS,
     NEUTRAL,
     Around,
@@ -75,50 +75,42 @@ class Compare(StudyBase):
 
     @model_validator(mode="after")
     def some(self) -> Compare:
-        if not self.variants and not self.cross:
+        factors = self.factors()
+        if not factors:
             raise ValueError("at least one of variants and cross")
         for name, remedy in ((VARIANT, "List them under `variants`"), (NEUTRAL, "Rename it")):
             if name in self.cross:
                 raise ConfigError(f"cross.{name}", "a factor of that name", "another name", remedy)
-        self._check_exclude()
-        total = math.prod(len(levels) for levels in self.factors().values())
-        if total > (MAX_COMBINATIONS if self.exclude else MAX_CELLS):
-            raise ValueError(f"at most {MAX_CELLS} cells, not {total}")
-        if len(self.combinations) > MAX_CELLS:
-            raise ValueError(f"at most {MAX_CELLS} cells, not {len(self.combinations)}")
-        if not self.combinations:
-            raise ConfigError(
-                "exclude", "rules that leave no combination", "at least one", "Remove a rule"
-            )
-        self._check_templates()
-        return self
-
-    def factors(self) -> dict[str, dict[str, Variant]]:
-        """The variants as a factor, if there are any, then the crossed ones."""
-        return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
-
-    def _check_exclude(self) -> None:
-        if self.exclude and len(self.factors()) < 2:
+        if self.exclude and len(factors) < 2:
             raise ConfigError(
                 "exclude",
                 "rules for one factor",
                 "at least two factors to combine",
                 "Remove the level itself",
             )
-        places = {VARIANT: "variants"}
-        check_rules(self.exclude, self.factors(), lambda factor: places.get(factor, "cross"))
-
-    def _check_templates(self) -> None:
-        names = list(self.factors())
+        check_rules(self.exclude, factors, lambda name: "variants" if name == VARIANT else "cross")
+        total = math.prod(len(levels) for levels in factors.values())
+        check_size(
+            total if total > MAX_COMBINATIONS or not self.exclude else len(self.combinations)
+        )
+        if not self.combinations:
+            raise ConfigError(
+                "exclude", "rules that leave no combination", "at least one", "Remove a rule"
+            )
         for i, around in enumerate(self.around):
-            for field in re.findall(r"{(.*?)}", around.best_of):
-                if field not in names:
+            for name in re.findall(r"{(.*?)}", around.best_of):
+                if name not in factors:
                     raise ConfigError(
                         f"around.{i}.best_of",
-                        f"{{{field}}}, which is no factor",
-                        f"one of {listed(names)}",
-                        nearest(field, names),
+                        f"{{{name}}}, which is no factor",
+                        f"one of {listed(factors)}",
+                        nearest(name, factors),
                     )
+        return self
+
+    def factors(self) -> dict[str, dict[str, Variant]]:
+        """The variants as a factor, if there are any, then the crossed ones."""
+        return ({VARIANT: dict(self.variants)} if self.variants else {}) | dict(self.cross)
 
     def references(self) -> Iterator[Taken]:
         for place, around in super().references():
@@ -153,31 +145,34 @@ class Compare(StudyBase):
         return (point for point in map(self._point, every) if point.arm not in kept)
 
     def _point(self, levels: Sequence[str]) -> Point:
-        arm = tuple(zip(self.factors(), levels, strict=True))
-        coords = dict(arm)
+        factors = self.factors()
+        arm = tuple(zip(factors, levels, strict=True))
+        places = [_place(*pair) for pair in arm]
         takes = [Taken(place, each.filled(arm)) for place, each in super().references()]
         for pair in arm:
             takes += self._taken(*pair)
         return Point(
-            levels[0] if len(levels) == 1 else cell_name(coords),
-            coords,
+            levels[0] if len(levels) == 1 else cell_name(dict(arm)),
+            dict(arm),
             {},
-            self.place(*arm[-1]),
+            places[-1],
             arm,
-            tuple(Layer(f"{self.place(*pair)}.trial", self.level(*pair).trial) for pair in arm),
+            tuple(
+                Layer(f"{place}.trial", factors[factor][level].trial)
+                for place, (factor, level) in zip(places, arm, strict=True)
+            ),
             tuple(takes),
         )
 
     def _taken(self, factor: str, level: str) -> Iterator[Taken]:
         """What a level takes from other studies."""
-        for around in self.level(factor, level).around:
-            yield Taken(f"{self.place(factor, level)}.around", around)
+        for around in self.factors()[factor][level].around:
+            yield Taken(f"{_place(factor, level)}.around", around)
 
     def _takes_method(self, taken: Taken) -> bool:
         """Whether the options of a method are taken from where a neutral cell may be the best."""
         around = taken.around
-        paths = around.take or ("method",)
-        reaches = any(path.split(".")[0] == "method" for path in paths)
+        reaches = any(path.split(".")[0] == "method" for path in around.take or ("method",))
         return reaches and around.neutral is None and around.best_of in self._neutral
 
     def _other(self, point: Point) -> Point:
@@ -194,15 +189,13 @@ class Compare(StudyBase):
         name, arm = point.cell + OTHER, (*point.arm, LEFT_OUT)
         return replace(point, cell=name, coords=coords, arm=arm, takes=takes, stands_for=False)
 
-    def place(self, factor: str, level: str) -> str:
-        """Where a level stands in the study."""
-        return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"
-
-    def level(self, factor: str, level: str) -> Variant:
-        return self.factors()[factor][level]
-
     def notes(self) -> list[str]:
         others = ", ".join(point.cell for point in self.listed[len(self.combinations) :])
         if not others:
             return []
         return [f"one trial with their rows unless the best of those is neutral: {others}"]
+
+
+def _place(factor: str, level: str) -> str:
+    """Where a level stands in the study."""
+    return f"variants.{level}" if factor == VARIANT else f"cross.{factor}.{level}"

@@ -7,7 +7,7 @@ one: cells with the same components on are the same trial in each of these desig
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -33,20 +33,16 @@ class Switched(StudyBase):
         owners: dict[str, str] = {}
         for name, off in self.components.items():
             for path in off:
-                if path in owners:
+                if owners.setdefault(path, name) != name:
                     raise ValueError(f"{path} in one component, not in {owners[path]} and {name}")
-                owners[path] = name
         return self
 
-    def off(self, names: Iterable[str]) -> dict[str, Any]:
-        """What switching these off sets."""
-        chosen = set(names)
-        return {
-            path: value
-            for name, off in self.components.items()
-            if name in chosen
-            for path, value in off.items()
-        }
+    def _point(self, cell: str, coords: dict[str, Any], off: Collection[str]) -> Point:
+        """The cell with these components off."""
+        values: dict[str, Any] = {}
+        for name, switched in self.components.items():
+            values |= switched if name in off else {}
+        return Point(cell, coords, values, "components")
 
 
 @DESIGNS.register("components")
@@ -59,13 +55,11 @@ class Components(Switched):
     tables: ClassVar[tuple[str, ...]] = ("components", "effects")
 
     def points(self) -> list[Point]:
-        names = list(self.components)
-        points = []
+        names, points = list(self.components), []
         for count in range(len(names) + 1):
             for on in itertools.combinations(names, count):
                 coords = {name: "on" if name in on else "off" for name in names}
-                values = self.off(name for name in names if name not in on)
-                points.append(Point(cell_name(coords), coords, values, "components"))
+                points.append(self._point(cell_name(coords), coords, {*names} - {*on}))
         return points
 
 
@@ -79,10 +73,8 @@ class LeaveOneOut(Switched):
     design: Literal["leave_one_out"]
 
     def points(self) -> list[Point]:
-        return [Point("all", {"cell": "all"}, {}, "components")] + [
-            Point(f"without {name}", {"cell": name}, self.off([name]), "components")
-            for name in self.components
-        ]
+        one_off = [self._point(f"without {n}", {"cell": n}, [n]) for n in self.components]
+        return [self._point("all", {"cell": "all"}, []), *one_off]
 
 
 @DESIGNS.register("add_one")
@@ -95,9 +87,6 @@ class AddOne(Switched):
     design: Literal["add_one"]
 
     def points(self) -> list[Point]:
-        names = list(self.components)
-        points = [Point("none", {"cell": "none"}, self.off(names), "components")]
-        for name in names:
-            values = self.off(other for other in names if other != name)
-            points.append(Point(f"only {name}", {"cell": name}, values, "components"))
-        return points
+        names = self.components.keys()
+        one_on = [self._point(f"only {n}", {"cell": n}, names - {n}) for n in names]
+        return [self._point("none", {"cell": "none"}, names), *one_on]

@@ -40,11 +40,12 @@ def check_rules(
                     nearest(factor, factors),
                 )
             known = [canonical(level) for level in factors[factor]]
-            if not _wanted(wanted, known):
+            levels = levels_of(wanted, known)
+            if not levels:
                 raise ConfigError(
                     place, "no level", f"a level of {factor}, or several", "Remove the rule"
                 )
-            for level in _wanted(wanted, known):
+            for level in levels:
                 if canonical(level) not in known:
                     raise ConfigError(
                         place,
@@ -60,22 +61,22 @@ def not_excluded(
     factors: Mapping[str, Collection[Any]],
 ) -> Iterator[tuple[Any, ...]]:
     """The combinations, one level for each factor in order, that no rule takes out."""
-    if not rules:
-        yield from combinations
-        return
-    place = {factor: i for i, factor in enumerate(factors)}
+    names = list(factors)
     known = {factor: list(map(canonical, levels)) for factor, levels in factors.items()}
     matches = [
-        [(place[f], frozenset(map(canonical, _wanted(w, known[f])))) for f, w in rule.items()]
+        [(names.index(f), {*map(canonical, levels_of(w, known[f]))}) for f, w in rule.items()]
         for rule in rules
     ]
     for levels in combinations:
-        texts = list(map(canonical, levels))
+        texts = list(map(canonical, levels)) if rules else []
         if not any(all(texts[i] in wanted for i, wanted in rule) for rule in matches):
             yield levels
 
 
-def _wanted(wanted: Any, known: Sequence[str]) -> list[Any]:
-    """A rule's levels: one, or a list of them; a level may be a list itself."""
-    whole = canonical(wanted) in known or not isinstance(wanted, list | tuple)
+def levels_of(wanted: Any, known: Sequence[str]) -> list[Any]:
+    """The levels that a rule or a condition names: one, or a list; a level may be a list itself.
+
+    known: all there are, as canonical JSON.
+    """
+    whole = not isinstance(wanted, list | tuple) or canonical(wanted) in known
     return [wanted] if whole else list(wanted)

@@ -12,8 +12,9 @@ from pydantic import Field, model_validator
 from ablate.designs import fractions
 from ablate.designs.base import DESIGNS, StudyBase
 from ablate.designs.exclude import Rule, check_rules, not_excluded
-from ablate.designs.factors import Levels, check_factors, check_size, combination, names_of
+from ablate.designs.factors import Levels, check_factors, check_size, values_of
 from ablate.designs.parts import MAX_COMBINATIONS, Point, cell_name
+from ablate.values.canonical import canonical
 from ablate.values.errors import listed, nearest, shown
 from trainables.errors import ConfigError
 
@@ -57,26 +58,23 @@ class Factorial(StudyBase):
                 "Change the fraction, or remove it",
             )
         if self.fraction == "full":
-            self._check_full()
+            total = math.prod(len(levels) for levels in self.factors.values())
+            if total > MAX_COMBINATIONS:
+                raise ConfigError(
+                    "factors",
+                    f"{total} combinations",
+                    f"at most {MAX_COMBINATIONS}",
+                    "Take fewer levels, or a fraction",
+                )
+            cells = sum(1 for _ in self._kept()) if self.exclude else total
+            if cells == 0:
+                raise ConfigError(
+                    "exclude", "rules that leave no combination", "at least one", "Remove a rule"
+                )
+            check_size(cells)
         else:
             self._check_fraction()
         return self
-
-    def _check_full(self) -> None:
-        total = math.prod(len(levels) for levels in self.factors.values())
-        if total > MAX_COMBINATIONS:
-            raise ConfigError(
-                "factors",
-                f"{total} combinations",
-                f"at most {MAX_COMBINATIONS}",
-                "Take fewer levels, or a fraction",
-            )
-        cells = sum(1 for _ in self._kept()) if self.exclude else total
-        if cells == 0:
-            raise ConfigError(
-                "exclude", "rules that leave no combination", "at least one", "Remove a rule"
-            )
-        check_size(cells)
 
     def _check_fraction(self) -> None:
         for factor, levels in self.factors.items():
@@ -87,58 +85,44 @@ class Factorial(StudyBase):
                     f"2 in a {self.fraction} factorial",
                     "Choose two, or take fraction: full",
                 )
-        if self.fraction == "plackett_burman":
-            if len(self.factors) > fractions.MAX_SCREENED:
-                raise ConfigError(
-                    "factors",
-                    f"{len(self.factors)} of them",
-                    f"at most {fractions.MAX_SCREENED} in a Plackett–Burman design",
-                    "Screen them in two studies",
-                )
-        else:
+        screens = self.fraction == "plackett_burman"
+        most = fractions.MAX_SCREENED if screens else fractions.MAX_FACTORS
+        if self.generators:
             self._check_generators()
-        check_size(len(self.runs()))
+        elif len(self.factors) > most:
+            raise ConfigError(
+                "factors" if screens else "generators",
+                f"{len(self.factors)} of them",
+                f"at most {most} in a {self.fraction} factorial without generators",
+                "Screen them in two studies"
+                if screens
+                else "Name generators, or take fraction: plackett_burman",
+            )
         runs = list(self._all())
-        left_over = not_excluded(runs, self.exclude, self.factors)
-        for levels, left in itertools.zip_longest(runs, left_over):
-            if levels is not left:
-                run = cell_name(dict(zip(self.factors, levels, strict=True)))
-                raise ConfigError(
-                    "exclude",
-                    f"the run {run} excluded",
-                    "fractions that keep all their runs",
-                    "Choose other generators, or fraction: full",
-                )
+        check_size(len(runs))
+        kept = set(map(canonical, not_excluded(runs, self.exclude, self.factors)))
+        lost = next((levels for levels in runs if canonical(levels) not in kept), None)
+        if lost is not None:
+            raise ConfigError(
+                "exclude",
+                f"the run {cell_name(dict(zip(self.factors, lost, strict=True)))} excluded",
+                "fractions that keep all their runs",
+                "Choose other generators, or fraction: full",
+            )
 
     def _check_generators(self) -> None:
         names = list(self.factors)
-        if not self.generators:
-            if len(names) > fractions.MAX_FACTORS:
-                raise ConfigError(
-                    "generators",
-                    f"none for {len(names)} factors",
-                    f"generators for more than {fractions.MAX_FACTORS} factors",
-                    "Name them, or take fraction: plackett_burman",
-                )
-            return
         basic = [name for name in names if name not in self.generators]
         for factor, product in self.generators.items():
-            for name in (factor, *product):
-                known = names if name == factor else basic
+            place = f"generators.{factor}"
+            for name, known in ((factor, names), *((name, basic) for name in product)):
                 if name not in known:
-                    raise ConfigError(
-                        f"generators.{factor}",
-                        repr(name),
-                        f"one of {listed(known)}"
-                        + ("" if name == factor else ", the factors without a generator"),
-                        nearest(name, known),
-                    )
+                    without = "" if known is names else ", the factors without a generator"
+                    expected = f"one of {listed(known)}{without}"
+                    raise ConfigError(place, repr(name), expected, nearest(name, known))
             if len(set(product)) != len(product):
-                raise ConfigError(
-                    f"generators.{factor}", shown(product), "each factor once", "Remove one"
-                )
-        reached = fractions.resolution(len(names), self._words())
-        least = self.resolution or 3
+                raise ConfigError(place, shown(product), "each factor once", "Remove one")
+        reached, least = fractions.resolution(len(names), self._words()), self.resolution or 3
         if reached < least:
             raise ConfigError(
                 "generators",
@@ -149,36 +133,37 @@ class Factorial(StudyBase):
 
     def _order(self) -> list[str]:
         """Factors with the basic ones first."""
-        basic = [name for name in self.factors if name not in self.generators]
-        return [*basic, *self.generators]
+        return [*(name for name in self.factors if name not in self.generators), *self.generators]
 
     def _words(self) -> list[int]:
         if self.generators:
             order = self._order()
-            return [fractions.mask(product, order) for product in self.generators.values()]
+            return [
+                sum(1 << order.index(name) for name in product)
+                for product in self.generators.values()
+            ]
         return fractions.generators(len(self.factors), self.resolution or 4)
 
     def _relation(self) -> str:
         words = fractions.defining_relation(len(self.factors), self._words())
-        shown_words = [fractions.spelled(word, self._order()) for word in words[:7]]
-        return " = ".join(["I", *shown_words]) + (" = …" if len(words) > 7 else "")
-
-    def runs(self) -> list[fractions.Run]:
-        """A fraction's runs, 0 and 1 for each factor's first and second level, as listed."""
-        if self.fraction == "plackett_burman":
-            return fractions.plackett_burman(len(self.factors))
-        order = self._order()
-        place = [order.index(name) for name in self.factors]
-        runs = fractions.fractional(len(order), self._words())
-        return [tuple(run[i] for i in place) for run in runs]
+        spelled = [fractions.spell(word, self._order()) for word in words[:7]]
+        return " = ".join(["I", *spelled]) + (" = …" if len(words) > 7 else "")
 
     def _all(self) -> Iterator[tuple[Any, ...]]:
-        known = [names_of(levels) for levels in self.factors.values()]
+        """The levels of each run, in the order of the factors."""
+        known = [list(levels) for levels in self.factors.values()]
         if self.fraction == "full":
             yield from itertools.product(*known)
+            return
+        order = list(self.factors)
+        if self.fraction == "plackett_burman":
+            runs = fractions.plackett_burman(len(order))
         else:
-            for run in self.runs():
-                yield tuple(levels[i] for levels, i in zip(known, run, strict=True))
+            order = self._order()
+            runs = fractions.fractional(len(order), self._words())
+        columns = [order.index(name) for name in self.factors]
+        for run in runs:
+            yield tuple(levels[run[i]] for levels, i in zip(known, columns, strict=True))
 
     def _kept(self) -> Iterator[tuple[Any, ...]]:
         return not_excluded(self._all(), self.exclude, self.factors)
@@ -186,8 +171,9 @@ class Factorial(StudyBase):
     def points(self) -> list[Point]:
         points = []
         for levels in self._kept():
-            coords = dict(zip(self.factors, levels, strict=True))
-            values = combination(self.factors, levels)
+            coords, values = dict(zip(self.factors, levels, strict=True)), dict[str, Any]()
+            for factor, level in coords.items():
+                values |= values_of(factor, self.factors[factor], level)
             points.append(Point(cell_name(coords), coords, values, "factors"))
         return points
 

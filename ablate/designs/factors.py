@@ -7,7 +7,6 @@ named levels, each a partial trial: `head: {small: {embedding.dim: 64}, large: {
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
@@ -26,11 +25,6 @@ Levels = Annotated[
 ]
 
 
-def names_of(levels: Levels) -> list[Any]:
-    """What the levels of a factor are called: the values themselves, or their names."""
-    return list(levels)
-
-
 def values_of(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
     """What a level sets, by path."""
     return dict(levels[level]) if isinstance(levels, dict) else {factor: level}
@@ -40,42 +34,22 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
     """Raise for a level given twice, too few levels, or a path that two factors set."""
     owners: dict[str, str] = {}
     for factor, levels in factors.items():
+        place = f"{key}.{factor}"
         if len({canonical(level) for level in levels}) != len(levels):
-            raise ConfigError(
-                f"{key}.{factor}",
-                shown(names_of(levels)),
-                f"each value of {factor} once",
-                "Remove one of the two",
-            )
+            remedy = "Remove one of the two"
+            raise ConfigError(place, shown(list(levels)), f"each value of {factor} once", remedy)
         if len(levels) < least:
-            raise ConfigError(
-                f"{key}.{factor}",
-                f"{len(levels)} level",
-                f"at least {least}",
-                "Set what does not vary in the study's `trial`",
-            )
-        paths = (
-            {p for level in levels.values() for p in level}
-            if isinstance(levels, dict)
-            else [factor]
-        )
-        for path in paths:
+            remedy = "Set what does not vary in the study's `trial`"
+            raise ConfigError(place, f"{len(levels)} level", f"at least {least}", remedy)
+        for path in {path for level in levels for path in values_of(factor, levels, level)}:
             if path in owners:
                 raise ConfigError(
-                    f"{key}.{factor}",
+                    place,
                     f"{path} in {owners[path]} and {factor}",
                     f"{path} in one factor",
                     "Make them one factor with named levels",
                 )
             owners[path] = factor
-
-
-def combination(factors: dict[str, Levels], levels: Sequence[Any]) -> dict[str, Any]:
-    """What a combination of levels, one per factor, sets."""
-    values: dict[str, Any] = {}
-    for (factor, known), level in zip(factors.items(), levels, strict=True):
-        values |= values_of(factor, known, level)
-    return values
 
 
 def check_size(cells: int) -> None:

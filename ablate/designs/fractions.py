@@ -15,7 +15,7 @@ shifts of the paper's first row, then a run of all minus.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 Run = tuple[int, ...]
 
@@ -34,18 +34,12 @@ MAX_SCREENED = max(_ROWS) - 1
 
 
 def plackett_burman(factors: int) -> list[Run]:
-    """The smallest design for so many factors; columns beyond them are left out.
-
-    Raises:
-        ValueError: more factors than the largest design has columns.
-    """
-    fitting = [n for n in _ROWS if n > factors]
-    if not fitting:
-        raise ValueError(f"at most {MAX_SCREENED} factors in a Plackett–Burman design")
-    row = [int(sign == "+") for sign in _ROWS[fitting[0]]]
-    columns = len(row)
+    """The smallest design for so many factors, at most MAX_SCREENED; columns beyond them are left
+    out."""
+    signs = next(row for n, row in _ROWS.items() if n > factors)
+    columns = len(signs)
     runs = [
-        tuple(row[(column - shift) % columns] for column in range(factors))
+        tuple(int(signs[(column - shift) % columns] == "+") for column in range(factors))
         for shift in range(columns)
     ]
     return [*runs, (0,) * factors]
@@ -83,24 +77,13 @@ def resolution(factors: int, words: Sequence[int]) -> int:
 
 
 def generators(factors: int, least: int) -> list[int]:
-    """Words of the smallest 2^(k−p) whose resolution is at least `least` (3, 4 or 5), and of
-    the highest resolution there is with so many runs; none where that takes the full factorial.
-
-    Raises:
-        ValueError: more factors than can be sought for.
-    """
-    if factors > MAX_FACTORS:
-        raise ValueError(f"at most {MAX_FACTORS} factors whose generators are sought")
+    """Words of the smallest 2^(k−p) of at most MAX_FACTORS whose resolution is at least `least` (3,
+    4 or 5), and of the highest resolution there is with so many runs; none where that takes the
+    full factorial."""
     for basic in range(2, factors):
-        words = _words(factors, basic, least)
-        if words is None:
-            continue
-        for higher in range(least + 1, 6):
-            better = _words(factors, basic, higher)
-            if better is None:
-                break
-            words = better
-        return words
+        found = (_words(factors, basic, resolution) or [] for resolution in range(least, 6))
+        if words := list(itertools.takewhile(bool, found)):
+            return words[-1]
     return []
 
 
@@ -144,10 +127,6 @@ def _letters(word: int) -> tuple[int, ...]:
     return tuple(j for j in range(word.bit_length()) if word >> j & 1)
 
 
-def spelled(word: int, names: Sequence[str]) -> str:
+def spell(word: int, names: Sequence[str]) -> str:
     """`A·B·C` of a bit mask."""
     return "·".join(names[j] for j in _letters(word))
-
-
-def mask(names: Iterable[str], of: Sequence[str]) -> int:
-    return sum(1 << of.index(name) for name in set(names))

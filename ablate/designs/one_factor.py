@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.factors import Levels, check_factors, check_size, names_of, values_of
+from ablate.designs.factors import Levels, check_factors, check_size, values_of
 from ablate.designs.parts import Point, cell_name
 
 
@@ -33,7 +33,7 @@ class OneFactor(StudyBase):
     def points(self) -> list[Point]:
         points = [Point("centre", {}, {}, "factors")]
         for factor, levels in self.factors.items():
-            for level in names_of(levels):
+            for level in levels:
                 coords, values = {factor: level}, values_of(factor, levels, level)
                 points.append(Point(cell_name(coords), coords, values, "factors"))
         return points

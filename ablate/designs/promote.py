@@ -75,14 +75,12 @@ class Promote(StudyBase):
 
     @model_validator(mode="after")
     def one_number(self) -> Promote:
-        if (self.best is None) == (self.share is None):
-            fault = "neither best nor share" if self.best is None else "both best and share"
+        if self.best is None and self.share is None:
             raise ConfigError(
-                "" if self.best is None else "share",
-                fault,
-                "one of them",
-                "Say how many cells are promoted" if self.best is None else "Remove one",
+                "", "neither best nor share", "one of them", "Say how many cells are promoted"
             )
+        if self.best is not None and self.share is not None:
+            raise ConfigError("share", "both best and share", "one of them", "Remove one")
         return self
 
     def references(self) -> Iterator[Taken]:
@@ -106,19 +104,9 @@ class Promote(StudyBase):
         around = [taken for taken in super().references() if taken.place != NEUTRAL]
         points = []
         for rank in range(1, self.count + 1):
-            coords, again = {RANK: rank}, self._ranked(rank)
-            points.append(
-                Point(
-                    cell_name(coords),
-                    coords,
-                    {},
-                    OF,
-                    ((RANK, str(rank)),),
-                    takes=(*around, Taken(OF, again)),
-                    again=again,
-                    stands_for=True,
-                )
-            )
+            again, arm = self._ranked(rank), ((RANK, str(rank)),)
+            point = Point(cell_name({RANK: rank}), {RANK: rank}, {}, OF, arm, stands_for=True)
+            points.append(replace(point, takes=(*around, Taken(OF, again)), again=again))
         return points if self.neutral is None else [*points, NEUTRAL_POINT]
 
     def _ranked(self, rank: int) -> Around:

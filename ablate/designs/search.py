@@ -57,35 +57,33 @@ class Search(StudyBase):
         return value
 
     @model_validator(mode="after")
-    def not_raced(self) -> Search:
+    def possible(self) -> Search:
         if self.race is not None:
             raise ValueError(
                 "a scheduler rather than a race in a search, whose rounds wait for every seed"
             )
-        return self
-
-    @model_validator(mode="after")
-    def possible(self) -> Search:
         branches.check(self.space)
         metrics = [objective.metric for objective in self.objectives]
         if len(set(metrics)) != len(metrics):
             raise ConfigError("objectives", ", ".join(metrics), "each metric once", "Remove one")
         SAMPLERS[self.sampler].check(self)
-        if self.neutral is not None and self.scheduler is not None:
+        if self.scheduler is None:
+            return self
+        if self.neutral is not None:
             raise ConfigError(
                 "neutral",
                 "it beside a scheduler",
                 "one or the other: what a scheduler ended is not ranked with it",
                 "Remove one of them",
             )
-        if self.scheduler is not None and self.objectives:
+        if self.objectives:
             raise ConfigError(
                 "scheduler",
                 "one beside objectives of the study",
                 "one or the other: it compares cells by the sweep's objective",
                 "Remove one of them",
             )
-        if self.asynchronous and self.scheduler and not self.scheduler.asynchronous:
+        if self.asynchronous and not self.scheduler.asynchronous:
             others = " or ".join(name for name in SCHEDULERS if SCHEDULERS[name].asynchronous)
             raise ConfigError(
                 "round",
@@ -108,17 +106,16 @@ class Search(StudyBase):
 
     def identifies(self) -> dict[str, Any]:
         """Not by its number of trials, so that a larger budget goes on from a smaller one."""
-        axes = {path: axis.model_dump(mode="json") for path, axis in self.space.items()}
         content: dict[str, Any] = {
-            "space": {path: without_unused(axis) for path, axis in axes.items()},
+            "space": {
+                path: without_unused(axis.model_dump(mode="json"))
+                for path, axis in self.space.items()
+            },
             "sampler": [self.sampler, self.round, self.startup],
         }
         if self.scheduler is not None:
             content["scheduler"] = self.scheduler.model_dump()
         if self.objectives:
             content["objectives"] = [objective.model_dump() for objective in self.objectives]
-        if self.folds is not None:
-            content["folds"] = self.folds
-        if self.population is not None:
-            content["population"] = self.population
-        return content
+        later = {"folds": self.folds, "population": self.population}
+        return content | {key: value for key, value in later.items() if value is not None}

@@ -9,11 +9,12 @@ from typing import Any
 
 import yaml
 
-from ablate.designs.base import Probe
 from ablate.designs.parts import NEUTRAL_POINT, Point, Taken
 from ablate.plan import inherited
 from ablate.plan.plan import LOOKED_AT, Fingerprint, Overrides, Plan
 from ablate.plan.resolve import MISFIT, check_path, resolve
+from ablate.samplers import branches
+from ablate.samplers.space import Axis
 from ablate.spec.model import LoadedSpec
 from ablate.values.layers import Layer, Stack, origin
 from ablate.values.paths import has
@@ -92,26 +93,40 @@ class Checks:
         tried = study.representatives()
         for point in tried:
             self._centre(name, point, ())
-        for probe in study.probes():
-            self._probe(name, probe)
+        sampled = study.sampling()
+        if sampled is None:
+            for path in study.always_gives():
+                self._probe(name, path, study.listed[-1].where, {})
+        else:
+            for path, axis in sampled.space.items():
+                above = branches.example(sampled.space, path)
+                self._probe(name, path, f"space.{path}", above, axis)
         for point in study.listed if None in tried else ():
             self._trial(name, self.plan.layers(name, point, ()))
 
     # ------------------------------------------------------------------ layers
 
-    def _probe(self, name: str, probe: Probe) -> None:
-        """Check that a path which the cells set is one, and that some of its values can be.
+    def _probe(
+        self, name: str, path: str, place: str, above: dict[str, Any], axis: Axis | None = None
+    ) -> None:
+        """Check that a path which the cells set is one, and that some values of its axis can be.
 
         A rule between fields may hold only together with values that the other axes will set;
         such a combination is left to the trial, which then fails by itself.
+
+        Args:
+            above: values of other axes that the path depends on.
         """
-        path, where = probe.path, self.locate(f"studies.{name}.{probe.where}")
-        above = Point("", {}, dict(probe.above), "space")
-        check_path(path, self.plan.layers(name, above, ()).merged, where)
-        for value, remedy in probe.values:
-            point = Point("", {}, {**probe.above, path: value}, "space")
+        where = self.locate(f"studies.{name}.{place}")
+        layers = self.plan.layers(name, Point("", {}, above, "space"), ())
+        check_path(path, layers.merged, where)
+        if axis is None:
+            return
+        values = [(value, "Narrow the space") for value in axis.ends()]
+        values += [(value, "Give int: true") for value in axis.between()]
+        for value, remedy in values:
             try:
-                self.plan.resolved(name, point)
+                self.plan.resolved(name, Point("", {}, {**above, path: value}, "space"))
             except ConfigError as fault:
                 own = fault.path.endswith(f"space.{path}") or f"space.{path}." in fault.path
                 if not own and len(self.spec.studies[name].paths) > 1:

@@ -113,10 +113,10 @@ def _regimes(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
                 cells, paths = differences.setdefault((chooser, abridge(other)), ([], {}))
                 cells.append(point.cell)
                 paths.update(dict.fromkeys(p for p, by in choosers.items() if by == chooser))
-    for (chooser, other), (cells, paths) in differences.items():
+    for (chooser, listed), (cells, paths) in differences.items():
         yield (
             f"{name} judges {abridge(cells)} in another regime than {chooser}, which chose "
-            f"{abridge(list(paths))}: {other}; tune in the regime it judges, or promote the best "
+            f"{abridge(list(paths))}: {listed}; tune in the regime it judges, or promote the best "
             f"cells of {chooser} in it and take the best of those"
         )
 
@@ -142,8 +142,8 @@ def _single(plan: Plan, name: str, rows: list[Point]) -> Iterator[str]:
         yield (
             f"{name} compares rows chosen by one training a proposal: "
             f"{abridge(list(chosen_once))}; rank finalists of {abridge(list(lucky))} on fresh "
-            f"seeds ({{design: promote, of: {first}, best: 4, seeds: [1, 2]}}) and take the best of "
-            "those, or give 2 or 3 seeds a proposal"
+            f"seeds ({{design: promote, of: {first}, best: 4, seeds: [1, 2]}}) and take the best "
+            "of those, or give 2 or 3 seeds a proposal"
         )
 
 

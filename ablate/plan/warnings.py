@@ -164,5 +164,5 @@ def _changes(plan: Plan, name: str, of: str) -> list[tuple[str, str, str]]:
     for path in dict.fromkeys(path for centre in centres for path in centre):
         texts = [shown(centre[path]) if path in centre else "default" for centre in centres]
         if texts[0] != texts[1] and not path.startswith("data.split.fold"):  # parts of one cell
-            changes.append((path, *texts))
+            changes.append((path, texts[0], texts[1]))
     return changes
