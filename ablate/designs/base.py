@@ -14,7 +14,7 @@ compares rows, whose budgets a plan states, unless it says how they were tuned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, Self
 

@@ -76,13 +76,10 @@ def pruned(space: Space, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def held(space: Space, config: Mapping[str, Any]) -> dict[str, Any] | None:
     """The proposal that a configuration would be; None where the space does not hold it."""
-    values: dict[str, Any] = {}
-    for path in order(space):
-        if active(space, path, values):
-            if not has(config, path) or not space[path].holds(lookup(config, path)):
-                return None
-            values[path] = lookup(config, path)
-    return {path: values[path] for path in space if path in values}
+    absent = object()
+    values = {path: lookup(config, path) if has(config, path) else absent for path in space}
+    proposal = pruned(space, values)
+    return proposal if all(space[p].holds(value) for p, value in proposal.items()) else None
 
 
 def example(space: Space, path: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ablate.samplers import branches
@@ -18,7 +18,6 @@ from ablate.samplers.space import Axis
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
-    from optuna.study import Study
     from optuna.trial import FrozenTrial
 
 
@@ -33,17 +32,13 @@ class ByOptuna(Sampler):
     history: ClassVar[bool] = True
     whole: ClassVar[bool] = False
 
-    def sampler(self, index: int) -> BaseSampler:
-        """Optuna's, for proposal `index`."""
+    def sampler(self, earlier: Sequence[Earlier]) -> BaseSampler:
+        """Optuna's, for proposal number len(earlier)."""
         raise NotImplementedError
 
     def seen(self, earlier: Sequence[Earlier]) -> Sequence[Earlier]:
         """The earlier proposals as it is to see them."""
         return earlier
-
-    def marks(self, earlier: Sequence[Earlier]) -> list[dict[str, Any]]:
-        """Attributes of Optuna's own that each of them needs."""
-        return [{} for _ in earlier]
 
     def absent(self, axis: Axis, place: float) -> Any:
         """Where an axis that does not exist stands; `place` is drawn for it in [0, 1)."""
@@ -53,50 +48,31 @@ class ByOptuna(Sampler):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.ERROR)
+        directions, space = list(self.study.directions), self.study.space
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            made = optuna.create_study(
-                directions=list(self.study.directions), sampler=self.sampler(len(earlier))
-            )
-            if self.history:
-                for trial in self._trials(earlier):
-                    made.add_trial(trial)
-        return self._asked(made)
-
-    def _asked(self, made: Study) -> dict[str, Any]:
-        """Suggests axis by axis, each after those it depends on."""
-        trial, space = made.ask(), self.study.space
-        drawn: dict[str, Any] = {}
-        for path in branches.order(space):
+            made = optuna.create_study(directions=directions, sampler=self.sampler(earlier))
+            for index, proposal in enumerate(self.seen(earlier) if self.history else ()):
+                made.add_trial(self._frozen(index, proposal))
+        trial, drawn = made.ask(), dict[str, Any]()
+        for path in branches.order(space):  # each axis after those it depends on
             if self.whole or branches.active(space, path, drawn):
                 drawn[path] = _suggested(trial, path, space[path])
         return branches.pruned(space, drawn)
 
-    def _trials(self, earlier: Sequence[Earlier]) -> list[FrozenTrial]:
-        trials = []
-        marked = zip(self.seen(earlier), self.marks(earlier), strict=True)
-        for index, (proposal, marks) in enumerate(marked):
-            params = self._completed(index, proposal.params) if self.whole else proposal.params
-            trials.append(self._frozen(proposal, params, marks))
-        return trials
-
-    def _completed(self, index: int, params: Mapping[str, Any]) -> dict[str, Any]:
-        """All axes, those too that did not exist."""
-        draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
-        return {
-            path: params.get(path, self.absent(axis, draw.random()))
-            for path, axis in self.study.space.items()
-        }
-
-    def _frozen(
-        self, proposal: Earlier, params: Mapping[str, Any], marks: dict[str, Any]
-    ) -> FrozenTrial:
+    def _frozen(self, index: int, proposal: Earlier) -> FrozenTrial:
         """TPE ranks pruned trials below all others, those that got farther first. It cannot tell
         with several objectives, whose failures it then leaves out."""
         from optuna.trial import TrialState, create_trial
 
         several, space = len(self.study.directions) > 1, self.study.space
-        reports: dict[int, float] = {}
+        params, reports = proposal.params, dict[int, float]()
+        if self.whole:  # all axes, those too that did not exist
+            draw = random.Random(f"{self.key}\x1f{index}\x1fabsent")
+            params = {
+                path: proposal.params.get(path, self.absent(axis, draw.random()))
+                for path, axis in space.items()
+            }
         state, values = TrialState.COMPLETE, proposal.values
         if proposal.running:
             state, values = TrialState.RUNNING, None
@@ -107,7 +83,6 @@ class ByOptuna(Sampler):
             state=state,
             values=values,
             intermediate_values=reports,
-            system_attrs=marks,
             params={path: space[path].drawn(value) for path, value in params.items()},
             distributions={path: space[path].distribution() for path in params},
         )

@@ -21,29 +21,27 @@ class GaussianProcess(ByOptuna):
 
     whole: ClassVar[bool] = True
 
-    def sampler(self, index: int) -> BaseSampler:
+    def sampler(self, earlier: Sequence[Earlier]) -> BaseSampler:
         from optuna.samplers import GPSampler
 
-        return GPSampler(seed=draw_seed(self.key, index), n_startup_trials=self.study.startup)
+        return GPSampler(
+            seed=draw_seed(self.key, len(earlier)), n_startup_trials=self.study.startup
+        )
 
     def absent(self, axis: Axis, place: float) -> Any:
         return axis.at(0.5)
 
     def seen(self, earlier: Sequence[Earlier]) -> Sequence[Earlier]:
-        worst = self._worst(earlier)
-        if worst is None:
+        known = [each.values for each in earlier if each.values is not None and not each.running]
+        if not known:
             return earlier
+        worst = tuple(
+            min(column) if direction == "maximize" else max(column)
+            for direction, column in zip(
+                self.study.directions, zip(*known, strict=True), strict=True
+            )
+        )
         return [
             replace(each, value=worst) if each.values is None and not each.running else each
             for each in earlier
         ]
-
-    def _worst(self, earlier: Sequence[Earlier]) -> tuple[float, ...] | None:
-        """The worst of each objective so far; None while there is no result."""
-        known = [each.values for each in earlier if each.values is not None and not each.running]
-        if not known:
-            return None
-        columns = zip(self.study.directions, zip(*known, strict=True), strict=True)
-        return tuple(
-            min(column) if direction == "maximize" else max(column) for direction, column in columns
-        )

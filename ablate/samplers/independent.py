@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from ablate.samplers.by_optuna import ByOptuna
-from ablate.samplers.earlier import draw_seed
+from ablate.samplers.earlier import Earlier, draw_seed
 from ablate.samplers.sampling import SAMPLERS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ class Independent(ByOptuna):
 
     history: ClassVar[bool] = False
 
-    def sampler(self, index: int) -> BaseSampler:
+    def sampler(self, earlier: Sequence[Earlier]) -> BaseSampler:
         from optuna.samplers import RandomSampler
 
-        return RandomSampler(seed=draw_seed(self.key, index))
+        return RandomSampler(seed=draw_seed(self.key, len(earlier)))

@@ -6,7 +6,7 @@ Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-I
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from ablate.samplers.by_optuna import ByOptuna
 from ablate.samplers.earlier import Earlier, draw_seed, generations
@@ -14,6 +14,8 @@ from ablate.samplers.sampling import SAMPLERS
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
 
 POPULATION = 20
 
@@ -26,19 +28,21 @@ class Nsga2(ByOptuna):
     generations: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 
-    @property
-    def size(self) -> int:
-        """Of a generation."""
-        return self.study.population or POPULATION
-
-    def sampler(self, index: int) -> BaseSampler:
+    def sampler(self, earlier: Sequence[Earlier]) -> BaseSampler:
         from optuna.samplers import NSGAIISampler
+        from optuna.trial import TrialState
 
-        return NSGAIISampler(seed=draw_seed(self.key, index), population_size=self.size)
+        size = self.study.population or POPULATION
+        made = generations(size, earlier, lambda each: each.values is not None)
 
-    def marks(self, earlier: Sequence[Earlier]) -> list[dict[str, Any]]:
-        from optuna.samplers import NSGAIISampler
+        class FromFacts(NSGAIISampler):
+            """Optuna's, whose generations follow from what was known when each was proposed."""
 
-        made = generations(self.size, earlier, lambda each: each.values is not None)
-        name = NSGAIISampler._get_generation_key()
-        return [{name: generation} for generation in made[:-1]]
+            def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
+                return made[trial.number]
+
+            def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
+                complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+                return [trial for trial in complete if made[trial.number] == generation]
+
+        return FromFacts(seed=draw_seed(self.key, len(earlier)), population_size=size)

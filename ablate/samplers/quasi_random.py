@@ -14,9 +14,6 @@ from typing import Any
 from ablate.samplers import branches
 from ablate.samplers.earlier import Earlier, draw_seed
 from ablate.samplers.sampling import SAMPLERS, Sampler
-from ablate.samplers.space import Space
-
-MAX_AXES = 21201  # that the direction numbers of scipy go up to
 
 
 @SAMPLERS.register("quasi_random")
@@ -24,22 +21,15 @@ class QuasiRandom(Sampler):
     """Proposal i is point i, whatever came of the others."""
 
     def propose(self, earlier: Sequence[Earlier]) -> dict[str, Any]:
-        return point(self.study.space, self.key, len(earlier))
+        from scipy.stats import qmc
 
-
-def point(space: Space, key: str, index: int) -> dict[str, Any]:
-    """Values by path of the active axes at point `index`."""
-    from scipy.stats import qmc
-
-    sequence = qmc.Sobol(len(space), scramble=True, rng=draw_seed(key, 0))
-    if index:
-        sequence.fast_forward(index)
-    with warnings.catch_warnings():
-        # The balance of whole powers of two is not promised: a budget is what it is.
-        warnings.simplefilter("ignore", UserWarning)
-        places = sequence.random(1)[0]
-    drawn = {
-        path: axis.at(float(place))
-        for (path, axis), place in zip(space.items(), places, strict=True)
-    }
-    return branches.pruned(space, drawn)
+        space = self.study.space
+        sequence = qmc.Sobol(len(space), scramble=True, rng=draw_seed(self.key, 0))
+        if earlier:
+            sequence.fast_forward(len(earlier))
+        with warnings.catch_warnings():
+            # The balance of whole powers of two is not promised: a budget is what it is.
+            warnings.simplefilter("ignore", UserWarning)
+            places = sequence.random(1)[0]
+        axes = zip(space.items(), places, strict=True)
+        return branches.pruned(space, {path: axis.at(float(place)) for (path, axis), place in axes})

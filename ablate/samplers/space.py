@@ -65,18 +65,7 @@ class Axis(Strict):
             raise ValueError("whole numbers for low, high and step with int")
         if self.whole and max(abs(self.low), abs(self.high)) > EXACT:
             raise ValueError(f"whole numbers from {-EXACT} to {EXACT}")
-        self.countable()
-        return self
-
-    def countable(self) -> None:
-        """That a step divides the axis into a number of values that can be told apart.
-
-        Raises:
-            ConfigError: into too many, or into one.
-        """
-        if self.low is None or self.high is None or self.step is None:
-            return
-        count = (self.high - self.low) / self.step + 1
+        count = (self.high - self.low) / self.step + 1 if self.step is not None else 1
         if count > MAX_LEVELS:
             raise ConfigError(
                 "step",
@@ -84,21 +73,31 @@ class Axis(Strict):
                 f"at most {MAX_LEVELS}",
                 "Take a larger step, or leave it out",
             )
+        return self
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """low and high of an axis of numbers."""
+        assert self.low is not None and self.high is not None
+        return self.low, self.high
+
+    @property
+    def logarithms(self) -> tuple[float, float]:
+        """The logarithms between which a draw is uniform, of an axis with `log`."""
+        (low, high), widen = self.range, 0.5 if self.whole else 0.0
+        return math.log(low - widen), math.log(high + widen)
 
     def ends(self) -> list[Any]:
         """The values a plan checks: both ends, or every choice."""
-        if self.choice is not None:
-            return list(self.choice)
-        assert self.low is not None and self.high is not None
-        return [self.number(self.low), self.number(self.high)]
+        return [*map(self.number, self.range)] if self.choice is None else list(self.choice)
 
     def between(self) -> list[float]:
         """A value inside, which is a fraction unless all are whole: what both ends cannot tell."""
         if self.choice is not None or self.whole:
             return []
-        assert self.low is not None and self.high is not None
-        inside = self.at(0.618034) if self.step is None else float(self.low + self.step)
-        return [inside] if inside < self.high else []
+        low, high = self.range
+        inside = self.at(0.618034) if self.step is None else float(low + self.step)
+        return [inside] if inside < high else []
 
     def samples(self) -> list[Any]:
         """Values by which a condition on this axis is tried: all there are, or many."""
@@ -114,8 +113,8 @@ class Axis(Strict):
             return len(self.choice)
         if self.log or (not self.whole and self.step is None):
             return None
-        assert self.low is not None and self.high is not None
-        return int((self.high - self.low) / (self.step or 1) + 1e-9) + 1
+        low, high = self.range
+        return int((high - low) / (self.step or 1) + 1e-9) + 1
 
     def at(self, place: float) -> Any:
         """The value at a place of the unit interval, over which a random draw is uniform."""
@@ -124,41 +123,37 @@ class Axis(Strict):
             level = min(int(place * count), count - 1)
             if self.choice is not None:
                 return self.choice[level]
-            assert self.low is not None
-            return self.number(self.low + level * (self.step or 1))
-        assert self.low is not None and self.high is not None
+            return self.number(self.range[0] + level * (self.step or 1))
+        low, high = self.range
         if not self.log:
-            return float(min(self.low + place * (self.high - self.low), self.high))
-        widen = 0.5 if self.whole else 0.0
-        low, high = math.log(self.low - widen), math.log(self.high + widen)
-        value = math.exp(low + place * (high - low))
-        value = round(value) if self.whole else value
-        return self.number(min(max(value, self.low), self.high))
+            return float(min(low + place * (high - low), high))
+        first, last = self.logarithms
+        value = math.exp(first + place * (last - first))
+        return self.number(min(max(round(value) if self.whole else value, low), high))
 
     def place(self, value: Any) -> float:
         """Where a value stands in the unit interval: the inverse of `at`."""
         count = self.levels()
         if self.choice is not None:
             return float(self.drawn(value) + 0.5) / len(self.choice)
-        assert self.low is not None and self.high is not None
+        low, high = self.range
         if count is not None:
-            return float((round((value - self.low) / (self.step or 1)) + 0.5) / count)
+            return float((round((value - low) / (self.step or 1)) + 0.5) / count)
         if not self.log:
-            return float((value - self.low) / (self.high - self.low))
-        widen = 0.5 if self.whole else 0.0
-        low, high = math.log(self.low - widen), math.log(self.high + widen)
-        return (math.log(value) - low) / (high - low)
+            return float((value - low) / (high - low))
+        first, last = self.logarithms
+        return (math.log(value) - first) / (last - first)
 
     def holds(self, value: Any) -> bool:
         """Whether it is one of the values that a draw can have."""
         if self.choice is not None:
             return canonical(value) in map(canonical, self.choice)
-        assert self.low is not None and self.high is not None
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
-        if not self.low <= value <= self.high or (self.whole and value != int(value)):
+        low, high = self.range
+        if not low <= value <= high or (self.whole and value != int(value)):
             return False
-        steps = (value - self.low) / self.step if self.step is not None else 0.0
+        steps = (value - low) / self.step if self.step is not None else 0.0
         return abs(steps - round(steps)) < 1e-9
 
     def number(self, value: float) -> float | int:
@@ -166,25 +161,19 @@ class Axis(Strict):
 
     def distribution(self) -> BaseDistribution:
         """Choices are told to Optuna by index, since its categories hold scalars only."""
-        from optuna.distributions import (
-            CategoricalDistribution,
-            FloatDistribution,
-            IntDistribution,
-        )
+        from optuna import distributions
 
         if self.choice is not None:
-            return CategoricalDistribution(tuple(range(len(self.choice))))
-        assert self.low is not None and self.high is not None
-        count = self.levels()
+            return distributions.CategoricalDistribution(tuple(range(len(self.choice))))
+        (low, high), count, step = self.range, self.levels(), self.step or 1
         if self.whole:
-            step = int(self.step or 1)
-            high = int(self.high) if count is None else int(self.low) + (count - 1) * step
-            return IntDistribution(int(self.low), high, log=self.log, step=step)
+            last = int(high) if count is None else int(low) + (count - 1) * int(step)
+            return distributions.IntDistribution(int(low), last, log=self.log, step=int(step))
         if count is None:
-            return FloatDistribution(float(self.low), float(self.high), log=self.log)
+            return distributions.FloatDistribution(float(low), float(high), log=self.log)
         # In decimals: 0.1 + 2 · 0.1 is 0.3, or Optuna drops the last level with a warning.
-        last = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(self.step or 1)))
-        return FloatDistribution(float(self.low), last, step=float(self.step or 1))
+        end = float(Decimal(str(self.low)) + (count - 1) * Decimal(str(step)))
+        return distributions.FloatDistribution(float(low), end, step=float(step))
 
     def value(self, drawn: Any) -> Any:
         """What Optuna drew → the configuration's value."""

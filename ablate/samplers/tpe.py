@@ -8,11 +8,12 @@ Source: Bergstra et al., "Algorithms for hyper-parameter optimization", NIPS 201
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ablate.samplers import branches
 from ablate.samplers.by_optuna import ByOptuna
-from ablate.samplers.earlier import draw_seed
+from ablate.samplers.earlier import Earlier, draw_seed
 from ablate.samplers.sampling import SAMPLERS
 
 if TYPE_CHECKING:
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 class Tpe(ByOptuna):
     """The default."""
 
-    def sampler(self, index: int) -> BaseSampler:
+    def sampler(self, earlier: Sequence[Earlier]) -> BaseSampler:
         from optuna.samplers import TPESampler
 
         return TPESampler(
-            seed=draw_seed(self.key, index),
+            seed=draw_seed(self.key, len(earlier)),
             n_startup_trials=self.study.startup,
             multivariate=True,
             constant_liar=True,
