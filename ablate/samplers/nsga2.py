@@ -35,11 +35,11 @@ class Nsga2(ByOptuna):
         size = self.study.population or POPULATION
         made = generations(size, earlier, lambda each: each.values is not None)
 
-        class FromFacts(NSGAIISampler):
+        class FromFacts(NSGAIISampler):  # type: ignore[misc]
             """Optuna's, whose generations follow from what was known when each was proposed."""
 
             def get_trial_generation(self, study: Study, trial: FrozenTrial) -> int:
-                return made[trial.number]
+                return int(made[trial.number])
 
             def get_population(self, study: Study, generation: int) -> list[FrozenTrial]:
                 complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
