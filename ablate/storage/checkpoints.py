@@ -45,7 +45,9 @@ log = logging.getLogger("ablate.engine")
 
 
 class TrialCheckpoints:
-    """Knows where checkpoints of trials are, brings results here, and removes what is outdated.
+    """Know where checkpoints of trials are, bring results here, and remove what is outdated.
+
+    Files are brought and removed by a thread, one trial after the other.
 
     Args:
         trials: the driver's folder of trials.
@@ -74,7 +76,7 @@ class TrialCheckpoints:
         self._attempts: dict[str, set[str]] = {}  # trial → folders, as far as known
         self._checkpoints: dict[str, list[str]] = {}  # trial → of the attempt that is under way
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._go_on, name="checkpoints", daemon=True)
+        self._thread = threading.Thread(target=self._work_off, name="checkpoints", daemon=True)
         self._fault, self._ended_at = "", 0.0
 
     def __enter__(self) -> TrialCheckpoints:
@@ -84,17 +86,14 @@ class TrialCheckpoints:
             ConfigError: the storage does not answer.
         """
         try:
-            for name in self.storage.folders(TRIALS):
-                trial_id, _, when = name.rpartition(".")
-                if when.isdigit():
-                    self._attempts.setdefault(trial_id, set()).add(f"{TRIALS}/{name}")
+            names = self.storage.list_folder(TRIALS)
         except StorageError as error:
-            raise ConfigError(
-                OPTION,
-                str(error),
-                "a storage that answers",
-                "See that it can be reached, and its rights",
-            ) from error
+            remedy = "See that it can be reached, and its rights"
+            raise ConfigError(OPTION, str(error), "a storage that answers", remedy) from error
+        for name in names:
+            trial_id, _, when = name.rpartition(".")
+            if when.isdigit():
+                self._attempts.setdefault(trial_id, set()).add(f"{TRIALS}/{name}")
         self._thread.start()
         return self
 
@@ -108,15 +107,15 @@ class TrialCheckpoints:
                 f"({self._fault or 'it takes too long'}); they stay there"
             )
 
-    # ------------------------------------------------------------------- places
-
     def find_places(self, trial_id: str) -> tuple[str, ...]:
         """Return the folders of a trial's attempts, the newest first."""
-        known = set(self._attempts.get(trial_id, ()))
+        attempts = set(self._attempts.get(trial_id, ()))
         checkpoint = find_checkpoint(self.ledger, trial_id)
         if checkpoint is not None:
-            known.add(checkpoint.rpartition("/")[0])
-        return tuple(sorted(known, key=_when, reverse=True))
+            attempts.add(checkpoint.rpartition("/")[0])
+        return tuple(
+            sorted(attempts, key=lambda attempt: int(attempt.rpartition(".")[2]), reverse=True)
+        )
 
     def record(self, trial_id: str, checkpoint: str) -> None:
         """Note a checkpoint that has just been stored, and remove the one before the last."""
@@ -128,28 +127,27 @@ class TrialCheckpoints:
             stored.clear()  # of an attempt before; the end removes it
         stored.append(checkpoint)
         for outdated in stored[:-KEPT]:
-            self._later(partial(self.storage.delete_folder, outdated))
+            self._work.put(partial(self.storage.delete_folder, outdated))
         del stored[:-KEPT]
 
     def finish(self, trial_id: str) -> None:
-        """A trial has ended: bring its results here, and leave its last checkpoint alone there."""
+        """Bring the results of a trial that has ended, and leave only its last checkpoint there."""
         last, attempts = find_checkpoint(self.ledger, trial_id), self.find_places(trial_id)
         self._checkpoints.pop(trial_id, None)
-        if last is None:
-            return
-        self._attempts[trial_id] = {last.rpartition("/")[0]}
-        self._later(partial(self._settle, trial_id, last, attempts))
+        if last is not None:
+            self._attempts[trial_id] = {last.rpartition("/")[0]}
+            self._work.put(partial(self._settle, trial_id, last, attempts))
 
     def _settle(self, trial_id: str, last: str, attempts: tuple[str, ...]) -> None:
         if self.remote:
             fetch_results(self.storage, last, trial_folder(self.trials, trial_id))
         for attempt in attempts:
-            if not last.startswith(f"{attempt}/"):
-                self.storage.delete_folder(attempt)
-                continue
-            for name in self.storage.folders(attempt):
-                if f"{attempt}/{name}" != last:
-                    self.storage.delete_folder(f"{attempt}/{name}")
+            outdated = [attempt]
+            if last.startswith(f"{attempt}/"):
+                names = self.storage.list_folder(attempt)
+                outdated = [f"{attempt}/{name}" for name in names if f"{attempt}/{name}" != last]
+            for folder in outdated:
+                self.storage.delete_folder(folder)
 
     def forget(self, trial_id: str) -> None:
         """Remove all that is stored of a trial.
@@ -184,23 +182,18 @@ class TrialCheckpoints:
             OSError: the storage does not answer, or there is no room here.
         """
         folder = trial_folder(self.trials, trial_id)
-        if not _is_whole(folder):
+        if not _has_results(folder):
             place = find_newest(self.storage.files, self.storage.root, self.find_places(trial_id))
             if place is not None:
                 fetch_results(self.storage, place, folder)
 
-    # ------------------------------------------------------------ in the background
-
-    def _later(self, do: Callable[[], None]) -> None:
-        self._work.put(do)
-
-    def _go_on(self) -> None:
-        """Do what there is to do, one after the other; what fails is tried again before the rest,
-        until the end has waited long enough for it."""
-        while (do := self._work.get()) is not None:
+    def _work_off(self) -> None:
+        """Do what there is to do, in order. What fails is tried again before the rest, until the
+        end has waited long enough for it."""
+        while (task := self._work.get()) is not None:
             while not self._ended_at or time.monotonic() < self._ended_at + END_SECONDS:
                 try:
-                    do()
+                    task()
                     self._fault = ""
                     break
                 except OSError as error:
@@ -230,11 +223,7 @@ def find_checkpoint(ledger: Ledger, trial_id: str) -> str | None:
     return checkpoint
 
 
-def _when(attempt: str) -> int:
-    return int(attempt.rpartition(".")[2])
-
-
-def _is_whole(folder: Path) -> bool:
+def _has_results(folder: Path) -> bool:
     return (folder / EXPORT).exists() and (folder / RESULT).exists()
 
 
@@ -255,13 +244,12 @@ def weights_here(trials: Path, trial_id: str) -> None:
     Raises:
         OSError: the storage does not answer, or there is no room here.
     """
-    folder, ledger = trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
-    if _is_whole(folder) or not ledger.is_file():
+    folder, path = trial_folder(trials, trial_id), trials.parent / "ledger.sqlite"
+    if _has_results(folder) or not path.is_file():
         return
-    with Ledger(ledger) as known:
-        checkpoint = find_checkpoint(known, trial_id)
-    if checkpoint is None:
-        return
-    for place in Note.read(trials.parent / NOTE).copies:
-        if HIDDEN not in place:
-            fetch_results(Storage(place), checkpoint, folder)
+    with Ledger(path) as ledger:
+        checkpoint = find_checkpoint(ledger, trial_id)
+    if checkpoint is not None:
+        for address in Note.read(trials.parent / NOTE).copies:
+            if HIDDEN not in address:
+                fetch_results(Storage(address), checkpoint, folder)

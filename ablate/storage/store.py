@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,153 +33,150 @@ CLOCK = "clock."  # begins the names of files that are written for the time they
 
 
 class StorageError(OSError):
-    """The storage does not answer, or refuses; what it said, without a secret."""
+    """The storage does not answer, or refuses; its message contains no secret."""
 
 
 class Storage:
-    """Files by name below one URI.
+    """Read and write files by name (with `/` for folders) below one URI.
 
-    given: the URI, a path, or `env:NAME`, the variable that holds one.
+    Every method that reaches the storage raises StorageError where that fails.
+
+    Args:
+        address: the URI, a path, or `env:NAME`, the variable that holds one.
+
+    Attributes:
+        uri: the URI or path. shown: the same without a password.
+        files, root: pyarrow's file system, and the place in it.
 
     Raises:
-        ConfigError: no such variable, or a URI of a kind that pyarrow does not know.
+        ConfigError: there is no such variable, or pyarrow does not know this kind of URI.
     """
 
-    def __init__(self, given: str) -> None:
-        self.given, self.uri = given, _resolved(given)
+    def __init__(self, address: str) -> None:
+        import pyarrow.fs
+
+        self.uri = address
+        if address.startswith(ENV):
+            self.uri = os.environ.get(address.removeprefix(ENV), "")
+            if not self.uri:
+                raise ConfigError(OPTION, f"{address}, and no such variable", "one that is set")
         self.shown = redacted(self.uri)
-        self.files, self.root = self._opened()
-        self._began: tuple[float, float] | None = None  # its time, and this process's, at once
+        scheme, separator, _ = self.uri.partition("://")
+        if separator and scheme not in SCHEMES:
+            raise ConfigError(
+                OPTION, self.shown, "a path, or s3://, gs://, hdfs://", "Correct the address"
+            )
+        self.files: Any
+        try:
+            self.files, root = pyarrow.fs.FileSystem.from_uri(self.address)
+        except (ValueError, OSError, TypeError, NotImplementedError) as error:
+            shown = f"{self.shown} ({self._scrub(error)})"
+            raise ConfigError(
+                OPTION, shown, "an address that pyarrow takes", "Correct it"
+            ) from None
+        self.root = root.rstrip("/")
+        self._clocks: tuple[float, float] | None = None  # the storage's and ours, at one moment
+
+    @property
+    def address(self) -> str:
+        """The storage as pyarrow takes it: a URI, or an absolute path."""
+        return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
 
     def put(self, name: str, path: Path) -> None:
-        """A file of this machine as `name` (with `/` for folders), in place of one before.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
-        to = f"{self.root}/{name}"
-        draft = f"{to}.{uuid.uuid4().hex}{DRAFT}"
-        with self._told(f"write {name}"):
-            self.files.create_dir(to.rpartition("/")[0], recursive=True)
+        """Store a file of this machine, in place of one of that name."""
+        target = f"{self.root}/{name}"
+        draft = f"{target}.{uuid.uuid4().hex}{DRAFT}"
+        with self._translate_errors(f"write {name}"):
+            self.files.create_dir(target.rpartition("/")[0], recursive=True)
             try:
                 # The stream is closed whatever happens in the block, and closing it completes an
                 # upload: what is broken off becomes an object too, cut short.
                 with path.open("rb") as source, self.files.open_output_stream(draft) as stream:
-                    while piece := source.read(PIECE):
-                        stream.write(piece)
-                self.files.move(draft, to)
+                    shutil.copyfileobj(source, stream, PIECE)
+                self.files.move(draft, target)
             except BaseException:
                 with contextlib.suppress(OSError):  # it has not begun, or the storage is away
                     self.files.delete_file(draft)
                 raise
 
     def get(self, name: str, path: Path) -> bool:
-        """`name` as a file of this machine, whole or not at all; False: there is none.
+        """Bring a file to this machine, whole or not at all; return False if there is none.
 
         Raises:
-            StorageError: it cannot be read.
             OSError: `path` cannot be written.
         """
-        import pyarrow.fs
-
-        place = f"{self.root}/{name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            with self._told(f"read {name}"):
-                (info,) = self.files.get_file_info([place])
-                if info.type == pyarrow.fs.FileType.NotFound:
+            with self._translate_errors(f"read {name}"):
+                if self._find(name) is None:
                     return False
+                place = f"{self.root}/{name}"
                 with self.files.open_input_stream(place) as stream, draft.open("wb") as target:
-                    while piece := stream.read(PIECE):
-                        target.write(piece)
+                    shutil.copyfileobj(stream, target, PIECE)
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
         return True
 
     def read(self, name: str) -> bytes | None:
-        """The content of a small file; None: there is none.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
-        import pyarrow.fs
-
-        with self._told(f"read {name}"):
-            (info,) = self.files.get_file_info([f"{self.root}/{name}"])
-            if info.type == pyarrow.fs.FileType.NotFound:
+        """Return the content of a small file; None: there is none."""
+        with self._translate_errors(f"read {name}"):
+            if self._find(name) is None:
                 return None
             with self.files.open_input_stream(f"{self.root}/{name}") as stream:
                 return bytes(stream.read())
 
-    def folders(self, folder: str = "") -> list[str]:
-        """Names of what lies directly in a folder, folders too.
-
-        Raises:
-            StorageError: it cannot be read.
-        """
+    def list_folder(self, folder: str = "") -> list[str]:
+        """Return the names of the files and folders directly in a folder."""
         import pyarrow.fs
 
         place = f"{self.root}/{folder}".rstrip("/")
-        with self._told(f"list {folder}"):
-            chosen = pyarrow.fs.FileSelector(place, allow_not_found=True)
-            return [info.base_name for info in self._info(chosen)]
+        selector = pyarrow.fs.FileSelector(place, allow_not_found=True)
+        with self._translate_errors(f"list {folder}"):
+            # A folder that is made between the listing and pyarrow's look whether it is missing
+            # counts as missing, although it was allowed to be: asked again, it is there.
+            for _ in range(LISTINGS - 1):
+                with contextlib.suppress(FileNotFoundError):
+                    return [info.base_name for info in self.files.get_file_info(selector)]
+            return [info.base_name for info in self.files.get_file_info(selector)]
 
-    def written(self, name: str) -> float:
-        """When a file was written, in seconds since 1970; now, if it is there no more.
+    def age(self, name: str) -> float:
+        """Return for how many seconds a file has been there, by the storage's clock; 0: it is not.
 
-        Raises:
-            StorageError: it cannot be read.
+        Clocks of machines may be minutes apart. The storage's is asked once, by a small file that
+        is written and removed; from there a clock goes on that nobody sets.
         """
-        with self._told(f"look at {name}"):
-            (info,) = self.files.get_file_info([f"{self.root}/{name}"])
-        return float(info.mtime_ns) / 1e9 if info.mtime_ns else self.now()
-
-    def now(self) -> float:
-        """The storage's own time, which `written` and `listed` tell times by, in seconds since
-        1970: clocks of machines may be minutes apart. Asked for once, by a small file that is
-        written and removed; from there a clock goes on that nobody sets.
-
-        Raises:
-            StorageError: nothing can be written there.
-        """
-        if self._began is None:
-            place = f"{self.root}/{CLOCK}{uuid.uuid4().hex}{DRAFT}"
-            with self._told("write"):
+        if self._clocks is None:
+            probe = f"{CLOCK}{uuid.uuid4().hex}{DRAFT}"
+            with self._translate_errors("write"):
                 self.files.create_dir(self.root, recursive=True)
-                with self.files.open_output_stream(place) as stream:
+                with self.files.open_output_stream(f"{self.root}/{probe}") as stream:
                     stream.write(b"?")
-                (info,) = self.files.get_file_info([place])
-                self.files.delete_file(place)
-            there = float(info.mtime_ns) / 1e9 if info.mtime_ns else time.time()
-            self._began = there, time.monotonic()
-        there, here = self._began
-        return there + time.monotonic() - here
+                info = self._find(probe)
+                self.files.delete_file(f"{self.root}/{probe}")
+            there = info.mtime_ns / 1e9 if info and info.mtime_ns else time.time()
+            self._clocks = there, time.monotonic()
+        with self._translate_errors(f"look at {name}"):
+            info = self._find(name)
+        now = self._clocks[0] + time.monotonic() - self._clocks[1]
+        return max(0.0, now - info.mtime_ns / 1e9) if info and info.mtime_ns else 0.0
 
-    def delete(self, name: str) -> None:
-        """Remove `name`; nothing, if it is not there.
-
-        Raises:
-            StorageError: it cannot be removed.
-        """
-        import pyarrow.fs
-
-        place = f"{self.root}/{name}"
-        with self._told(f"remove {name}"):
-            (info,) = self.files.get_file_info([place])
-            if info.type != pyarrow.fs.FileType.NotFound:
-                self.files.delete_file(place)
+    def remove_stale_drafts(self, *names: str) -> None:
+        """Remove drafts of these files, and clocks, that killed processes have left."""
+        begins = (CLOCK, *(f"{name}." for name in names))
+        for name in self.list_folder():
+            is_draft = name.endswith(DRAFT) and name.startswith(begins)
+            if is_draft and self.age(name) > DRAFT_SECONDS:
+                with self._translate_errors(f"remove {name}"):
+                    if self._find(name) is not None:
+                        self.files.delete_file(f"{self.root}/{name}")
 
     def put_folder(self, name: str, folder: Path) -> None:
-        """Store the files of a folder, and of those in it, as `name`.
-
-        Raises:
-            StorageError: it cannot be written.
-        """
+        """Store the files of a folder, and of those in it."""
         import pyarrow.fs
 
-        with self._told(f"write {name}"):
+        with self._translate_errors(f"write {name}"):
             self.files.create_dir(f"{self.root}/{name}", recursive=True)
             pyarrow.fs.copy_files(
                 str(folder),
@@ -187,67 +186,22 @@ class Storage:
             )
 
     def delete_folder(self, name: str) -> None:
-        """Remove a folder with all that is in it; nothing, if it is not there.
-
-        Raises:
-            StorageError: it cannot be removed.
-        """
-        with self._told(f"remove {name}"), contextlib.suppress(FileNotFoundError):
+        """Remove a folder with all that is in it, if it is there."""
+        with self._translate_errors(f"remove {name}"), contextlib.suppress(FileNotFoundError):
             self.files.delete_dir(f"{self.root}/{name}")
 
-    @property
-    def address(self) -> str:
-        """The storage as pyarrow takes it: a URI, or a path as a whole."""
-        return self.uri if "://" in self.uri else str(Path(self.uri).expanduser().resolve())
+    def _find(self, name: str) -> Any | None:
+        """Return pyarrow's description of a file; None: there is none."""
+        (info,) = self.files.get_file_info([f"{self.root}/{name}"])
+        return None if info.type.name == "NotFound" else info
 
-    def _opened(self) -> tuple[Any, str]:
-        import pyarrow.fs
-
-        scheme, sep, _ = self.uri.partition("://")
-        if sep and scheme not in SCHEMES:
-            raise ConfigError(
-                OPTION, self.shown, "a path, or s3://, gs://, hdfs://", "Correct the address"
-            )
+    @contextlib.contextmanager
+    def _translate_errors(self, action: str) -> Iterator[None]:
         try:
-            files, root = pyarrow.fs.FileSystem.from_uri(self.address)
-        except (ValueError, OSError, TypeError, NotImplementedError) as error:
-            said = " ".join(scrubbed(str(error), self.uri).split())[:300]
-            raise ConfigError(
-                OPTION, f"{self.shown} ({said})", "an address that pyarrow takes", "Correct it"
-            ) from None
-        return files, root.rstrip("/")
+            yield
+        except OSError as error:
+            message = f"{self.shown}: cannot {action} ({self._scrub(error)})"
+            raise StorageError(message) from None
 
-    def _info(self, chosen: Any) -> list[Any]:
-        """What a selector finds. A folder that comes between a listing and the question whether it
-        is missing is called missing although it was allowed to be: asked again, it is there."""
-        for _ in range(LISTINGS - 1):
-            with contextlib.suppress(FileNotFoundError):
-                return list(self.files.get_file_info(chosen))
-        return list(self.files.get_file_info(chosen))
-
-    def _told(self, what: str) -> _Told:
-        return _Told(self, what)
-
-
-class _Told:
-    """Makes what pyarrow raises one error, its secrets taken out."""
-
-    def __init__(self, storage: Storage, what: str) -> None:
-        self.storage, self.what = storage, what
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            said = " ".join(scrubbed(str(error), self.storage.uri).split())[:300]
-            raise StorageError(f"{self.storage.shown}: cannot {self.what} ({said})") from None
-
-
-def _resolved(given: str) -> str:
-    if not given.startswith(ENV):
-        return given
-    name = given.removeprefix(ENV)
-    if not os.environ.get(name):
-        raise ConfigError(OPTION, f"{given}, and no such variable", "one that is set")
-    return os.environ[name]
+    def _scrub(self, error: Exception) -> str:
+        return " ".join(scrubbed(str(error), self.uri).split())[:300]

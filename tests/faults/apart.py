@@ -138,12 +138,12 @@ def drive(folder: Path, trials: int) -> None:
         for name in ("third", "fourth", "fifth"):
             assert not (cluster.base / name / "out").exists(), "a folder of the driver's was made"
         storage = Storage(there.uri)
-        attempts = [name for name in storage.folders("trials") if name.rpartition(".")[2].isdigit()]
+        attempts = [name for name in storage.list_folder("trials") if name.rpartition(".")[2].isdigit()]
         for attempt in attempts:
-            assert len(storage.folders(f"trials/{attempt}")) <= 1, "old checkpoints were kept"
+            assert len(storage.list_folder(f"trials/{attempt}")) <= 1, "old checkpoints were kept"
         for row in ended(cluster.out("other")):
             checkpoint = row["checkpoint"]
             assert checkpoint.startswith(f"trials/{row['trial_id']}.")
-            assert "checkpoints" not in storage.folders(checkpoint), "the core's were kept"
+            assert "checkpoints" not in storage.list_folder(checkpoint), "the core's were kept"
         logs = list((cluster.out("other") / "trials").glob("*/trial.log"))
         assert len(logs) >= trials // 3, "logs of other nodes came here"

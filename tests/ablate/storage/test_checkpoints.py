@@ -71,12 +71,12 @@ def test_the_last_checkpoint_stays_and_its_results_come(
         store(made, folder, 1, 0)
         for number in range(4):
             store(made, folder, 2, number)
-        until(lambda: len(made.storage.folders(f"trials/{TRIAL}.2")) == module.KEPT)
+        until(lambda: len(made.storage.list_folder(f"trials/{TRIAL}.2")) == module.KEPT)
         assert made.find_places(TRIAL) == (f"trials/{TRIAL}.2", f"trials/{TRIAL}.1")
         last = store(made, trained(folder), 2, 4)
         made.finish(TRIAL)
-    assert made.storage.folders("trials") == [f"{TRIAL}.2"]
-    assert made.storage.folders(f"trials/{TRIAL}.2") == ["checkpoint_000004"]
+    assert made.storage.list_folder("trials") == [f"{TRIAL}.2"]
+    assert made.storage.list_folder(f"trials/{TRIAL}.2") == ["checkpoint_000004"]
     here = tmp_path / "out" / "trials" / TRIAL
     assert sorted(path.name for path in here.iterdir()) == [
         "best.safetensors",
@@ -105,13 +105,13 @@ def test_what_is_here_alone_is_offered_once(
     tmp_path: Path, made: TrialCheckpoints, storage: Storage
 ) -> None:
     made.offer(TRIAL)
-    assert storage.folders("trials") == []
+    assert storage.list_folder("trials") == []
     trained(tmp_path / "out" / "trials" / TRIAL)
     made.offer(TRIAL)
     made.offer(TRIAL)
-    assert len(storage.folders("trials")) == 1
+    assert len(storage.list_folder("trials")) == 1
     made.forget(TRIAL)
-    assert storage.folders("trials") == [] and made.find_places(TRIAL) == ()
+    assert storage.list_folder("trials") == [] and made.find_places(TRIAL) == ()
 
 
 def test_weights_are_fetched_where_the_ledger_s_note_says_so(

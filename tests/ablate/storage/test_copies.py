@@ -21,7 +21,7 @@ from ablate.ledger.schema import LedgerError
 from ablate.ledger.sqlite_files import alone
 from ablate.storage import copies
 from ablate.storage.copies import LEDGER, WORD, Copies
-from ablate.storage.store import Storage
+from ablate.storage.store import DRAFT_SECONDS, Storage
 from trainables.errors import ConfigError
 
 GONE = Owner("another-host", 7, 1.0)
@@ -326,7 +326,7 @@ def test_a_place_names_its_machine(tmp_path: Path, there: Path) -> None:
 def test_stale_drafts_of_the_ledger_go_and_nobody_else_s(tmp_path: Path) -> None:
     machine = Machine(tmp_path / "out", tmp_path / "there")
     machine.runs("a")
-    old = time.time() - copies.DRAFT_SECONDS - 60
+    old = time.time() - DRAFT_SECONDS - 60
     for name in (f"{LEDGER}.1.tmp", f"{WORD}.2.tmp", "other.3.tmp"):
         (machine.there / name).write_text("cut")
         os.utime(machine.there / name, (old, old))
