@@ -9,10 +9,11 @@ long something took.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import shutil
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +37,8 @@ AGAIN_SECONDS = 5.0  # between two tries of a storage that is away
 AWAY_SECONDS = 120.0  # that a trial waits for one
 
 Rank = tuple[int, ...]
-LAST: Rank = ()
+Entry = tuple[Rank, int, str]  # negated rank, number, trial: the smallest goes first
+LAST: Rank = (-1,)
 TOP: Rank = (sys.maxsize,)
 
 
@@ -89,16 +91,16 @@ class JobQueue:
     """
 
     def __init__(self) -> None:
-        self._first: OrderedDict[str, None] = OrderedDict()  # whatever their rank
-        self._next: dict[Rank, OrderedDict[str, None]] = {}
-        self._ranks: dict[str, Rank] = {}  # of all that are in it
+        self._numbers = itertools.count(1)
+        self._entries: dict[str, Entry] = {}  # of all that are in it
+        self._heap: list[Entry] = []  # those that do not wait, and entries that were replaced
         self._waiting: dict[str, float] = {}  # since when, by the monotonic clock
 
     def __contains__(self, trial_id: str) -> bool:
-        return trial_id in self._ranks
+        return trial_id in self._entries
 
     def __bool__(self) -> bool:
-        return bool(self._ranks)
+        return bool(self._entries)
 
     @property
     def waits(self) -> bool:
@@ -110,76 +112,67 @@ class JobQueue:
 
     def append(self, trial_id: str, rank: Rank = LAST) -> None:
         """Add one that is not in it, behind all of its rank."""
-        self._ranks[trial_id] = rank
-        self._next.setdefault(rank, OrderedDict())[trial_id] = None
+        entry = self._entries[trial_id] = _negate(rank), next(self._numbers), trial_id
+        if trial_id not in self._waiting:
+            heapq.heappush(self._heap, entry)
 
     def rise(self, trial_id: str, rank: Rank) -> None:
         """Move one that may be in it behind all of this rank if it was below."""
-        if self._ranks.get(trial_id, rank) >= rank:
-            return
-        if trial_id in self._waiting:
-            self._ranks[trial_id] = rank
-        elif trial_id not in self._first:
-            self._drop(trial_id)
+        if trial_id in self._entries and self._entries[trial_id][0] > _negate(rank):
             self.append(trial_id, rank)
 
     def put_first(self, trial_ids: Sequence[str]) -> None:
         """Put these at its head, in this order."""
         for trial_id in reversed(trial_ids):
-            self._drop(trial_id)
-            self._ranks[trial_id] = LAST
-            self._first[trial_id] = None
-            self._first.move_to_end(trial_id, last=False)
+            self._waiting.pop(trial_id, None)
+            entry = self._entries[trial_id] = _negate(TOP), -next(self._numbers), trial_id
+            heapq.heappush(self._heap, entry)
 
     def wait(self, trial_id: str, rank: Rank = LAST) -> None:
         """Add one that another driver has: it comes to the end of its rank after a while."""
-        self._ranks[trial_id] = rank
         self._waiting[trial_id] = time.monotonic()
+        self.append(trial_id, rank)
 
     def look_again(self) -> None:
         """Release those that have waited long enough."""
         now = time.monotonic()
         for trial_id in [t for t, at in self._waiting.items() if now - at >= WAIT_SECONDS]:
             del self._waiting[trial_id]
-            self.append(trial_id, self._ranks[trial_id])
+            self.append(trial_id, _negate(self._entries[trial_id][0]))
 
     @property
     def highest(self) -> Rank:
         """The rank of what is next, of what was put first above all others."""
-        return (
-            TOP if self._first else max((r for r, each in self._next.items() if each), default=LAST)
-        )
+        self._drop_replaced()
+        return _negate(self._heap[0][0]) if self._heap else LAST
 
     def pop(self) -> str | None:
         """Remove and return the first; None: there is none but those that wait."""
-        for each in self._in_order():
-            if each:
-                trial_id = each.popitem(last=False)[0]
-                del self._ranks[trial_id]
-                return trial_id
-        return None
+        self._drop_replaced()
+        if not self._heap:
+            return None
+        trial_id = heapq.heappop(self._heap)[2]
+        del self._entries[trial_id]
+        return trial_id
 
     def take(self, trial_id: str) -> bool:
         """Remove this one out of turn; return False where it is not there, or waits."""
-        if trial_id not in self._ranks or trial_id in self._waiting:
-            return False
-        self._drop(trial_id)
-        return True
+        return trial_id not in self._waiting and self._entries.pop(trial_id, None) is not None
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
         """Drop all that are not wanted."""
-        for trial_id in [each for each in self._ranks if not wanted(each)]:
-            self._drop(trial_id)
+        for trial_id in [each for each in self._entries if not wanted(each)]:
+            del self._entries[trial_id]
+            self._waiting.pop(trial_id, None)
 
-    def _in_order(self) -> list[OrderedDict[str, None]]:
-        return [self._first, *(self._next[rank] for rank in sorted(self._next, reverse=True))]
+    def _drop_replaced(self) -> None:
+        """Bring a valid entry to the head of the heap."""
+        while self._heap and self._entries.get(self._heap[0][2]) != self._heap[0]:
+            heapq.heappop(self._heap)
 
-    def _drop(self, trial_id: str) -> None:
-        rank = self._ranks.pop(trial_id, LAST)
-        self._waiting.pop(trial_id, None)
-        for each in (self._first, self._next.get(rank)):
-            if each is not None:
-                each.pop(trial_id, None)
+
+def _negate(rank: Rank) -> Rank:
+    return tuple(-part for part in rank)
 
 
 class Order:
@@ -233,50 +226,7 @@ def count_followers(centres: Mapping[str, Iterable[str]]) -> dict[str, int]:
 
 
 class Away(Exception):
-    """A storage has been away for as long as anything waits; what it said."""
-
-
-class Storage:
-    """The waiting for a storage that is away, and for it alone: other trials go on meanwhile.
-
-    A trial that needs it goes back to the queue. After two minutes of that whatever needs it is
-    lost, one trial at a time.
-    """
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._next = 0.0
-
-    @property
-    def waits(self) -> bool:
-        """Whether it was away just now."""
-        return time.monotonic() < self._next
-
-    def call(self, function: Callable[[str], None], trials: Iterable[str]) -> bool:
-        """Call a function with each of the trials; return False where that is to come later.
-
-        Raises:
-            Away: it has failed for too long.
-        """
-        began = time.monotonic()
-        try:
-            for trial in trials:
-                function(trial)
-        except OSError as error:
-            self._since = began if self._since is None else self._since
-            self._next = time.monotonic() + AGAIN_SECONDS
-            if time.monotonic() - self._since >= AWAY_SECONDS:
-                raise Away(str(error)) from error
-            return False
-        self._since = None
-        return True
-
-
-def read_by(job: Job) -> list[str]:
-    """Return the trials whose weights a job reads."""
-    if job.mode == "train":
-        return []
-    return [job.trial_id, *(each.export.parent.name for each in job.members)]
+    """A storage has been away for as long as anything waits; its message says why."""
 
 
 def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources | None) -> Job:
@@ -287,7 +237,7 @@ def training_job(cells: Sequence[Cell], settings: JobSettings, sources: Sources 
         seed=cells[0].seed,
         runtime=settings.runtime(cells[0].trial_id),
         evaluate=_in_order(_asked(cells) - {ENSEMBLE}),  # that is a job of its own, later
-        metrics=_metrics(cells),
+        metrics=tuple(dict.fromkeys(name for each in cells for name in each.metrics)),
         source=None if sources is None else sources.of_job(cells[0].config),
     )
 
@@ -298,10 +248,6 @@ def _asked(cells: Sequence[Cell]) -> set[str]:
 
 def _in_order(splits: set[str]) -> tuple[str, ...]:
     return tuple(each for each in SPLITS if each in splits)
-
-
-def _metrics(cells: Sequence[Cell]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for each in cells for name in each.metrics))
 
 
 @dataclass
@@ -318,7 +264,8 @@ class Claims:
     retry_failed: bool = False
     force: bool = False
     _seen: set[str] = field(default_factory=set)
-    _storage: Storage = field(default_factory=Storage)
+    _away_since: float | None = None  # of a storage that trials need
+    _retry_at: float = 0.0  # not before that it is asked again
 
     def take(
         self, cells: Sequence[Cell], settings: JobSettings
@@ -350,8 +297,8 @@ class Claims:
             evaluate.discard(ENSEMBLE)
         job = replace(job, evaluate=_in_order(evaluate), mode=mode, until=until, members=members)
         forced = self.force and trial_id not in self._seen
-        needed = settings.fetch if mode != "train" else settings.forget if forced else None
-        if needed is not None and (late := self._late(job, needed)):
+        files = settings.fetch if mode != "train" else settings.forget if forced else None
+        if files is not None and (late := self._prepare(job, files)):
             return late
         claim = self._training(cell, settings) if mode == "train" else self._evaluation(cells)
         self._seen.add(trial_id)
@@ -359,26 +306,31 @@ class Claims:
             return "busy" if claim == "busy" else "known"
         return job
 
-    def _late(self, job: Job, needed: Callable[[str], None]) -> Literal["busy"] | Away | None:
-        """Do what a job needs in a storage, as the trial's holder; return None once it is done.
+    def _prepare(self, job: Job, files: Callable[[str], None]) -> Literal["busy"] | Away | None:
+        """Forget or fetch a job's files in a storage, as the trial's holder; None: it is done.
 
         This comes before its claim: what the ledger has forgotten and a storage has not would be
-        found there as the new result.
+        found there as the new result. A job that needs a storage that is away goes back to the
+        queue, and others go on; after two minutes of that whatever needs it is lost, one by one.
         """
-        if self._storage.waits:
+        if time.monotonic() < self._retry_at:
             return "busy"
         if not self.ledger.hold(job.trial_id, self.owner):
             self._seen.add(job.trial_id)
             return "busy"
-        done: bool | Away = False
+        members = [each.export.parent.name for each in job.members]
+        began = time.monotonic()
         try:
-            done = self._storage.call(needed, read_by(job) or [job.trial_id])
-        except Away as error:
-            done = error
-        finally:
-            if done is not True:
-                self.ledger.let_go(job.trial_id, self.owner)
-        return done if isinstance(done, Away) else None if done else "busy"
+            for trial_id in (job.trial_id, *members):
+                files(trial_id)
+        except OSError as error:
+            self.ledger.let_go(job.trial_id, self.owner)
+            self._away_since = began if self._away_since is None else self._away_since
+            self._retry_at = time.monotonic() + AGAIN_SECONDS
+            is_lost = time.monotonic() - self._away_since >= AWAY_SECONDS
+            return Away(str(error)) if is_lost else "busy"
+        self._away_since = None
+        return None
 
     def _evaluation(self, cells: Sequence[Cell]) -> Claim:
         trial_id = cells[0].trial_id
