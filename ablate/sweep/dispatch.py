@@ -66,8 +66,6 @@ class Dispatch:
         """Decide on records of known cells that other code made, as `Facts.agree` does."""
         return self.progression.facts.agree(self._cells, same_code=same_code)
 
-    # -------------------------------------------------------------- handing out
-
     @property
     def out_of_time(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline
@@ -136,8 +134,6 @@ class Dispatch:
             raise ConfigError(trial_id, found, "a free one", remedy)
         return job
 
-    # ---------------------------------------------------------------- recording
-
     def record(self, trial_id: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Record events of a running job, in order; the last one may end it."""
         if trial_id not in self.running:
@@ -161,8 +157,9 @@ class Dispatch:
         elif epochs:
             self.ledger.record_epochs(trial_id, epochs)
         if last["event"] == "failed":
-            left = self._errors.has_halted(self._studies(trial_id), last)
-            self.ledger.release(trial_id, "interrupted" if left else "failed", last["reason"])
+            # It was under way when its studies stopped, and ends as they did: the next run goes on.
+            is_left = is_config_error(last) and self._errors.halted >= self._studies(trial_id)
+            self.ledger.release(trial_id, "interrupted" if is_left else "failed", last["reason"])
             self.told(trial_id, last["reason"])
         elif last["event"] == "paused":
             reason = f"halted by its scheduler after epoch {last['epoch']}"
@@ -255,24 +252,17 @@ class Dispatch:
         for cell in cells:
             trial_id = cell.trial_id
             known = trial_id in self._queue or trial_id in self.running or trial_id in self.lost
-            if known or not self._open(cell):
+            if known or not self._open(cell) or self.progression.until(cell) == WAIT:
                 continue
-            if self.progression.until(cell) == WAIT:
-                continue
-            if self.progression.facts[trial_id].foreign:
-                self._refuse(trial_id)
-                continue
-            if first:
+            if self.progression.facts[trial_id].foreign:  # seen since the run began
+                other = summary({trial_id: self.progression.facts.differing[trial_id]})
+                remedy = "raise REVISION, or start again with --same-code"
+                self._give_up(trial_id, f"made by other code ({'; '.join(other)}): {remedy}")
+            elif first:
                 ahead.append(trial_id)
             else:
                 self._queue.append(trial_id, self.order.rank(self._cells[trial_id]))
         self._queue.put_first(ahead)
-
-    def _refuse(self, trial_id: str) -> None:
-        """Give up a trial whose record, seen since the run began, was made by other code."""
-        other = summary({trial_id: self.progression.facts.differing[trial_id]})
-        remedy = "raise REVISION, or start again with --same-code"
-        self._give_up(trial_id, f"made by other code ({'; '.join(other)}): {remedy}")
 
     def _fail(self, cell: Cell) -> None:
         """Record a configuration that cannot be as a failure."""
@@ -301,22 +291,12 @@ class EqualErrors:
         """Count how a trial of these studies ended; return whether one of them stops by it."""
         before = len(self.halted)
         for study in count_equal_errors(self._errors, studies, last):
-            self._halt(study, last["reason"])
+            state = self.progression.studies[study]
+            if sum(map(self.progression.settled, state.cells)) < state.size:  # not its last ones
+                self.halted.add(study)
+                reason = f"{EQUAL_ERRORS} equal configuration errors: {last['reason']}"
+                state.blocked = f"stopped after {reason}"
         return len(self.halted) > before
-
-    def _halt(self, study: str, reason: str) -> None:
-        state = self.progression.studies[study]
-        if sum(map(self.progression.settled, state.cells)) == state.size:
-            return  # those were its last
-        self.halted.add(study)
-        state.blocked = f"stopped after {EQUAL_ERRORS} equal configuration errors: {reason}"
-
-    def has_halted(self, studies: Iterable[str], last: Mapping[str, Any]) -> bool:
-        """Return whether a trial was under way when its studies stopped, and ends as they did.
-
-        It is one of those that the next run goes on with.
-        """
-        return is_config_error(last) and self.halted.issuperset(studies)
 
 
 def describe_lack(fact: Fact, job: Job, last: Mapping[str, Any]) -> str | None:
