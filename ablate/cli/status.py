@@ -7,6 +7,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def collect_state(
 
     def describe_trial(trial_id: str, driver: Driver) -> dict[str, Any]:
         row = trials[trial_id]
-        nodes = (node["name"] for node in driver.nodes if trial_id in node["trials"])
+        nodes = (node.name for node in driver.nodes if trial_id in node.trials)
         return {
             "trial_id": trial_id,
             "place": queries.place(row),
@@ -80,7 +81,7 @@ def collect_state(
         }
 
     def describe_driver(driver: Driver) -> dict[str, Any]:
-        left = [study["eta"] for study in driver.studies]
+        left = [study.eta for study in driver.studies if study.eta is not None]
         return {
             "host": driver.owner.host,
             "pid": driver.owner.pid,
@@ -88,10 +89,10 @@ def collect_state(
             "told_seconds_ago": round(now - driver.at, 1),
             "stopping": driver.stopping,
             "slots": driver.slots,
-            "seconds_left": sum(left) if left and None not in left else None,
-            "studies": driver.studies,
+            "seconds_left": sum(left) if len(left) == len(driver.studies) > 0 else None,
+            "studies": [asdict(study) for study in driver.studies],
             "nodes": [
-                {"name": node["name"], "slots": node["slots"], "in_use": len(node["trials"])}
+                {"name": node.name, "slots": node.slots, "in_use": len(node.trials)}
                 for node in driver.nodes
             ],
             "trials": [describe_trial(each, driver) for each in driver.trials if each in trials],

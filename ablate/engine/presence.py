@@ -12,19 +12,18 @@ removes.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
 from ablate.ledger.owner import HEARTBEAT_SECONDS, STALE_SECONDS, Owner
 from trainables.errors import ConfigError
@@ -103,51 +102,37 @@ def output_folder(given: str | Path) -> Path:
     return folder
 
 
-class _Typed(BaseModel):
+class Node(BaseModel):
+    """A machine of a driver, and the trials that run there."""
+
     model_config = ConfigDict(strict=True)
 
-
-class _Node(_Typed):
     name: Name
     slots: Annotated[int, Field(ge=0, le=10**9)]
     trials: list[Name]
 
 
-class _Said(_Typed):
-    """The content of a driver's file, which anybody who may write the folder can have made."""
+class Driver(BaseModel):
+    """A driver as it last said of itself, in a file that anybody who may write the folder can make.
 
-    owner: str
+    path: its file. began, at: of the run, and of this word; seconds since 1970. slots: trials at
+    once; None: Ray has not started. trials: the ids of those at work. studies: as the board has
+    them. stopping: it was asked to.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    path: Path = Field(default=Path(), exclude=True)
+    owner: Annotated[Owner, PlainValidator(Owner.parse), PlainSerializer(str)]
     sweep_id: Name
     name: Name
     began: Seconds
-    at: Seconds
+    at: Seconds = 0.0
     slots: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None
     trials: list[Name]
     studies: list[StudyRow]
     stopping: bool
-    nodes: list[_Node] = []
-
-
-@dataclass(frozen=True)
-class Driver:
-    """A driver as it last said of itself.
-
-    path: its file. began, at: of the run, and of this word; seconds since 1970. slots: trials at
-    once; None: Ray has not started. trials: the ids of those at work. studies: as the board has
-    them (`StudyRow`). stopping: it was asked to. nodes: machines (`Machines.rows`).
-    """
-
-    path: Path
-    owner: Owner
-    sweep_id: str
-    name: str
-    began: float
-    at: float
-    slots: float | None
-    trials: tuple[str, ...]
-    studies: tuple[Mapping[str, Any], ...]
-    stopping: bool
-    nodes: tuple[Mapping[str, Any], ...] = ()
+    nodes: list[Node] = []
 
     @property
     def alive(self) -> bool:
@@ -160,66 +145,52 @@ class Driver:
 
 
 def drivers(out: Path) -> list[Driver]:
-    """Those that have left a file, the latest first; whether each is alive, it must be asked."""
-    found = filter(None, map(_read, (out / FOLDER).glob("*.json")))
-    return sorted(found, key=lambda driver: -driver.began)
-
-
-def _read(path: Path) -> Driver | None:
-    """None: it has ended just now, or the file is of another version, or of nobody here."""
-    try:
-        text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
-        told = _Said.model_validate_json(text)
-        owner = Owner.parse(told.owner)
-    except (OSError, ValueError) as error:  # pydantic's and ours are of the second
-        log.info("%s tells of no driver: %r", path, error)
-        return None
-    return Driver(
-        path,
-        owner,
-        told.sweep_id,
-        told.name,
-        told.began,
-        told.at,
-        told.slots,
-        tuple(told.trials),
-        tuple(asdict(study) for study in told.studies),
-        told.stopping,
-        tuple(node.model_dump() for node in told.nodes),
-    )
+    """Return those that have left a file, alive or not, the latest first."""
+    known = []
+    for path in (out / FOLDER).glob("*.json"):
+        try:
+            text = read_regular(path, most_bytes=MOST_BYTES, follow_links=False)
+            driver = Driver.model_validate_json(text)
+        except (OSError, ValueError) as error:  # it has ended just now, or is of another version
+            log.info("%s tells of no driver: %r", path, error)
+            continue
+        driver.path = path
+        known.append(driver)
+    return sorted(known, key=lambda driver: -driver.began)
 
 
 class Presence:
-    """This driver's file, for as long as the block lasts.
+    """Keep this driver's file for as long as the block lasts.
 
-    title: the sweep's name. asked: called once, in a thread, when somebody has asked it to stop.
+    Args:
+        title: the sweep's name.
+        stop: called once, in a thread, when somebody has asked the driver to stop.
     """
 
     def __init__(
-        self, out: Path, owner: Owner, sweep_id: str, title: str, asked: Callable[[], None]
+        self, out: Path, owner: Owner, sweep_id: str, title: str, stop: Callable[[], None]
     ) -> None:
         name = f"{sweep_id}-{sha256(str(owner).encode()).hexdigest()[:12]}"
         self.path = out / FOLDER / f"{name}.json"
-        self.asked = asked
+        self.stop = stop
         self._lock, self._news = threading.Lock(), False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="presence", daemon=True)
-        self._told: dict[str, Any] = {
-            "owner": str(owner),
-            "sweep_id": sweep_id,
-            "name": title,
-            "began": time.time(),
-            "slots": None,
-            "trials": [],
-            "studies": [],
-            "stopping": False,
-            "nodes": [],
-        }
+        self._state = Driver.model_construct(
+            owner=owner,
+            sweep_id=sweep_id,
+            name=title,
+            began=time.time(),
+            slots=None,
+            trials=[],
+            studies=[],
+            stopping=False,
+        )
 
     def __enter__(self) -> Self:
-        for left in drivers(self.path.parent.parent):
-            if not left.alive:
-                _remove(left.path)
+        for driver in drivers(self.path.parent.parent):
+            if not driver.alive:
+                _remove(driver.path)
         for request in self.path.parent.glob("*.stop"):  # of one that ended before it looked
             if not request.with_suffix(".json").exists():
                 _remove(request)
@@ -239,26 +210,25 @@ class Presence:
         slots: float | None,
         nodes: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """What is going on now."""
-        studies = [asdict(row) for row in rows]
+        """Take note of what is going on now."""
+        state = {
+            "studies": [*rows],
+            "trials": [*trials],
+            "slots": slots,
+            "nodes": [Node.model_construct(**node) for node in nodes],
+        }
         with self._lock:
-            self._told |= {
-                "studies": studies,
-                "trials": [*trials],
-                "slots": slots,
-                "nodes": [*nodes],
-            }
-            self._news = True
+            self._state, self._news = self._state.model_copy(update=state), True
 
     def _watch(self) -> None:
         written = time.monotonic()
         while not self._ended.wait(POLL_SECONDS):
             # Unlike a Path's own, this raises nothing where the folder cannot be read now.
-            asked = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
-            if asked and not self._told["stopping"]:
+            is_asked = os.path.exists(self.path.with_suffix(".stop"))  # noqa: PTH110
+            if is_asked and not self._state.stopping:
                 with self._lock:
-                    self._told["stopping"] = self._news = True
-                self.asked()
+                    self._state.stopping = self._news = True
+                self.stop()
             if self._news or time.monotonic() - written >= HEARTBEAT_SECONDS:
                 written = time.monotonic()
                 self._write()
@@ -266,7 +236,7 @@ class Presence:
     def _write(self) -> None:
         """Whole or not at all; whether it survives the machine does not matter."""
         with self._lock:
-            text = json.dumps({**self._told, "at": time.time()})
+            text = self._state.model_copy(update={"at": time.time()}).model_dump_json()
             self._news = False
         draft = self.path.with_suffix(".tmp")
         try:

@@ -36,46 +36,46 @@ REASONS, REASON_LENGTH = 10, 300  # told while the sweep runs; its end counts th
 
 @dataclass
 class Machines:
-    """known: of each its id, its name and how many trials it has room for, as told last. places:
-    trial → the id of the machine that it was last heard of from."""
+    """Machines that trials fit on.
+
+    known: of each its id, its name and how many trials it has room for, as told last. places:
+    trial → the id of the machine that it was last heard of from.
+    """
 
     known: list[tuple[str, str, int]] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
 
-    def hear(self, told: Iterable[Sequence[Any]]) -> None:
-        """Those that trials fit on now; others come and go."""
-        self.known = [(str(node), str(name), int(slots)) for node, name, slots in told if slots]
+    def hear(self, machines: Iterable[Sequence[Any]]) -> None:
+        """Take note of those that trials fit on now; others come and go."""
+        self.known = [(str(node), str(name), int(slots)) for node, name, slots in machines if slots]
 
     @property
     def slots(self) -> int:
         return sum(slots for _, _, slots in self.known)
 
-    def name(self, node: str) -> str:
-        """Of a machine, as people know it; its id where nobody has told of it yet."""
-        return next((name for known, name, _ in self.known if known == node), node[:6])
+    def rows(self, trials: Sequence[str]) -> list[dict[str, Any]]:
+        """Return a row a machine: {"name", "slots", "trials": the ids of those at work there}.
 
-    def rows(self, trials: Iterable[str]) -> list[dict[str, Any]]:
-        """A row a machine: {"name", "slots", "trials": the ids of those at work there}. Of a trial
-        that has just been handed out nobody has heard yet; the others are forgotten. Machines
-        of one name are told apart by their ids."""
+        Of a trial that has just been handed out nobody has heard yet; the others are forgotten.
+        Machines of one name are told apart by their ids.
+        """
         names = Counter(name for _, name, _ in self.known)
-        at_work = list(trials)
-        self.places = {each: self.places[each] for each in at_work if each in self.places}
+        self.places = {each: self.places[each] for each in trials if each in self.places}
         if len(self.known) == 1:  # a trial is nowhere else, and its first epoch may be long
             ((node, _, slots),) = self.known
-            self.places |= dict.fromkeys(at_work[:slots], node)
+            self.places |= dict.fromkeys(trials[:slots], node)
         return [
             {
                 "name": name if names[name] == 1 else f"{name} {node[:6]}",
                 "slots": slots,
-                "trials": [each for each in at_work if self.places.get(each) == node],
+                "trials": [each for each in trials if self.places.get(each) == node],
             }
             for node, name, slots in self.known
         ]
 
 
 def pace(elapsed: float, ended: int, working: int, warm: tuple[float, int] | None) -> float | None:
-    """Seconds a trial, of all slots together; None before one has ended.
+    """Return the seconds a trial takes, of all slots together; None before one has ended.
 
     Once as many trials more have ended as are at work: (elapsed − that time) / trials since, which
     knows all that a slot waits for between two trials, and no more of what was paid once, the start
@@ -95,27 +95,25 @@ def pace(elapsed: float, ended: int, working: int, warm: tuple[float, int] | Non
 def rows(
     dispatch: Dispatch, parallel: float, elapsed: float = 0.0, warm: tuple[float, int] | None = None
 ) -> list[StudyRow]:
-    """One row per study.
+    """Return one row per study.
 
     eta = trials left · pace, times how long the study's trials take beside all others' (of a study
-    that has not begun those of its kind); pace: `pace`, unknown until a trial
-    has ended.
+    that has not begun those of its kind); pace: `pace`, unknown until a trial has ended.
 
     Args:
         elapsed: seconds since trials could run.
         warm: as `pace` has it.
     """
-    progression = dispatch.progression
-    walls = dispatch.walls
-    everywhere = [wall for seen in walls.values() for wall in seen]
+    progression, walls, long = dispatch.progression, dispatch.walls, dispatch.order.long
+    all_walls = [wall for each in walls.values() for wall in each]
     working = set(at_work(dispatch, parallel))
-    seconds = pace(elapsed, len(everywhere), len(working), warm)
-    seen = []
+    seconds = pace(elapsed, len(all_walls), len(working), warm)
+    table = []
     for name, state in progression.studies.items():
         done = failed = running = 0
         by_idx: dict[int, list[float]] = {}
-        first = progression.plan.objectives(name)[0]
-        split, metric = MetricName.parse(first.metric)
+        objective = progression.plan.objectives(name)[0]
+        split, metric = MetricName.parse(objective.metric)
         for cell in state.cells:
             fact = progression.facts[cell.trial_id]
             if cell.error or fact.status == "failed":
@@ -127,16 +125,20 @@ def rows(
                     by_idx.setdefault(cell.idx, []).append(value)
             elif cell.trial_id in working:
                 running += 1
-        means = [sum(values) / len(values) for values in by_idx.values()]
-        best = max if first.direction == "maximize" else min
+        best = max if objective.direction == "maximize" else min
         left = state.size - done - failed
-        eta = None
-        if seconds is not None:
-            own = walls.get(name) or _of_equals(dispatch, name) or everywhere
-            beside = fmean(own) / max(fmean(everywhere), TINY)
-            eta = max(0.0, left - running / 2) * seconds * beside
+        eta = None if left else 0.0
+        if left and seconds is not None:
+            alike = [
+                each
+                for other in walls
+                if (other in long) == (name in long)
+                for each in walls[other]
+            ]
+            share = fmean(walls.get(name) or alike or all_walls) / max(fmean(all_walls), TINY)
+            eta = max(0.0, left - running / 2) * seconds * share
         note = state.blocked or ("waits for its centre" if not state.cells else "")
-        seen.append(
+        table.append(
             StudyRow(
                 name,
                 state.size,
@@ -144,37 +146,17 @@ def rows(
                 done,
                 running,
                 failed,
-                best(means, default=None),
-                0.0 if left == 0 else eta,
-                "" if left == 0 else note,
+                best(map(fmean, by_idx.values()), default=None),
+                eta,
+                note if left else "",
             )
         )
-    return seen
-
-
-def _of_equals(dispatch: Dispatch, name: str) -> list[float]:
-    """How long trials took of the studies that train a backbone, or do not, as this one."""
-    long = dispatch.order.long
-    found = [seen for other, seen in dispatch.walls.items() if (other in long) == (name in long)]
-    return [wall for seen in found for wall in seen]
+    return table
 
 
 def at_work(dispatch: Dispatch, parallel: float) -> list[str]:
-    """In the order of handing out; those beyond wait for a worker (the engine claims ahead)."""
+    """Return the trials that run, in the order of handing out; those beyond wait for a worker."""
     return list(islice(dispatch.running, max(1, int(parallel))))
-
-
-def first_failure(dispatch: Dispatch) -> str:
-    """Of those that were known when the sweep was started again, or that no trial could be."""
-    progression = dispatch.progression
-    for name, state in progression.studies.items():
-        for cell in state.cells:
-            reason = cell.error
-            if not reason and progression.facts[cell.trial_id].status == "failed":
-                reason = (dispatch.ledger.trial(cell.trial_id) or {}).get("reason")
-            if reason:
-                return f"{reason[:REASON_LENGTH]} ({name}/{cell.cell})"
-    return ""
 
 
 class Board:
@@ -205,7 +187,7 @@ class Board:
         self._log = log.open("a", encoding="utf-8")
         self.machines = Machines()
         self._begun = self._told = time.monotonic()
-        self._first = first_failure(dispatch)
+        self._first = self._find_failure()
         self._rows: list[StudyRow] = []
         self._warm: tuple[float, int] | None = None
         self._look()
@@ -226,8 +208,20 @@ class Board:
             )
             self._live.start()
 
+    def _find_failure(self) -> str:
+        """Return a failure that was known before, or of a cell that no trial can be."""
+        progression = self.dispatch.progression
+        for name, state in progression.studies.items():
+            for cell in state.cells:
+                reason = cell.error
+                if not reason and progression.facts[cell.trial_id].status == "failed":
+                    reason = (self.dispatch.ledger.trial(cell.trial_id) or {}).get("reason")
+                if reason:
+                    return f"{reason[:REASON_LENGTH]} ({name}/{cell.cell})"
+        return ""
+
     def tick(self) -> None:
-        """Called by the driver's loop, often; does something at most twice a second."""
+        """Look and print; the driver's loop calls it often, and it acts at most twice a second."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -253,7 +247,7 @@ class Board:
         self.tell(self._rows, busy, self.parallel, self.machines.rows(busy))
 
     def say(self, text: str, *, quiet_on_terminal: bool = False) -> None:
-        """One line to the log file and to the stream."""
+        """Write one line to the log file and to the stream."""
         text = printable(text)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         self._log.write(f"{stamp} {text}\n")
@@ -266,34 +260,29 @@ class Board:
                 self._live.console.print(text, markup=False)
 
     def failure(self, trial_id: str, reason: str) -> None:
-        """Why a trial has no result, the cause first; a reason that was told is not told again."""
+        """Say once why a trial has no result, the cause first."""
         if reason not in self._reasons and len(self._reasons) < REASONS:
             self._reasons.add(reason)
-            self._first = self._first or f"{reason[:REASON_LENGTH]} (trial {trial_id})"
-            self.say(f"{reason[:REASON_LENGTH]} (trial {trial_id})")
+            text = f"{reason[:REASON_LENGTH]} (trial {trial_id})"
+            self._first = self._first or text
+            self.say(text)
 
     def head(self) -> str:
-        """Machines, slots, what is left of all studies: `3 of 4 slots at work on 2 nodes, left
-        about 12:30`."""
+        """Return `3 of 4 slots at work on 2 nodes, left about 12:30`."""
         working, all_slots = at_work(self.dispatch, self.parallel), max(1, int(self.parallel))
         count = max(1, len(self.machines.known))
         nodes = f"{count} node{'' if count == 1 else 's'}"
-        etas = [row.eta for row in self._rows]
-        left = None if None in etas else sum(eta for eta in etas if eta is not None)
-        about = "not known yet" if left is None else f"about {duration(left)}"
-        return f"{len(working)} of {all_slots} slots at work on {nodes}, left {about}"
+        etas = [row.eta for row in self._rows if row.eta is not None]
+        left = f"about {duration(sum(etas))}" if len(etas) == len(self._rows) else "not known yet"
+        return f"{len(working)} of {all_slots} slots at work on {nodes}, left {left}"
 
     def close(self) -> None:
         self._look()
         if self._live is not None:
             with closed_terminal():
                 self._live.stop()
-            self._live = None
-            for row in self._rows:
-                self._log.write(line(row) + "\n")
-        else:
-            for row in self._rows:
-                self.say(line(row))
+        for row in self._rows:
+            self.say(line(row), quiet_on_terminal=True)
         self._log.close()
 
     def table(self) -> Table:
@@ -304,10 +293,8 @@ class Board:
         table.title = Text(self.head())
         if self._first:
             table.caption = Text(printable(f"first failure: {self._first}"))
-        table.add_column("study")
-        for column in ("done", "running", "failed", "best", "left"):
-            table.add_column(column, justify="right")
-        table.add_column("")
+        for column in ("study", "done", "running", "failed", "best", "left", ""):
+            table.add_column(column, justify="left" if column in ("study", "") else "right")
         for row in self._rows:
             table.add_row(
                 Text(printable(row.study)),
