@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,23 +56,25 @@ KIND = (
 
 @dataclass(frozen=True)
 class Wait:
-    """Of a slot for one trial to begin. followed: another trial before it in that slot, so that no
-    worker had to be started."""
+    """The seconds that a slot waited for one trial to begin to train.
+
+    followed: it ran another trial before, so that no worker had to be started.
+    """
 
     seconds: float
     followed: bool
 
 
 def mean(waited: Iterable[Wait]) -> float:
-    """Of those that followed another trial; of all, where none did; 0 of none."""
+    """Return the mean of those that followed another trial; of all, where none did; 0 of none."""
     every = list(waited)
     followed = [wait.seconds for wait in every if wait.followed]
     return statistics.fmean(followed or [wait.seconds for wait in every] or [0.0])
 
 
 def began(row: Row) -> float | None:
-    """When a trial began to train; None of one that went on from a checkpoint, whose seconds are of
-    several attempts, or whose times are not known."""
+    """Return when a trial began to train; None where that is not known, or where it went on from a
+    checkpoint, so that its seconds are of several attempts."""
     if None in (row["started"], row["ended"], row["seconds"]):
         return None
     at = float(row["ended"] - row["seconds"])
@@ -80,48 +82,39 @@ def began(row: Row) -> float | None:
 
 
 def waits(finished: Iterable[Row]) -> dict[str, Wait]:
-    """Trial → how long its slot waited for it to begin to train. Slots are taken in the order in
-    which they became free; between two drivers, where nothing was claimed, they are forgotten."""
+    """Return, by trial, how long its slot waited for it to begin to train.
+
+    Slots are taken in the order in which they became free; between two drivers, where nothing was
+    claimed, they are forgotten.
+    """
     known = [(at, row) for row in finished if (at := began(row)) is not None]
-    found: dict[str, Wait] = {}
-    for session in _sessions(known):
+    sessions: list[list[tuple[float, Row]]] = []  # trials claimed while others had not ended
+    last = -math.inf
+    for at, row in sorted(known, key=lambda pair: pair[1]["started"]):
+        if row["started"] > last:
+            sessions.append([])
+        sessions[-1].append((at, row))
+        last = max(last, row["ended"])
+    by_trial: dict[str, Wait] = {}
+    for session in sessions:
         free = sorted((row["ended"] for _, row in session), reverse=True)  # the next one last
         for at, row in sorted(session, key=lambda pair: pair[0]):
             followed = free[-1] <= at
             since = free.pop() if followed else row["started"]
-            found[row["trial_id"]] = Wait(at - max(since, row["started"]), followed)
-    return found
-
-
-def _sessions(known: Iterable[tuple[float, Row]]) -> Iterator[list[tuple[float, Row]]]:
-    """Trials that were claimed while others had not ended."""
-    session: list[tuple[float, Row]] = []
-    last = -math.inf
-    for pair in sorted(known, key=lambda pair: pair[1]["started"]):
-        if session and pair[1]["started"] > last:
-            yield session
-            session = []
-        session.append(pair)
-        last = max(last, pair[1]["ended"])
-    if session:
-        yield session
+            by_trial[row["trial_id"]] = Wait(at - max(since, row["started"]), followed)
+    return by_trial
 
 
 def start_up(records: Records, waited: Mapping[str, Wait]) -> float:
-    """Seconds from a sweep's beginning to its first trial's training, less what any trial is waited
-    for: the median over the ledger's sweeps; 0 without any.
-
-    Args:
-        waited: as `waits` finds them.
-    """
-    usual = mean(waited.values())
+    """Return the seconds from a sweep's beginning to its first trial's training, less the usual
+    wait (`waits`): the median over the ledger's sweeps; 0 without any."""
     rows = {row["trial_id"]: row for row in queries.finished(records)}
-    found = [
-        at - first["created"] - usual
+    starts: list[float] = [
+        at - first["created"] - mean(waited.values())
         for first in queries.first_starts(records)
         if (at := began(rows[first["trial_id"]])) is not None
     ]
-    return max(0.0, statistics.median(found)) if found else 0.0
+    return max(0.0, statistics.median(starts or [0.0]))
 
 
 @dataclass(frozen=True)
@@ -159,7 +152,7 @@ class Total:
         self.epochs[key] = self.epochs.get(key, 0.0) + times * epochs
 
     def seconds(self, rates: Mapping[Kind, Rate]) -> tuple[float, float]:
-        """(sum, its standard error)."""
+        """Return the sum and its standard error."""
         mid = variance = 0.0
         for key, epochs in self.epochs.items():
             rate, m = rates[key], self.trials[key]
@@ -168,36 +161,30 @@ class Total:
         return mid, math.sqrt(variance)
 
     def longest(self, rates: Mapping[Kind, Rate]) -> float:
-        """Seconds of one trial of the kind whose trials take longest; no sweep is shorter."""
-        return max(
-            (
-                epochs / self.trials[key] * rates[key].epoch + rates[key].setup
-                for key, epochs in self.epochs.items()
-            ),
-            default=0.0,
-        )
+        """Return the seconds of a trial of the longest kind; no sweep is shorter."""
+        seconds = [
+            epochs / self.trials[key] * rates[key].epoch + rates[key].setup
+            for key, epochs in self.epochs.items()
+        ]
+        return max(seconds, default=0.0)
 
 
 def kind(config: Mapping[str, Any]) -> Kind:
-    """What trials must share for one's epoch to tell of the other's duration: data, network,
-    batch, and of the method its name and what is whole or text among its options (depths,
-    sizes, variants), not its weights."""
-    parts: dict[str, Any] = {}
-    for path in KIND:
-        section, name = path.split(".")
-        parts[path] = config[section].get(name)
-    parts["method"] = _shape(config["method"])
-    return json.dumps(parts, sort_keys=True)
+    """Return what trials must share for one's epoch to tell of the other's duration: data, network,
+    batch, and of the method its name and what is whole or text among its options (depths, sizes,
+    variants), not its weights."""
 
+    def drop_weights(options: Any) -> Any:
+        if not isinstance(options, Mapping):
+            return options
+        return {k: drop_weights(v) for k, v in options.items() if not isinstance(v, float)}
 
-def _shape(options: Any) -> Any:
-    if isinstance(options, Mapping):
-        return {k: _shape(v) for k, v in options.items() if not isinstance(v, float)}
-    return options
+    parts = {path: config[path.split(".")[0]].get(path.split(".")[1]) for path in KIND}
+    return json.dumps(parts | {"method": drop_weights(config["method"])}, sort_keys=True)
 
 
 def known_rates(ledger: Ledger) -> dict[Kind, Rate]:
-    """Of finished trials, by kind: medians, of waits the mean; spread 0 where there is only one."""
+    """Return the rates of finished trials by kind: medians, of waits the mean."""
     finished = queries.finished(ledger)
     waited = waits(finished)
     start = start_up(ledger, waited)
@@ -228,8 +215,10 @@ def _spread(values: list[float]) -> float:
 def pilot_rates(
     configs: Iterable[Mapping[str, Any]], settings: Settings
 ) -> tuple[dict[Kind, Rate], dict[Kind, str]]:
-    """A pilot of each kind among `configs`: rates, and for those that failed the reason. A pilot is
-    one process, and tells nothing of trials of several."""
+    """Try a pilot of each kind, and return rates, and for those that failed the reason.
+
+    A pilot is one process, and tells nothing of trials of several.
+    """
     rates: dict[Kind, Rate] = {}
     failed: dict[Kind, str] = {}
     if settings.request.processes > 1:
@@ -239,7 +228,7 @@ def pilot_rates(
         key = kind(config)
         if key in rates or key in failed or len(rates) + len(failed) >= PILOTS:
             continue
-        measured = _pilot(config, settings, run)
+        measured = run_pilot(config, settings, run)
         if isinstance(measured, str):
             failed[key] = measured
         else:
@@ -247,7 +236,8 @@ def pilot_rates(
     return rates, failed
 
 
-def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | str:
+def run_pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | str:
+    """Train a few steps in a process; return their rate, or why they failed."""
     job = Job(
         trial_id="pilot",
         config=config,
@@ -296,17 +286,12 @@ def _pilot(config: Mapping[str, Any], settings: Settings, run: str) -> Rate | st
 
 
 def side_by_side(rates: Iterable[Rate], parallel: int, memory: int) -> list[str]:
-    """What the peaks mean for running trials at once.
-
-    Args:
-        memory: bytes of the machine's memory.
-    """
-    known = [rate for rate in rates if rate.peak is not None]
-    if not known:
+    """Return lines on what the peaks mean for running trials at once in `memory` bytes."""
+    rates = list(rates)
+    peak = max((rate.peak or 0 for rate in rates), default=0)
+    if not peak:
         return []
-    peak = max(rate.peak or 0 for rate in known)
-    device = next((rate.device for rate in known if rate.device is not None), None)
-    gib = 2**30
+    device, gib = next((rate.device for rate in rates if rate.device is not None), None), 2**30
     lines = [f"memory: at most {peak / gib:.1f} GiB a trial, as piloted"]
     if device is not None:
         fits = max(1, int(0.9 * device // peak))

@@ -35,7 +35,6 @@ from trainables.data.cache import required
 from trainables.data.dataset import DATASETS, class_count, load_dataset
 from trainables.data.features import has_features
 from trainables.data.files.fileset import FileSet
-from trainables.data.files.store import Choice
 from trainables.data.sampler import check_batch
 from trainables.data.splits import Splits, class_counts, split
 from trainables.errors import ConfigError
@@ -87,9 +86,6 @@ def check_inputs(plan: Plan, progression: Progression, cache: Path, device: str)
     check_weights(plan, progression, cache, device)
 
 
-# ------------------------------------------------------------------------------------------ data
-
-
 def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str]:
     """That the classes of every trial that is left to do suffice for its splits and its batches,
     as far as it is known; no image is read.
@@ -131,53 +127,71 @@ def check_classes(plan: Plan, progression: Progression, cache: Path) -> list[str
 
 
 def _check_drawn(plan: Plan, use: Use, train: int) -> None:
-    """That no bound or choice of a search's batch asks for more classes than train, whatever else
-    is drawn with it."""
+    """Refuse a bound or choice of a search's batch that asks for more classes than train, whatever
+    else is drawn with it."""
     sampled = plan.spec.studies[use.study].sampling()
     if sampled is None:
         return
+
+    def find_fault(drawn: dict[str, Any]) -> ConfigError | None:
+        point = Point("", {}, drawn, "space")
+        try:
+            training = plan.resolved(use.study, point, plan.example(use.study), use.fold).training
+        except ConfigError:
+            return None  # of another kind: the trial's to tell
+        try:
+            check_batch(training.batch_size, training.per_class, train)
+        except ConfigError as error:
+            return error
+        return None
+
     axes = {path: axis.ends() for path, axis in sampled.space.items() if of_batch(path)}
     for path, values in axes.items():
         others = [[(other, each) for each in axes[other]] for other in axes if other != path]
         above = branches.example(sampled.space, path)
         for value in values:
             drawn = [above | {path: value} | dict(rest) for rest in itertools.product(*others)]
-            faults = [fault for point in drawn if (fault := _fault(plan, use, point, train))]
+            faults = [fault for each in drawn if (fault := find_fault(each))]
             if len(faults) == len(drawn):
                 where = plan.loaded.source.locate(f"studies.{use.study}.space.{path}")
-                raise ConfigError(where, *faults[0], "Narrow the space")
+                raise ConfigError(where, faults[0].found, faults[0].expected, "Narrow the space")
 
 
-def _fault(plan: Plan, use: Use, drawn: dict[str, Any], train: int) -> tuple[str, str] | None:
-    """What was found and expected of a batch that a search may draw."""
-    try:
-        training = plan.resolved(
-            use.study, Point("", {}, drawn, "space"), plan.example(use.study), use.fold
-        ).training
-    except ConfigError:
-        return None  # of another kind: the trial's to tell
-    try:
-        check_batch(training.batch_size, training.per_class, train)
-    except ConfigError as error:
-        return error.found, error.expected
-    return None
+def _group_by_files(
+    plan: Plan, progression: Progression
+) -> list[tuple[DataConfig, list[tuple[DataConfig, Use]]]]:
+    """Return the uses of each set of files that trials that are left to do read."""
+    groups: dict[str, list[tuple[DataConfig, Use]]] = {}
+    for use in uses(plan, progression):
+        if use.data is not None:
+            groups.setdefault(use.data.images, []).append((use.data, use))
+    return [(group[0][0], group) for group in groups.values()]
 
 
-def stores(plan: Plan, progression: Progression, cache: Path) -> list[str]:
-    """How the photographs of the trials that are left to do are kept, a line for each way.
+def describe_stores(plan: Plan, progression: Progression, cache: Path) -> list[str]:
+    """Return a line on each way in which photographs of the trials that are left to do are kept.
 
     Raises:
         ConfigError: as `fingerprint`.
     """
     lines = dict[str, None]()
-    seen = set[str]()
-    for use in uses(plan, progression):
-        if use.data is None or use.data.images in seen:
+    for data, _ in _group_by_files(plan, progression):
+        source = DATASETS[data.name]
+        if not issubclass(source, FileSet):
             continue
-        seen.add(use.data.images)
-        source = DATASETS[use.data.name]
-        if issubclass(source, FileSet):
-            lines[_kept(use.data, source.store(use.data, cache))] = None
+        choice = source.store(data, cache)
+        side = "of original size" if data.kept is None else f"of short side {data.kept}"
+        text = f"{data.name}: photographs {side}, kept as {choice.kind}"
+        text += ", which are there" if choice.there else ", made by the first run"
+        if choice.why:
+            text += f": {choice.why}"
+        elif choice.kind == "pixels" and choice.bytes:
+            text += f": about {choice.bytes / 1e9:.2g} GB"
+        for share, size in ((choice.smaller, "smaller"), (choice.larger, "larger")):
+            text += f"; {share:.0%} of them are made {size}" if share else ""
+        if choice.smaller:
+            text += " before crops are cut (data.stored_side: original leaves them as they are)"
+        lines[text] = None
     return list(lines)
 
 
@@ -190,52 +204,32 @@ def check_readable(plan: Plan, progression: Progression, cache: Path) -> list[st
         ConfigError: images that cannot be read.
     """
     lines = dict[str, None]()
-    seen = set[str]()
-    for use in uses(plan, progression):
-        if use.data is None or use.data.images in seen:
-            continue
-        seen.add(use.data.images)
-        source = DATASETS[use.data.name]
+    for data, group in _group_by_files(plan, progression):
+        source = DATASETS[data.name]
         if not issubclass(source, FileSet):
             continue
         with required(cache), progress_shown():
-            found = source.find_unreadable(use.data, cache)
-        if found is None:
+            report = source.find_unreadable(data, cache)
+        if report is None:
             continue
-        if len(found.bad) == 1:
-            raise placed(plan, progression, use, found.bad[0]) from found.bad[0]
-        if found.bad:
-            named = ", ".join(error.path for error in found.bad[:NAMED])
-            more = ", …" if len(found.bad) > NAMED else ""
-            error = ConfigError(
-                "data.root",
-                f"{len(found.bad):,} images that cannot be read: {named}{more}",
-                "whole image files",
-                "Replace or remove them; `ablate data check` says what is wrong with each",
-            )
-            raise placed(plan, progression, use, error)
-        if found.looked_at < found.images:
+        if report.bad:
+            error = report.bad[0]
+            if len(report.bad) > 1:
+                named = ", ".join(each.path for each in report.bad[:NAMED])
+                more = ", …" if len(report.bad) > NAMED else ""
+                error = ConfigError(
+                    "data.root",
+                    f"{len(report.bad):,} images that cannot be read: {named}{more}",
+                    "whole image files",
+                    "Replace or remove them; `ablate data check` says what is wrong with each",
+                )
+            raise placed(plan, progression, group[0][1], error) from report.bad[0]
+        if report.looked_at < report.images:
             lines[
-                f"{use.data.name}: {found.looked_at:,} of {found.images:,} images were decoded and "
+                f"{data.name}: {report.looked_at:,} of {report.images:,} images were decoded and "
                 "can be read; a run decodes all of them before its first trial"
             ] = None
     return list(lines)
-
-
-def _kept(data: DataConfig, choice: Choice) -> str:
-    side = "of original size" if data.kept is None else f"of short side {data.kept}"
-    text = f"{data.name}: photographs {side}, kept as {choice.kind}"
-    text += ", which are there" if choice.there else ", made by the first run"
-    if choice.why:
-        text += f": {choice.why}"
-    elif choice.kind == "pixels" and choice.bytes:
-        text += f": about {choice.bytes / 1e9:.2g} GB"
-    for share, word in ((choice.smaller, "smaller"), (choice.larger, "larger")):
-        if share:
-            text += f"; {share:.0%} of them are made {word}"
-    if choice.smaller:
-        text += " before crops are cut (data.stored_side: original leaves them as they are)"
-    return text
 
 
 def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
@@ -249,47 +243,33 @@ def check_data(plan: Plan, progression: Progression, cache: Path) -> None:
             class that is to be evaluated, a cache that cannot be written; its path is the place in
             the spec, or the file.
     """
-    by_data: dict[str, list[tuple[DataConfig, Use]]] = {}
-    for use in uses(plan, progression):
-        if use.data is not None:
-            by_data.setdefault(use.data.images, []).append((use.data, use))
-    for alike in by_data.values():
-        _check(plan, progression, alike, cache)
-
-
-def _check(
-    plan: Plan, progression: Progression, alike: list[tuple[DataConfig, Use]], cache: Path
-) -> None:
-    """Uses of the same files."""
-    data, use = alike[0]
-    where = f" {data.root}" if data.root else ""
-    warning = threading.Timer(
-        PATIENCE_SECONDS,
-        say,
-        [f"data: bringing {data.name}{where} into the cache ({cache}), once for all trials"],
-        {"flush": True},
-    )
-    warning.daemon = True
-    warning.start()
-    try:
-        with required(cache), progress_shown():
-            dataset = load_dataset(data, cache)
-        divided: dict[str, Splits] = {}
-        for data, use in alike:
-            key = data.split.model_dump_json()
-            if key not in divided:
-                divided[key] = split(dataset, data.split, "")
-            parts = divided[key]
-            parts.require(sorted(use.splits | {parts.selection}))
-            if use.batch is not None:
-                check_batch(*use.batch, len(parts.train.classes))
-    except ConfigError as error:
-        raise placed(plan, progression, use, error) from error
-    finally:
-        warning.cancel()
-
-
-# --------------------------------------------------------------------------------------- weights
+    for data, group in _group_by_files(plan, progression):
+        where = f" {data.root}" if data.root else ""
+        notice = threading.Timer(
+            PATIENCE_SECONDS,
+            say,
+            [f"data: bringing {data.name}{where} into the cache ({cache}), once for all trials"],
+            {"flush": True},
+        )
+        notice.daemon = True
+        notice.start()
+        use = group[0][1]
+        try:
+            with required(cache), progress_shown():
+                dataset = load_dataset(data, cache)
+            divided: dict[str, Splits] = {}
+            for same, use in group:
+                key = same.split.model_dump_json()
+                if key not in divided:
+                    divided[key] = split(dataset, same.split, "")
+                parts = divided[key]
+                parts.require(sorted(use.splits | {parts.selection}))
+                if use.batch is not None:
+                    check_batch(*use.batch, len(parts.train.classes))
+        except ConfigError as error:
+            raise placed(plan, progression, use, error) from error
+        finally:
+            notice.cancel()
 
 
 @dataclass
@@ -316,17 +296,27 @@ def absent_weights(plan: Plan, progression: Progression, cache: Path, device: st
     Raises:
         ConfigError: timm's weights of a model that it does not know, at its place in the spec.
     """
-    looked: dict[tuple[str, ...], str | None] = {}
     missing: dict[str, Absent] = {}
-    for use, backbone in _needed(plan, progression, cache, device):
+    names: dict[tuple[str, str], str | None] = {}  # of weights that were looked for
+    has_cached: dict[str, bool] = {}  # features of a frozen backbone, which is then not built
+    for use in uses(plan, progression):
+        backbone = use.backbone
+        if backbone is None or backbone.weights == "none":
+            continue
+        if backbone.mode == "frozen" and use.data is not None:
+            both = use.data.images + backbone.model_dump_json()
+            if both not in has_cached:
+                config = TrialConfig(data=use.data, backbone=backbone)
+                has_cached[both] = has_features(config, cache, device)
+            if has_cached[both]:
+                continue
         key = (backbone.weights, backbone.name)
-        if key not in looked:
+        if key not in names:
             try:
-                looked[key] = absent(backbone)
+                names[key] = absent(backbone)
             except ConfigError as error:
                 raise placed(plan, progression, use, error) from error
-        what = looked[key]
-        if what is not None:
+        if (what := names[key]) is not None:
             entry = missing.setdefault(what, Absent(what, backbone, use, []))
             if use.study not in entry.studies:
                 entry.studies.append(use.study)
@@ -346,21 +336,3 @@ def check_weights(plan: Plan, progression: Progression, cache: Path, device: str
             fetch(each.backbone)
         except ConfigError as error:
             raise placed(plan, progression, each.use, error) from error
-
-
-def _needed(
-    plan: Plan, progression: Progression, cache: Path, device: str
-) -> Iterator[tuple[Use, BackboneConfig]]:
-    """The backbones that trials build."""
-    cached: dict[str, bool] = {}
-    for use in uses(plan, progression):
-        if use.backbone is None or use.backbone.weights == "none":
-            continue
-        if use.backbone.mode == "frozen" and use.data is not None:
-            key = use.data.images + use.backbone.model_dump_json()
-            if key not in cached:
-                config = TrialConfig(data=use.data, backbone=use.backbone)
-                cached[key] = has_features(config, cache, device)
-            if cached[key]:
-                continue
-        yield use, use.backbone

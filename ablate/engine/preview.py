@@ -25,7 +25,7 @@ from ablate.engine.preflight import (
     as_it_is,
     check_classes,
     check_readable,
-    stores,
+    describe_stores,
 )
 from ablate.engine.presence import duration
 from ablate.engine.ray.resources import at_once
@@ -80,7 +80,7 @@ def _account(plan: Plan, settings: Settings, ledger: Ledger, *, pilot: bool) -> 
         warnings += check_classes(plan, progression, settings.cache)
         trainings = Trainings(plan, progression, settings.cache)
         warnings += trainings.warnings()
-        kept = stores(plan, progression, settings.cache)
+        kept = describe_stores(plan, progression, settings.cache)
         kept += check_readable(plan, progression, settings.cache)
         absent = absent_weights(plan, progression, settings.cache, settings.request.device)
     rates = known_rates(ledger)
