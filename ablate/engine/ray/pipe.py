@@ -33,10 +33,28 @@ from __future__ import annotations
 import json
 import os
 import queue
+import subprocess
 import threading
-from typing import Any, TextIO
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, TextIO
 
 from trainables.machine.processes import end_session
+
+
+def start_process(
+    command: Sequence[str], log: IO[Any], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start a process that may have Ray, in a session of its own; `log` gets its errors."""
+    paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        start_new_session=True,
+    )
 
 
 class Driver:

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
+import select
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ablate.engine.ray.pipe import start_process
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import ray_session, refused, room
 from ablate.tracking.store import public_environment
@@ -53,24 +53,14 @@ def check_cluster(address: str, asked: Request) -> None:
         ConfigError: there is not; which of it, in one line.
     """
     _check_port(address)
-    environment = public_environment()
-    paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
-    with tempfile.NamedTemporaryFile("w+") as log:
-        process = subprocess.Popen(
-            COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            start_new_session=True,
-        )
+    with tempfile.NamedTemporaryFile() as log:
+        process = start_process(COMMAND, log, public_environment())
+        assert process.stdin is not None
         try:
-            assert process.stdin is not None
             request = {"address": address, **asked.shares, "seconds": NODE_SECONDS}
-            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            answer = _last_answer(process, Path(log.name))
+            answer = _wait_for_answer(process, Path(log.name))
         finally:
             end_session(process.pid)
             process.communicate()
@@ -91,11 +81,11 @@ def _check_port(address: str) -> None:
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not (host and port.isdigit()):
         return  # auto, and what Ray itself will refuse at once
-    end, told = time.monotonic() + HEAD_SECONDS, False
+    end, is_told = time.monotonic() + HEAD_SECONDS, False
     while True:
         try:
-            left = min(PORT_SECONDS, max(1.0, end - time.monotonic()))
-            socket.create_connection((host.strip("[]"), int(port)), left).close()
+            timeout = min(PORT_SECONDS, max(1.0, end - time.monotonic()))
+            socket.create_connection((host.strip("[]"), int(port)), timeout).close()
             return
         except (OSError, OverflowError) as error:
             if isinstance(error, OverflowError) or time.monotonic() >= end:
@@ -106,27 +96,19 @@ def _check_port(address: str) -> None:
                     "a running Ray cluster",
                     REMEDY,
                 ) from None
-        if not told:
+        if not is_told:
             say(
                 f"nobody answers at {address}; waiting up to {HEAD_SECONDS:.0f} s for it to start",
                 flush=True,
             )
-            told = True
+            is_told = True
         time.sleep(PAUSE_SECONDS)
 
 
-def _last_answer(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
+def _wait_for_answer(process: subprocess.Popen[bytes], log: Path) -> dict[str, Any]:
     """Return what the process says last: {"joined"} or {"refused"}; {"token"} where Ray's log says
     that the token is refused, {"silence"}, in words, where nothing comes."""
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-
-    def listen() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put("")
-
-    threading.Thread(target=listen, daemon=True).start()
+    assert process.stdout is not None
     end, joins = time.monotonic() + LOAD_SECONDS, float("inf")
     while time.monotonic() < end:
         text = log.read_text(errors="replace")
@@ -134,20 +116,19 @@ def _last_answer(process: subprocess.Popen[str], log: Path) -> dict[str, Any]:
             return {"token": False}
         if time.monotonic() > joins and NO_ANSWER.search(text):
             return {"silence": f"no Ray answered within {ANSWER_SECONDS:.0f} s"}
-        try:
-            line = lines.get(timeout=PAUSE_SECONDS)
-        except queue.Empty:
+        if not select.select([process.stdout], [], [], PAUSE_SECONDS)[0]:
             continue
-        if not line:
+        lines = os.read(process.stdout.fileno(), 1 << 16).splitlines()  # whole: they are short
+        if not lines:
             return {"silence": "Ray ended the process that joined"}
-        answer: dict[str, Any] = json.loads(line)
-        if "loaded" in answer:
-            joins, end = time.monotonic() + ANSWER_SECONDS, time.monotonic() + LOAD_SECONDS
-        elif "waits" in answer:
-            say(f"{answer['waits']}; waiting up to {NODE_SECONDS:.0f} s", flush=True)
-            end = time.monotonic() + NODE_SECONDS + LOAD_SECONDS
-        else:
-            return answer
+        for answer in map(json.loads, lines):
+            if "loaded" in answer:
+                joins, end = time.monotonic() + ANSWER_SECONDS, time.monotonic() + LOAD_SECONDS
+            elif "waits" in answer:
+                say(f"{answer['waits']}; waiting up to {NODE_SECONDS:.0f} s", flush=True)
+                end = time.monotonic() + NODE_SECONDS + LOAD_SECONDS
+            else:
+                return dict(answer)
     return {"silence": f"no Ray answered within {LOAD_SECONDS:.0f} s"}
 
 

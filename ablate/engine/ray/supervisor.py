@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import selectors
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from typing import Any
 import psutil
 
 from ablate.engine.progress import Board
+from ablate.engine.ray.pipe import start_process
 from ablate.engine.ray.resources import Request
 from ablate.engine.ray.session import OPEN, joined, remove_dead_sessions, script
 from ablate.ledger.schema import full, tells_of_it
@@ -58,27 +58,23 @@ class RayLostError(RuntimeError):
 
 
 class RayProcess:
-    """One process that has Ray, and all that it has started.
+    """One process that has Ray, and all that it has started (`ablate/engine/ray/process.py`).
 
-    Its first answer is what is asked for, see `ablate/engine/ray/process.py`. log: file that gets
-    what is printed there. environment: its own, and that of Ray's processes. begun: whether it has
-    Ray by now. sessions: the folder of Ray's sessions, if it has started a Ray of its own.
+    Args:
+        log: file that gets what is printed there.
+        environment: its own, and that of Ray's processes.
+
+    Attributes:
+        begun: whether it has Ray by now.
+        sessions: the folder of Ray's sessions, if it has started a Ray of its own.
     """
 
     def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
-        paths = [str(Path(__file__).parents[3]), environment.get("PYTHONPATH", "")]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                COMMAND,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                env={**environment, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-                start_new_session=True,
-            )
+            self._process = start_process(COMMAND, output, environment)
         self.pid = self._process.pid
-        self.start = psutil.Process(self.pid).create_time()
+        self.started = psutil.Process(self.pid).create_time()
         self.begun = False
         self.sessions: Path | None = None
         self._watched: list[tuple[int, float, str]] = []
@@ -93,7 +89,7 @@ class RayProcess:
             raise RayLostError("its process ended") from None
 
     def messages(self) -> Iterator[Message | None]:
-        """What it says; None now and then while it says nothing.
+        """Yield what it says; None now and then while it says nothing.
 
         Raises:
             RayLostError: it, its Ray's head or its raylet is gone, or Ray does not answer.
@@ -143,14 +139,14 @@ class RayProcess:
         for pid, start, name in self._watched:
             if not runs(pid, start):
                 raise RayLostError(f"its {name} ended")
-        if not runs(self.pid, self.start):  # what it started may hold its pipe open
+        if not runs(self.pid, self.started):  # what it started may hold its pipe open
             raise RayLostError("its process ended")
 
     def close(self, seconds: float) -> None:
         """Wait for its end that long; then kill what is left of it and of all that it started,
         and delete the folder of its Ray session."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end and runs(self.pid, self.start):
+        while time.monotonic() < end and runs(self.pid, self.started):
             time.sleep(0.02)
         end_session(self.pid)  # before its id can become another's
         self._process.wait()
@@ -212,30 +208,22 @@ class Supervisor:
                 return ""
             if address not in (None, "local") or self.lives > RESTARTS:
                 return why
-            said = f"Ray is gone ({why}) and is started again; trials go on from their checkpoints"
+            text = f"Ray is gone ({why}) and is started again; trials go on from their checkpoints"
             if self.board is None:
-                log.warning("%s", said)
+                log.warning("%s", text)
             else:
-                self.board.say(said)
+                self.board.say(text)
 
     def _live(self, address: str | None) -> None:
         """One life of Ray, or of what joins a cluster."""
         self.lives += 1
         process = RayProcess(self.log, self.environment)
         patience, stop_by = 0.0, float("inf")
+        storage = None if self.checkpoints is None else self.checkpoints.storage.address
+        request = {"address": address, **self.request.shares, "folder": str(self.folder)}
+        request |= {"name": str(self.lives), "storage": storage, "script": script()}
         try:
-            process.answer(
-                {
-                    "address": address,
-                    **self.request.shares,
-                    "folder": str(self.folder),
-                    "name": str(self.lives),
-                    "storage": None
-                    if self.checkpoints is None
-                    else self.checkpoints.storage.address,
-                    "script": script(),
-                }
-            )
+            process.answer(request)
             for message in process.messages():
                 if self.board is not None:
                     self.board.tick()
@@ -243,12 +231,11 @@ class Supervisor:
                     stop_by = min(stop_by, time.monotonic() + STOP_SECONDS)
                     if not process.begun or time.monotonic() > stop_by:
                         return
-                if message is None:
-                    continue
-                if message["do"] == "done":
+                if message is not None and message["do"] == "done":
                     patience = END_SECONDS
                     return
-                self._serve(message, process)
+                if message is not None:
+                    self._serve(message, process)
         except RayLostError:
             process.sessions = None  # Ray's logs stay until the next start, for a look at the cause
             raise
@@ -288,25 +275,23 @@ class Supervisor:
         dispatch = self.dispatch
         job = dispatch.next_job()
         if job is None:
-            how = {"over": dispatch.exhausted, "idle": not dispatch.running}
-            return {"trial_id": None, "payload": None, **how}
+            idle = not dispatch.running
+            return {"trial_id": None, "payload": None, "over": dispatch.exhausted, "idle": idle}
+        fingerprint = None
+        if self.fingerprints is not None:
+            section: Any = job.config["data"]
+            fingerprint = self.fingerprints[data_config(section).images]
         trial_folder(dispatch.settings.trials, job.trial_id).mkdir(parents=True, exist_ok=True)
         payload = Payload(
             job,
             dispatch.settings.runner,
             dispatch.settings.clean,
-            Leader(host_name(), process.pid, process.start),
+            Leader(host_name(), process.pid, process.started),
             gather_seconds(len(dispatch.running)),
-            self._fingerprint(job),
+            fingerprint,
             self._storage(job),
         )
         return {"trial_id": job.trial_id, "payload": payload.to_text()}
-
-    def _fingerprint(self, job: Job) -> str | None:
-        if self.fingerprints is None:
-            return None
-        section: Any = job.config["data"]
-        return self.fingerprints[data_config(section).images]
 
     def _storage(self, job: Job) -> Storage | None:
         """Return where a job's trials have their checkpoints."""
