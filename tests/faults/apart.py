@@ -138,7 +138,9 @@ def drive(folder: Path, trials: int) -> None:
         for name in ("third", "fourth", "fifth"):
             assert not (cluster.base / name / "out").exists(), "a folder of the driver's was made"
         storage = Storage(there.uri)
-        attempts = [name for name in storage.list_folder("trials") if name.rpartition(".")[2].isdigit()]
+        attempts = [
+            name for name in storage.list_folder("trials") if name.rpartition(".")[2].isdigit()
+        ]
         for attempt in attempts:
             assert len(storage.list_folder(f"trials/{attempt}")) <= 1, "old checkpoints were kept"
         for row in ended(cluster.out("other")):
