@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -102,19 +103,19 @@ class Facts:
         return lines
 
     def values(self, trial_id: str, metric: str) -> tuple[float, ...]:
-        """A metric at each whole epoch from the first on, until one lacks it."""
+        """Return a metric at each whole epoch from the first on, until one lacks it."""
         values = self._values.setdefault(trial_id, {})
         if metric not in values:
-            numbers: list[float] = []
-            for row in self.ledger.epochs(trial_id):
-                value = row["metrics"].get(metric)
-                if row["epoch"] != len(numbers) + 1 or value is None:
-                    break
-                numbers.append(value)
-            values[metric] = tuple(numbers)
+            epochs = enumerate(self.ledger.epochs(trial_id), start=1)
+            points = (
+                row["metrics"].get(metric) if row["epoch"] == number else None
+                for number, row in epochs
+            )
+            values[metric] = tuple(itertools.takewhile(lambda value: value is not None, points))
         return values[metric]
 
     def refresh(self, trial_id: str) -> None:
+        """Read a trial again."""
         self.version += 1
         self._values.pop(trial_id, None)
         row = self.ledger.trial(trial_id)
@@ -129,9 +130,8 @@ class Facts:
     def _compare_sources(self, sources: Sources, row: dict[str, Any]) -> None:
         """Note whether other code made a record, be it a result or the beginning of one."""
         trial_id, status, key = row["trial_id"], row["status"], row["source"]
-        if status == "running" or (
-            status in ("partial", "interrupted") and not self.ledger.has_epochs(trial_id)
-        ):
+        is_unfinished = status in ("partial", "interrupted")
+        if status == "running" or (is_unfinished and not self.ledger.epochs(trial_id)):
             return
         evaluators = tuple(self.ledger.evaluators(trial_id, self.evaluator))
         others = sources.differing(key, evaluators)

@@ -102,9 +102,6 @@ class Records:
             "SELECT * FROM epochs WHERE trial_id=? AND epoch>? ORDER BY epoch", [trial_id, after]
         )
 
-    def has_epochs(self, trial_id: str) -> bool:
-        return bool(self.rows("SELECT 1 FROM epochs WHERE trial_id=? LIMIT 1", [trial_id]))
-
     def evaluations(self, trial_id: str, evaluator: str | None = None) -> dict[str, Row]:
         """Split → metrics. Without `evaluator` the most recently recorded one of each split."""
         rows = self.rows(
@@ -145,17 +142,13 @@ class Records:
             raise KeyError(f"no sweep {sweep_id} in {self.path}")
         return rows[0]
 
-    def cells(self, sweep_id: str) -> list[Row]:
-        """All cells known so far: study, cell, seed, trial_id, coords, idx, fold (None: none)."""
-        return self._folded("sweep_id=?", sweep_id)
-
-    def cells_of(self, sweep_id: str, trial_id: str) -> list[Row]:
-        """The cells of a sweep that a trial fills."""
-        return self._folded("sweep_id=? AND trial_id=?", sweep_id, trial_id)
-
-    def _folded(self, condition: str, *values: object) -> list[Row]:
+    def cells(self, sweep_id: str, trial_id: str | None = None) -> list[Row]:
+        """All cells known so far, or those that a trial fills: study, cell, seed, trial_id, coords,
+        idx, fold (None: none)."""
+        condition = "sweep_id=?" if trial_id is None else "sweep_id=? AND trial_id=?"
         rows = self.rows(
-            f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold", values
+            f"SELECT * FROM cells WHERE {condition} ORDER BY study, idx, seed, fold",
+            [sweep_id] if trial_id is None else [sweep_id, trial_id],
         )
         return [row | {"fold": None if row["fold"] == NO_FOLD else row["fold"]} for row in rows]
 

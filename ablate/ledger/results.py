@@ -33,9 +33,6 @@ FACTS = (
 WRITERS = (".csv", ".jsonl", ".parquet")
 
 
-# ------------------------------------------------------------------------ one row a cell and seed
-
-
 def metrics_of(records: Records, trial_id: str) -> dict[str, float]:
     """Return all metrics of a trial, as `split/name`."""
     return {
@@ -95,12 +92,8 @@ def build_table(records: Records, sweep: str | None) -> pd.DataFrame:
         return pd.DataFrame([_facts(t) | metrics_of(records, t["trial_id"]) for t in trials])
     sweep_id = queries.find_sweep(records, sweep, "SWEEP")
     rows = _cell_rows(records, sweep_id, _facts)
-    return pd.DataFrame(
-        [
-            {"sweep": sweep_id} | {name: _scalar(value) for name, value in row.items()}
-            for row in rows
-        ]
-    )
+    scalars = ({name: _scalar(value) for name, value in row.items()} for row in rows)
+    return pd.DataFrame([{"sweep": sweep_id} | row for row in scalars])
 
 
 def _facts(trial: Row) -> Row:
@@ -136,10 +129,11 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
         raise ConfigError("--to", repr(str(to)), f"a file ending in {', '.join(WRITERS)}")
     with Records(path) as records:
         rows = build_table(records, sweep)
+    if to is None:
+        say(_guarded(rows).to_csv(index=False), end="")
+        return
     try:
-        if to is None:
-            say(_guarded(rows).to_csv(index=False), end="")
-        elif to.suffix == ".csv":
+        if to.suffix == ".csv":
             _guarded(rows).to_csv(to, index=False)
         elif to.suffix == ".jsonl":
             rows.to_json(to, orient="records", lines=True)
@@ -152,11 +146,9 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
             ]
             rows.astype(dict.fromkeys(mixed, "string")).to_parquet(to, index=False)
     except OSError as error:
-        raise ConfigError(
-            "--to", f"{to}, which cannot be written ({error.strerror or error})", "a writable file"
-        ) from error
-    if to is not None:
-        say(f"{len(rows)} rows in {to}")
+        what = f"{to}, which cannot be written ({error.strerror or error})"
+        raise ConfigError("--to", what, "a writable file") from error
+    say(f"{len(rows)} rows in {to}")
 
 
 # ----------------------------------------------------------------------------------- the best cells
@@ -198,18 +190,13 @@ class Best:
     @property
     def yaml(self) -> str:
         """A spec that runs this configuration alone, with its metrics and commands as comments."""
+        study = {"design": "compare", "variants": {self.study: {}}, "evaluate": ["val", "test"]}
         spec = {
             "name": f"best-{self.sweep}"[:100],
             "seeds": sorted(set(self.seeds)),
             "objective": self.metric,
             "trial": self.config,
-            "studies": {
-                "best": {
-                    "design": "compare",
-                    "variants": {self.study: {}},
-                    "evaluate": ["val", "test"],
-                }
-            },
+            "studies": {"best": study},
         }
         text = yaml.safe_dump(spec, sort_keys=False, allow_unicode=True, width=100)
         return "".join(f"# {one_line(line)}".rstrip() + "\n" for line in self._lines()) + text

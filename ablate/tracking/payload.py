@@ -13,14 +13,15 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from ablate.ledger.records import Records
 from ablate.ledger.results import metrics_of, objectives
 from ablate.values.paths import leaves
 from trainables.evaluation.metric_name import MetricName
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
 
 TAG_LIMIT = 5000  # MLflow's tag columns end at 8,000 characters, on some databases at 5,000
 PARAM_LIMIT = 6000
@@ -37,11 +38,6 @@ Defaults = Mapping[str, Mapping[str, Any]]
 
 def compact(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def as_yaml(config: Row) -> str:
-    """Return a trial's configuration as the artifact `config.yaml` shows it."""
-    return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=100)
 
 
 def flatten(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -154,7 +150,6 @@ def trial_tags(
     first of its cells. Commit and versions are the parent's alone.
     """
     split = trial["config"].get("data", {}).get("split", {})
-    protocol = split.get("protocol", "held_out")
     names = sorted({f"{cell['study']}/{cell['cell']}" for cell in cells})
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
     name = f"{names[0]}{more} s{trial['seed']}" if names else trial["trial_id"]
@@ -171,7 +166,7 @@ def trial_tags(
         "ablate.trial_id": trial["trial_id"],
         "ablate.config_hash": trial["config_hash"],
         "ablate.seed": str(trial["seed"]),
-        "ablate.protocol": protocol,
+        "ablate.protocol": split.get("protocol", "held_out"),
         "ablate.status": trial["status"],
         "ablate.reason": (trial["reason"] or "")[:TAG_LIMIT],
         **in_pieces("ablate.cells", compact(cells)),
@@ -233,18 +228,23 @@ def checksum(
     return zlib.crc32(compact(state).encode()) + 1
 
 
-def data_inputs(trial: Row, splits: Iterable[str]) -> list[tuple[str, str, str, str]]:
-    """Return (name, digest, source, context) of the data sets that a trial has read.
+def data_inputs(trial: Row, splits: Iterable[str]) -> list[DatasetInput]:
+    """Return the data sets that a trial has read.
 
     MLflow keeps one input for a name and digest: the parts of one data set have names of their own.
     """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
     fingerprint = (trial["provenance"] or {}).get("data_fingerprint")
     data = trial["config"].get("data") or {}
     if not fingerprint or "name" not in data:
         return []
-    source = str(data.get("root") or data["name"])
+    digest, source = str(fingerprint)[:DIGEST_LIMIT], str(data.get("root") or data["name"])
     return [
-        (f"{data['name']} {split}", str(fingerprint)[:DIGEST_LIMIT], source, split)
+        DatasetInput(
+            Dataset(f"{data['name']} {split}", digest, "local", source),
+            [InputTag("mlflow.data.context", split)],
+        )
         for split in sorted({"train", *splits})
     ]
 

@@ -35,13 +35,8 @@ OPTION = "--tracking-uri"
 ENV = "env:"
 VARIABLE = "ABLATE_TRACKING_URI"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
-CREDENTIALS = {
-    VARIABLE,
-    "MLFLOW_TRACKING_URI",
-    "MLFLOW_TRACKING_USERNAME",
-    "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-}
+CREDENTIALS = {f"MLFLOW_TRACKING_{name}" for name in ("URI", "USERNAME", "PASSWORD", "TOKEN")}
+CREDENTIALS |= {VARIABLE}
 SECONDS = 5.0
 OWN = {"experiments", "runs", "alembic_version", "registered_models"}  # some of MLflow's tables
 EXPECTED = "an MLflow URI: sqlite:///FILE, http, https, postgresql, …"
@@ -167,7 +162,7 @@ class Store:
         if what:
             raise ConfigError(where, this + what, expected, "Give another")
         try:
-            names = tables(path)
+            names = _list_tables(path)
         except sqlite3.OperationalError as error:
             what = f"{this}a database that cannot be read now ({error})"
             raise ConfigError(where, what, expected, "Find out which program holds it") from error
@@ -221,15 +216,15 @@ def public_environment(uri: str | None = None) -> dict[str, str]:
     }
 
 
-def tables(path: Path) -> frozenset[str]:
+def _list_tables(path: Path) -> frozenset[str]:
     """Return the tables of a database that may be written meanwhile."""
     try:
-        head_of_file = head(path)
+        header = head(path)
     except sqlite3.DatabaseError:
         if path.with_name(f"{path.name}-journal").exists():
             return frozenset()  # a transaction under way or broken off: opening it rolls back
-        head_of_file = head(path, locked=True)
-    return frozenset() if head_of_file is None else head_of_file.tables
+        header = head(path, locked=True)
+    return header.tables if header else frozenset()
 
 
 def _check_driver(uri: str) -> None:
@@ -241,13 +236,9 @@ def _check_driver(uri: str) -> None:
         make_url(uri).get_dialect().import_dbapi()
     except ImportError as error:
         name = str(getattr(error, "name", None) or error)
-        raise ConfigError(
-            OPTION,
-            f"{redacted(uri)}, whose driver {name} is not installed",
-            "a driver of it",
-            f"pip install {DRIVERS.get(name, name)}, or name another: "
-            "postgresql+psycopg://…, mysql+pymysql://…",
-        ) from None
+        what = f"{redacted(uri)}, whose driver {name} is not installed"
+        remedy = f"pip install {DRIVERS.get(name, name)}, or name another: postgresql+psycopg://…"
+        raise ConfigError(OPTION, what, "a driver of it", remedy) from None
     except SQLAlchemyError as error:
         reason = " ".join(scrubbed(str(error), uri).split()).partition("(Background")[0].strip()
         raise ConfigError(OPTION, f"{redacted(uri)} ({reason})", EXPECTED, LEAVE) from None

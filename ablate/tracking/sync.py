@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import yaml
 from filelock import FileLock, Timeout
 
 from ablate.ledger.ledger import Ledger
@@ -265,7 +266,7 @@ class Replica:
         again: they have the same time stamps, so that MLflow keeps one of each.
         """
         rows = {row["trial_id"]: row for row in self.ledger.mlflow_runs(self.store, self.sweep_id)}
-        thorough = thorough or not self._is_active(rows.get(PARENT))
+        thorough = thorough or PARENT not in rows or not self._is_active(rows[PARENT]["run_id"])
         condition = (
             f"tags.`ablate.sweep_id` = '{self.sweep_id}' and "
             f"tags.`ablate.ledger` = '{payload.ledger_tag(self.sweep)}'"
@@ -288,13 +289,11 @@ class Replica:
                 self.client.set_terminated(run_id, "KILLED")
         self._reconciled = True
 
-    def _is_active(self, row: payload.Row | None) -> bool:
+    def _is_active(self, run_id: str) -> bool:
         from mlflow.exceptions import MlflowException
 
-        if row is None:
-            return False
         try:
-            return str(self.client.get_run(row["run_id"]).info.lifecycle_stage) == "active"
+            return str(self.client.get_run(run_id).info.lifecycle_stage) == "active"
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
@@ -330,7 +329,7 @@ class Replica:
             return []
         is_ended = trial["status"] in payload.STATUS
         evaluations = self.ledger.evaluations(trial_id) if is_ended else {}
-        cells = payload.list_cells(self.ledger.cells_of(self.sweep_id, trial_id))
+        cells = payload.list_cells(self.ledger.cells(self.sweep_id, trial_id))
         parameters = self.settings.parameters(trial["config"])
         mark = payload.checksum(trial, evaluations, cells, parameters) if is_ended else 0
         row, is_new = self._row(trial_id), False
@@ -351,9 +350,11 @@ class Replica:
         params = list(parameters.items()) if is_first or mark else []
         log_batches(client, run_id, metrics, params, {} if is_new else tags)
         if is_first:
-            client.log_text(run_id, payload.as_yaml(trial["config"]), "config.yaml")
+            text = yaml.safe_dump(trial["config"], sort_keys=False, allow_unicode=True, width=100)
+            client.log_text(run_id, text, "config.yaml")
         if mark:
-            log_inputs(client, run_id, payload.data_inputs(trial, evaluations))
+            if inputs := payload.data_inputs(trial, evaluations):
+                client.log_inputs(run_id, inputs)  # one that the run has stays as it is
             end = payload.milliseconds(trial["ended"] or trial["created"])
             client.set_terminated(run_id, payload.STATUS[trial["status"]], end_time=end)
         # The epoch up to which the run has every one: what a driver did not hear before it was
@@ -422,22 +423,6 @@ def first_line(error: BaseException) -> str:
     if cause := _CAUSE.search(line):
         line = _WRAPPED.split(cause[1])[-1].rstrip("'\")")
     return line[:200]
-
-
-def log_inputs(
-    client: MlflowClient, run_id: str, inputs: Sequence[tuple[str, str, str, str]]
-) -> None:
-    """Log data sets as a run's inputs; one that the run has already stays as it is."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    datasets = [
-        DatasetInput(
-            Dataset(name, digest, "local", source), [InputTag("mlflow.data.context", context)]
-        )
-        for name, digest, source, context in inputs
-    ]
-    if datasets:
-        client.log_inputs(run_id, datasets)
 
 
 def log_batches(
