@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -106,12 +105,13 @@ class Facts:
         """Return a metric at each whole epoch from the first on, until one lacks it."""
         values = self._values.setdefault(trial_id, {})
         if metric not in values:
-            epochs = enumerate(self.ledger.epochs(trial_id), start=1)
-            points = (
-                row["metrics"].get(metric) if row["epoch"] == number else None
-                for number, row in epochs
-            )
-            values[metric] = tuple(itertools.takewhile(lambda value: value is not None, points))
+            numbers: list[float] = []
+            for epoch, row in enumerate(self.ledger.epochs(trial_id), start=1):
+                value = row["metrics"].get(metric)
+                if row["epoch"] != epoch or value is None:
+                    break
+                numbers.append(value)
+            values[metric] = tuple(numbers)
         return values[metric]
 
     def refresh(self, trial_id: str) -> None:

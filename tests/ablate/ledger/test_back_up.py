@@ -52,10 +52,8 @@ def test_a_writer_does_not_make_a_copy_begin_anew(
         monkeypatch.undo()
     assert left == [0]
     with contextlib.closing(sqlite3.connect(tmp_path / "copy")) as copy:
-        assert copy.execute("SELECT count(*), max(length(x)) FROM t").fetchone() == (
-            1,
-            PAGES * 4096,
-        )
+        sizes = copy.execute("SELECT count(*), max(length(x)) FROM t").fetchone()
+        assert sizes == (1, PAGES * 4096)
 
 
 def test_who_has_it_open_is_found_out_by_its_lock(database: Path) -> None:

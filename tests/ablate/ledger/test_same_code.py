@@ -21,16 +21,19 @@ from ablate.sweep.dispatch import Dispatch
 from ablate.sweep.progression import Progression
 from tests.ablate import specs
 from tests.ablate.driven import dispatch, drain
+from tests.ablate.synthetic import FINAL
 from tests.trainables import core_trials
 from trainables.core import source_digests
 from trainables.core.code_version import Code, OtherSource
 from trainables.core.components import EVALUATOR
+from trainables.core.looks import Looks
 from trainables.core.runtime import Runtime
 from trainables.core.source_digests import trial_digests
 from trainables.core.trial_folder import SOURCE
 from trainables.errors import ConfigError
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
+from trainables.methods.base import METHODS
 
 GRID = {"grid": {"design": "grid", "grid": {"method.beta": [0.1, 1]}}}
 Edit = Callable[[str, str | None], None]
@@ -123,8 +126,6 @@ def test_a_raised_revision_is_another_trial(
 ) -> None:
     ran(tmp_path)
     edit("method.ddml", "a")
-    from trainables.methods.base import METHODS
-
     monkeypatch.setattr(METHODS["ddml"], "REVISION", 2)
     assert len(ran(tmp_path)) == 4
 
@@ -203,26 +204,13 @@ def test_other_code_that_comes_to_light_in_mid_run_is_not_taken(tmp_path: Path, 
     (trial_id, *_) = mine._cells
     job = theirs.job_of(trial_id)
     assert job is not None
-    theirs.record(trial_id, [{**FINAL, "history": []}])
+    theirs.record(trial_id, [{"event": "final", **FINAL, "history": []}])
     edit("method.ddml", "b")
     mine.progression.facts.sources = Sources(mine.ledger)
     mine.reread(trial_id)
     drain(mine)
     assert set(mine.lost) == {trial_id} and "other code" in mine.lost[trial_id]
     assert sum(map(mine.progression.settled, mine.progression.studies["grid"].cells)) == 3
-
-
-FINAL = {
-    "event": "final",
-    "best_epoch": 1,
-    "epochs": 1,
-    "steps": 1,
-    "seconds": 1.0,
-    "evaluations": {"val": {"map_at_r": 0.5}},
-    "evaluator": "e",
-    "export": "x",
-    "provenance": {},
-}
 
 
 # ----------------------------------------------------------------------- workers
@@ -280,17 +268,15 @@ def test_what_other_code_left_in_a_folder_is_not_gone_on_from(
     again = run_job(job_of(folder, source_of(folder, **same)))
     assert [event["event"] for event in again] == ["final"]
     edit(EVALUATOR, "d")
-    with pytest.MonkeyPatch.context() as patch:
-        read: list[str] = []
-        from trainables.core.looks import Looks
+    splits: list[str] = []
+    evaluate = Looks.evaluate
 
-        real = Looks.evaluate
-        patch.setattr(
-            Looks,
-            "evaluate",
-            lambda self, split, names: (read.append(split), real(self, split, names))[1],
-        )
-        assert epochs() == [] and read == ["val"]  # read anew, not trained
+    def watched(self: Looks, split: str, names: Any) -> Any:
+        splits.append(split)
+        return evaluate(self, split, names)
+
+    monkeypatch.setattr(Looks, "evaluate", watched)
+    assert epochs() == [] and splits == ["val"]  # evaluated anew, not trained
 
 
 def test_a_ledger_of_before_gets_the_columns(tmp_path: Path) -> None:

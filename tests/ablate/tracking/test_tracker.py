@@ -40,14 +40,8 @@ with Ledger({str(sweep.ledger_path)!r}) as ledger:
         time.sleep(0.01)
 os._exit(9)
 """
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        timeout=120,
-        cwd=Path(__file__).parents[3],
-        check=False,
-    )
-    assert (result.returncode, result.stdout) == (9, b""), result.stderr
+    root = Path(__file__).parents[3]
+    assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 9
     with Ledger(sweep.ledger_path) as ledger:
         assert set(ledger.release_dead()) == set(trials[3:])
     sweep.track()
@@ -116,7 +110,8 @@ def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
     assert time.monotonic() - began < 10
     assert "`ablate ledger replay` writes the 5 ended trials that MLflow lacks" in caplog.text
     answers.set()
-    replay(sweep.ledger_path, sweep.uri, sweep.sweep_id)
+    count = len(sweep.plan(seeds=1))
+    assert replay(sweep.ledger_path, sweep.uri, sweep.sweep_id) == (count, {})
     assert_complete(sweep, trials)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from ablate.storage.copies import NOTE, Note
 from ablate.tracking import views
@@ -86,12 +87,12 @@ def test_figures_of_models_are_read_once_and_drawn_from_mlflow(tmp_path: Path) -
     ],
 )
 def test_what_no_figure_can_show_is_told_before_a_trial_starts(
-    tmp_path: Path, options: str, words: str
+    tmp_path: Path, options: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = SPEC.replace("{queries: 1, failures: 1, nearest: 2}", options)
     (tmp_path / "looks.yaml").write_text(text)
-    done = ablate_run(tmp_path, "looks.yaml")
-    assert done.returncode == 2 and words in done.stderr, done.stderr
+    assert main(["run", str(tmp_path / "looks.yaml"), "--out", str(tmp_path / "runs")]) == 2
+    assert words in capsys.readouterr().err
     assert not (tmp_path / "runs" / "ledger.sqlite").exists()
 
 
