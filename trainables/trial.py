@@ -57,46 +57,13 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
-    def warmup_ends(self) -> TrialConfig:
-        if self.schedule.warmup_epochs >= self.training.epochs:
+    def epochs_suffice(self) -> TrialConfig:
+        schedule, epochs = self.schedule, self.training.epochs
+        if schedule.warmup_epochs >= epochs:
             raise ValueError(
                 "schedule.warmup_epochs below training.epochs, not "
-                f"{self.schedule.warmup_epochs} and {self.training.epochs}: it leaves nothing"
+                f"{schedule.warmup_epochs} and {epochs}: it leaves nothing"
             )
-        return self
-
-    @model_validator(mode="after")
-    def crops_are_seen(self) -> TrialConfig:
-        augment = self.data.augment
-        for name in ("interpolation", "resize", "pad"):
-            value = getattr(augment, name)
-            if value is not None and self.backbone.mode == "frozen":
-                raise ValueError(
-                    f"data.augment.{name} with backbone.mode: finetune, not {value} with frozen, "
-                    "whose cached features are of evaluation crops: leave it out"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def backbone_saves_memory(self) -> TrialConfig:
-        training, backbone = self.training, self.backbone
-        for name in ("checkpointing", "micro_batch"):
-            if getattr(training, name) and backbone.mode == "frozen":
-                raise ConfigError(
-                    f"training.{name}",
-                    f"{getattr(training, name)} with backbone.mode: frozen",
-                    "it where images train a backbone: cached features have no pass to divide",
-                    "Leave it out",
-                )
-        if training.checkpointing:
-            check_checkpointing(backbone.name)
-        if training.micro_batch:
-            check_parts(backbone.name, self.data.image_size, freeze_bn=backbone.freeze_bn)
-        return self
-
-    @model_validator(mode="after")
-    def milestones_are_reached(self) -> TrialConfig:
-        schedule, epochs = self.schedule, self.training.epochs
         warmup = 0 if schedule.counted_from == "start" else schedule.warmup_epochs
         if schedule.milestones is not None and schedule.milestones[-1] >= epochs - warmup:
             after = f" less the {warmup} of the warm-up" if warmup else ""
@@ -107,24 +74,41 @@ class TrialConfig(Trial):
         return self
 
     @model_validator(mode="after")
+    def backbone_is_trained(self) -> TrialConfig:
+        """Refuse options of a trained backbone with a frozen one, and ask it for the others."""
+        training, backbone, augment = self.training, self.backbone, self.data.augment
+        if backbone.mode == "frozen":
+            for name in ("interpolation", "resize", "pad"):
+                if (value := getattr(augment, name)) is not None:
+                    raise ValueError(
+                        f"data.augment.{name} with backbone.mode: finetune, not {value} with "
+                        "frozen, whose cached features are of evaluation crops: leave it out"
+                    )
+            for name in ("checkpointing", "micro_batch"):
+                if value := getattr(training, name):
+                    found = f"{value} with backbone.mode: frozen"
+                    expected = "it where a backbone trains: cached features have no pass to divide"
+                    raise ConfigError(f"training.{name}", found, expected, "Leave it out")
+        if training.checkpointing:
+            check_checkpointing(backbone.name)
+        if training.micro_batch:
+            check_parts(backbone.name, self.data.image_size, freeze_bn=backbone.freeze_bn)
+        return self
+
+    @model_validator(mode="after")
     def roles_are_trained(self) -> TrialConfig:
-        """That what is said of a role is said of one that there is."""
+        """Refuse what is said of a role that does not train here."""
         decays, held = self.optimizer.weight_decays, self.schedule.warmup_hold
         if decays is None and held is None:
             return self
         trained = trained_roles(self)
+        here = f"what trains here ({', '.join(trained)})"
         for role in decays.given if decays is not None else ():
             if role not in trained:
-                raise ValueError(
-                    f"optimizer.weight_decays of what trains here ({', '.join(trained)}), "
-                    f"not of {role}: leave it out"
-                )
+                raise ValueError(f"optimizer.weight_decays of {here}, not of {role}: leave it out")
         for role in held or ():
             if role not in (*trained, "backbone"):  # a frozen one is held anyway
-                raise ValueError(
-                    f"schedule.warmup_hold of what trains here ({', '.join(trained)}), "
-                    f"not of {role}: leave it out"
-                )
+                raise ValueError(f"schedule.warmup_hold of {here}, not of {role}: leave it out")
         if not set(trained) - set(self.schedule.held):
             raise ValueError(
                 f"schedule.warmup_hold of less than all that trains here ({', '.join(trained)}), "
@@ -134,7 +118,7 @@ class TrialConfig(Trial):
 
 
 def recorded(given: dict[str, Any], path: str) -> TrialConfig:
-    """The configuration that a trial has left in the file `path`.
+    """Return the configuration that a trial has left in the file `path`.
 
     Raises:
         ConfigError: it names no components, or one that is not here, or is another one here.
@@ -143,11 +127,9 @@ def recorded(given: dict[str, Any], path: str) -> TrialConfig:
         section = given.get(part)
         name = section.get("name") if isinstance(section, Mapping) else None
         if not isinstance(name, str):
+            remedy = "It is damaged: copy it anew, or train the trial again (--force)"
             raise ConfigError(
-                path,
-                f"no name of its {part}",
-                "the configuration of a trial",
-                "It is damaged: copy it anew, or train the trial again (--force)",
+                path, f"no name of its {part}", "the configuration of a trial", remedy
             )
         if name not in registry:
             raise ConfigError(
@@ -160,17 +142,14 @@ def recorded(given: dict[str, Any], path: str) -> TrialConfig:
         return TrialConfig.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "config"
-        raise ConfigError(
-            path,
-            f"{place}: {first['msg']}",
-            "the configuration of a trial, as this version and its plug-ins know it",
-            "Load it with those that trained it",
-        ) from error
+        key = ".".join(map(str, first["loc"])) or "config"
+        expected = "the configuration of a trial, as this version and its plug-ins know it"
+        remedy = "Load it with those that trained it"
+        raise ConfigError(path, f"{key}: {first['msg']}", expected, remedy) from error
 
 
 def _under(top: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """`top` with what it lacks from `base`, at any depth of mappings."""
+    """Return `top` with what it lacks from `base`, at any depth of mappings."""
     filled = {**base, **top}
     for key in base.keys() & top.keys():
         if isinstance(top[key], BaseModel):  # what was said of it, as a mapping would say it

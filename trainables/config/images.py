@@ -50,30 +50,19 @@ class SplitConfig(ComponentConfig):
         return None if value in ("contiguous", "classes") else value
 
     @model_validator(mode="after")
-    def of_classes_alone(self) -> SplitConfig:
+    def whole_folds(self) -> SplitConfig:
         if self.by == "images" and (self.folds is not None or self.order == "sorted"):
             key = "order" if self.folds is None else "folds"
-            raise ConfigError(
-                key,
-                f"{getattr(self, key)} where images are dealt, not classes",
-                "it with classes alone",
-                "Leave it out",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def whole_folds(self) -> SplitConfig:
+            found = f"{getattr(self, key)} where images are dealt, not classes"
+            raise ConfigError(key, found, "it with classes alone", "Leave it out")
         if self.folds is None:
             if self.fold is not None or self.blocks is not None:
                 key = "fold" if self.fold is not None else "blocks"
                 raise ValueError(f"{key} together with folds, not alone: say how many there are")
-            return self
-        if self.fold is None or self.fold >= self.folds:
+        elif self.fold is None or self.fold >= self.folds:
             raise ValueError(f"a fold from 0 to {self.folds - 1} with {self.folds} folds")
-        if self.protocol == "paper":
-            raise ValueError(
-                'folds with protocol "held_out": "paper" trains on all training classes'
-            )
+        elif self.protocol == "paper":
+            raise ValueError('folds with protocol "held_out": "paper" trains on all classes')
         return self
 
 
@@ -102,35 +91,24 @@ class AugmentConfig(ComponentConfig):
     pad: int | None = Field(None, ge=1, le=512)
 
     @model_validator(mode="after")
-    def ordered(self) -> AugmentConfig:
+    def one_kind_of_crop(self) -> AugmentConfig:
         low, high = self.crop_scale
         if not 0 < low <= high <= 1:
             raise ValueError(f"crop_scale with 0 < low <= high <= 1, not {low:g} and {high:g}")
         low, high = self.crop_ratio
         if not 0 < low <= high:
             raise ValueError(f"crop_ratio with 0 < low <= high, not {low:g} and {high:g}")
-        return self
-
-    @model_validator(mode="after")
-    def one_kind_of_crop(self) -> AugmentConfig:
-        fixed = {name: size for name in ("resize", "pad") if (size := getattr(self, name))}
-        for name in ("crop_scale", "crop_ratio"):
-            low, high = getattr(self, name)
-            if fixed and (low, high) != type(self).model_fields[name].default:
-                kind, size = next(iter(fixed.items()))
-                raise ConfigError(
-                    name,
-                    f"[{low:g}, {high:g}] with data.augment.{kind}: {size}",
-                    "one of them: crops of a fixed size have no scale and no ratio",
-                    "Leave one of them out",
-                )
-        if len(fixed) > 1:
-            raise ConfigError(
-                "pad",
-                f"{self.pad} with data.augment.resize: {self.resize}",
-                "one of them: what is cut out of a resized image needs no border",
-                "Leave one of them out",
-            )
+        for kind in ("resize", "pad"):
+            for name in ("crop_scale", "crop_ratio"):
+                low, high = getattr(self, name)
+                if getattr(self, kind) and (low, high) != type(self).model_fields[name].default:
+                    found = f"[{low:g}, {high:g}] with data.augment.{kind}: {getattr(self, kind)}"
+                    expected = "one of them: crops of a fixed size have no scale and no ratio"
+                    raise ConfigError(name, found, expected, "Leave one of them out")
+        if self.resize and self.pad:
+            found = f"{self.pad} with data.augment.resize: {self.resize}"
+            expected = "one of them: what is cut out of a resized image needs no border"
+            raise ConfigError("pad", found, expected, "Leave one of them out")
         return self
 
 
@@ -169,46 +147,29 @@ class DataConfig(ComponentConfig):
     store: Literal["auto", "pixels", "encoded"] = not_identity("auto")
 
     @model_validator(mode="after")
-    def crops_lie_inside(self) -> DataConfig:
-        sides = {"eval_resize": self.eval_resize, "augment.resize": self.augment.resize}
-        for name, side in sides.items():
-            if side is not None and side < self.image_size:
-                raise ConfigError(
-                    name,
-                    f"{side} with data.image_size: {self.image_size}",
-                    f"at least {self.image_size}, which is cut out of it",
-                    "Raise it, or lower image_size",
-                )
-        return self
-
-    @model_validator(mode="after")
     def kept_large_enough(self) -> DataConfig:
+        trained = self.augment.resize or 0
+        for name, side in (("eval_resize", self.eval_resize), ("augment.resize", trained)):
+            if side and side < self.image_size:
+                found = f"{side} with data.image_size: {self.image_size}"
+                expected = f"at least {self.image_size}, which is cut out of it"
+                raise ConfigError(name, found, expected, "Raise it, or lower image_size")
         if self.drawings:
             for name, off in (("stored_side", None), ("store", "auto")):
-                if (given := getattr(self, name)) != off:
-                    raise ConfigError(
-                        name,
-                        f"{given} with data.name: {self.name}",
-                        "it with photographs: these drawings are kept as they are",
-                        "Leave it out",
-                    )
+                if (value := getattr(self, name)) != off:
+                    found = f"{value} with data.name: {self.name}"
+                    expected = "it with photographs: these drawings are kept as they are"
+                    raise ConfigError(name, found, expected, "Leave it out")
             return self
-        trained = self.augment.resize or 0
         least = max(self.evaluated, trained)
         if isinstance(self.stored_side, int) and self.stored_side < least:
-            raise ConfigError(
-                "stored_side",
-                str(self.stored_side),
-                f"at least {least}, to which images are resized from it",
-                "Raise it, or leave it out",
-            )
+            expected = f"at least {least}, to which images are resized from it"
+            remedy = "Raise it, or leave it out"
+            raise ConfigError("stored_side", str(self.stored_side), expected, remedy)
         if self.kept is not None and trained > self.kept:
-            raise ConfigError(
-                "augment.resize",
-                f"{trained}, of photographs that are kept with a short side of {self.kept}",
-                f"at most {self.kept}",
-                f"Lower it, or give data.stored_side: {trained}",
-            )
+            found = f"{trained}, of photographs that are kept with a short side of {self.kept}"
+            remedy = f"Lower it, or give data.stored_side: {trained}"
+            raise ConfigError("augment.resize", found, f"at most {self.kept}", remedy)
         return self
 
     @property

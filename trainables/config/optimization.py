@@ -85,31 +85,21 @@ class OptimizerConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def options_of_sgd(self) -> OptimizerConfig:
-        for name, value in (("nesterov", self.nesterov), ("dampening", self.dampening)):
+        for name in ("nesterov", "dampening"):
+            value = getattr(self, name)
             if value is None:
                 continue
             text = f"{value:g}" if isinstance(value, float) else "true"
             if self.name != "sgd":
-                raise ConfigError(
-                    name,
-                    f"{text} with optimizer.name: {self.name}",
-                    "it with sgd alone",
-                    "Leave it out, or take sgd",
-                )
+                found, remedy = f"{text} with optimizer.name: {self.name}", "or take sgd"
+                raise ConfigError(name, found, "it with sgd alone", f"Leave it out, {remedy}")
             if self.momentum == 0:
-                raise ConfigError(
-                    name,
-                    f"{text} with optimizer.momentum: 0",
-                    "it with a momentum above 0",
-                    "Leave it out, or give a momentum, 0.9 say",
-                )
+                found, remedy = f"{text} with optimizer.momentum: 0", "or give a momentum, 0.9 say"
+                expected = "it with a momentum above 0"
+                raise ConfigError(name, found, expected, f"Leave it out, {remedy}")
         if self.nesterov and self.dampening is not None:
-            raise ConfigError(
-                "nesterov",
-                f"true with optimizer.dampening: {self.dampening:g}",
-                "it without dampening",
-                "Leave one of them out",
-            )
+            found = f"true with optimizer.dampening: {self.dampening:g}"
+            raise ConfigError("nesterov", found, "it without dampening", "Leave one of them out")
         return self
 
     def weight_decay_of(self, role: Role) -> float:
@@ -157,38 +147,27 @@ class ScheduleConfig(ComponentConfig):
 
     @model_validator(mode="after")
     def options_are_used(self) -> ScheduleConfig:
-        if self.name == "multi_step" and self.milestones is None:
-            raise ConfigError(
-                "milestones",
-                "nothing with schedule.name: multi_step",
-                "the epochs at which the rates fall",
-                "Give them, as in [10, 20]",
-            )
-        if self.name != "multi_step" and self.milestones is not None:
-            raise ConfigError(
-                "milestones",
-                f"{list(self.milestones)} with schedule.name: {self.name}",
-                "them with multi_step alone",
-                "Leave them out, or take multi_step",
-            )
-        if list(self.milestones or ()) != sorted(set(self.milestones or ())):
-            raise ConfigError(
-                "milestones", str(list(self.milestones or ())), "epochs in rising order, each once"
-            )
+        milestones = list(self.milestones or ())
+        if self.name == "multi_step" and not milestones:
+            found, expected = "nothing with schedule.name: multi_step", "the epochs of lower rates"
+            raise ConfigError("milestones", found, expected, "Give them, as in [10, 20]")
+        if self.name != "multi_step" and milestones:
+            found = f"{milestones} with schedule.name: {self.name}"
+            remedy = "Leave them out, or take multi_step"
+            raise ConfigError("milestones", found, "them with multi_step alone", remedy)
+        if milestones != sorted(set(milestones)):
+            expected = "epochs in rising order, each once"
+            raise ConfigError("milestones", str(milestones), expected)
         if self.counted_from is not None and self.name not in ("step", "multi_step"):
-            raise ConfigError(
-                "counted_from",
-                f"{self.counted_from} with schedule.name: {self.name}",
-                "it with step or multi_step alone: others go over the steps after the warm-up",
-                "Leave it out",
+            found = f"{self.counted_from} with schedule.name: {self.name}"
+            expected = (
+                "it with step or multi_step alone: others go over the steps after the warm-up"
             )
+            raise ConfigError("counted_from", found, expected, "Leave it out")
         if self.warmup_hold is not None and self.warmup_epochs == 0:
-            raise ConfigError(
-                "warmup_hold",
-                f"[{', '.join(self.warmup_hold)}] with schedule.warmup_epochs: 0",
-                "it with a warm-up",
-                "Give warmup_epochs, or leave it out",
-            )
+            found = f"[{', '.join(self.warmup_hold)}] with schedule.warmup_epochs: 0"
+            remedy = "Give warmup_epochs, or leave it out"
+            raise ConfigError("warmup_hold", found, "it with a warm-up", remedy)
         return self
 
     @property

@@ -76,55 +76,41 @@ class Registry(Generic[T]):
 
     def register(self, name: str) -> Callable[[T], T]:
         def add(component: T) -> T:
-            known = self._components.get(name)
-            if known is not None and _origin(known) != _origin(component):
+            other = self._components.get(name)
+            if other is not None and _origin(other) != _origin(component):
                 raise ValueError(
-                    f"{self.name}: {name!r} is registered twice, by {known.__module__} and "
+                    f"{self.name}: {name!r} is registered twice, by {other.__module__} and "
                     f"{component.__module__}; rename one of them"
                 )
-            self._refuse_removed_hooks(name, component)
+            # The base class says in `REMOVED_HOOKS` what each hook that it no longer calls became.
+            removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
+            for hook in removed:
+                if hasattr(component, hook):
+                    found = f"the hook `{hook}` in {self.name}.{name}, which was removed in 0.2.0"
+                    raise ConfigError(".".join(_origin(component)), found, removed[hook])
             self._components[name] = component
             return component
 
         return add
-
-    def _refuse_removed_hooks(self, name: str, component: T) -> None:
-        """Refuse a class that defines a hook which its base class no longer calls.
-
-        The base class says in `REMOVED_HOOKS` what each of them became.
-
-        Raises:
-            ConfigError: it defines one.
-        """
-        removed: Mapping[str, str] = getattr(component, "REMOVED_HOOKS", {})
-        for hook in removed:
-            if hasattr(component, hook):
-                raise ConfigError(
-                    ".".join(_origin(component)),
-                    f"the hook `{hook}` in {self.name}.{name}, which was removed in 0.2.0",
-                    removed[hook],
-                )
 
     def load(self) -> None:
         if self._loaded:
             return
         self._loaded = True
         for name in self._modules:
-            loaded = import_module(name)
-            for module in sorted(m.name for m in iter_modules(getattr(loaded, "__path__", []))):
+            package = import_module(name)
+            for module in sorted(m.name for m in iter_modules(getattr(package, "__path__", []))):
                 import_module(f"{name}.{module}")
-        entries = installed().select(group=f"ablate.{self.name}")
-        for entry in sorted(entries, key=lambda each: str(each.name)):
-            found = entry.load()
-            if self.adapt is not None and not self._comes_from(found):
-                self.register(entry.name)(self.adapt(entry.name, found))
-
-    def _comes_from(self, found: Any) -> bool:
-        """Return whether `found` is a module that has registered components."""
-        name = found.__name__ if isinstance(found, ModuleType) else None
-        return name is not None and any(
-            f"{each.__module__}.".startswith(f"{name}.") for each in self._components.values()
-        )
+        for entry in sorted(
+            installed().select(group=f"ablate.{self.name}"), key=lambda each: str(each.name)
+        ):
+            target = entry.load()
+            origins = [f"{each.__module__}." for each in self._components.values()]
+            registers = isinstance(target, ModuleType) and any(
+                origin.startswith(f"{target.__name__}.") for origin in origins
+            )
+            if self.adapt is not None and not registers:
+                self.register(entry.name)(self.adapt(entry.name, target))
 
     def __getitem__(self, name: str) -> T:
         self.load()

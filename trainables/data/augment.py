@@ -68,9 +68,10 @@ def train_images(
     else:
         boxes = random_boxes(heights, widths, config, draws, place)
         pixels = cut(Crops(images, index, boxes, size, mirrored, device), config.interpolation)
-    greyed = (grey < config.grey).to(pixels.device)
     if images.channels == 3 and config.grey > 0:
-        pixels = torch.where(greyed[:, None, None, None], _luma(pixels.float()), pixels)
+        luma = torch.einsum("bchw,c->bhw", pixels.float(), torch.tensor(LUMA, device=pixels.device))
+        greyed = (grey < config.grey).to(pixels.device)
+        pixels = torch.where(greyed[:, None, None, None], luma[:, None], pixels)
     return normalised(pixels, mean, std)
 
 
@@ -172,28 +173,21 @@ def random_boxes(
     top = (place[:, 0].double() * (heights - height + 1)).long()
     left = (place[:, 1].double() * (widths - width + 1)).long()
     drawn = torch.stack([top, left, height, width], 1)
-    return torch.where(fits.any(1, keepdim=True), drawn, _fallback(heights, widths, config))
-
-
-def _fallback(heights: Tensor, widths: Tensor, config: AugmentConfig) -> Tensor:
+    # where none of the attempts fits
     low, high = config.crop_ratio
     ratio = widths / heights
     width = torch.where(ratio > high, torch.round(heights * high).long(), widths)
     height = torch.where(ratio < low, torch.round(widths / low).long(), heights)
     width, height = torch.minimum(width, widths), torch.minimum(height, heights)
     top, left = (heights - height) // 2, (widths - width) // 2
-    return torch.stack([top, left, height, width], 1)
+    centred = torch.stack([top, left, height, width], 1)
+    return torch.where(fits.any(1, keepdim=True), drawn, centred)
 
 
 def cut(crops: Crops, interpolation: Interpolation | None = None) -> Tensor:
     """Cut boxes out, resized to S × S: [B, C, S, S] in 0 … 255, in channels-last memory; uint8 with
     an interpolation, antialiased, else float32, bilinear and not (`resizing.py`)."""
     return sample(crops) if interpolation is None else resample(crops, interpolation)
-
-
-def _luma(pixels: Tensor) -> Tensor:
-    weights = torch.tensor(LUMA, device=pixels.device)
-    return torch.einsum("bchw,c->bhw", pixels, weights)[:, None]
 
 
 def normalised(
@@ -211,13 +205,13 @@ def normalised(
         rows = lines.view(batch, height, 3 * width)
         if rows.device.type != "cpu":
             return (rows * scale).add_(shift).view(lines.shape).permute(0, 3, 1, 2)
-        made = torch.empty(rows.shape)
+        out = torch.empty(rows.shape)
 
-        def some(of: tuple[Tensor, Tensor]) -> None:
-            of[1].copy_(of[0]).mul_(scale).add_(shift)
+        def normalise(part: tuple[Tensor, Tensor]) -> None:
+            part[1].copy_(part[0]).mul_(scale).add_(shift)
 
-        several = max(1, IN_CACHE // (3 * height * width))
-        parts = (torch.split(each, several) for each in (rows, made))
-        side_by_side(some, zip(*parts, strict=True))
-        return made.view(lines.shape).permute(0, 3, 1, 2)
+        together = max(1, IN_CACHE // (3 * height * width))
+        parts = (torch.split(each, together) for each in (rows, out))
+        side_by_side(normalise, zip(*parts, strict=True))
+        return out.view(lines.shape).permute(0, 3, 1, 2)
     return pixels * scale[:, None, None] + shift[:, None, None]

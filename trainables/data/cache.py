@@ -62,8 +62,12 @@ def published(folder: Path, build: Build, *, goes_on: bool = False) -> Path:
         return folder
     with explained(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder.with_name(folder.name + ".lock"))
         try:
-            lock = _lock(folder)
+            lock.acquire(timeout=1)
+        except Timeout:
+            LOG.info("waiting for another process that makes or checks %s", folder)
+            lock.acquire()
         except OSError as error:
             # A cache that is only read has nobody who could change or make the folder.
             if error.errno not in READ_ONLY or _check(folder):
@@ -130,7 +134,7 @@ def explained(where: Path) -> Iterator[None]:
 
 @contextmanager
 def required(cache: Path) -> Iterator[None]:
-    """A cache that cannot be used is bad input where nothing can go on without it.
+    """Report a cache that cannot be used as bad input, where nothing can go on without it.
 
     Raises:
         ConfigError: for an OSError of the cache; others pass.
@@ -138,7 +142,7 @@ def required(cache: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if WRITING not in str(error) and not _within(error.filename, cache):
+        if WRITING not in str(error) and not _is_of_cache(error.filename, cache):
             raise
         reason = (error.strerror or str(error)).partition(WRITING)[0]
         raise ConfigError(
@@ -149,22 +153,12 @@ def required(cache: Path) -> Iterator[None]:
         ) from error
 
 
-def _within(name: str | bytes | int | None, cache: Path) -> bool:
-    """Whether a file lies in the cache, or the cache would lie below it."""
+def _is_of_cache(name: str | bytes | int | None, cache: Path) -> bool:
+    """Return whether a file lies in the cache, or the cache would lie below it."""
     if not isinstance(name, str):
         return False
     path, cache = Path(name).absolute(), cache.absolute()
     return path.is_relative_to(cache) or cache.is_relative_to(path)
-
-
-def _lock(folder: Path) -> FileLock:
-    lock = FileLock(folder.with_name(folder.name + ".lock"))
-    try:
-        lock.acquire(timeout=1)
-    except Timeout:
-        LOG.info("waiting for another process that makes or checks %s", folder)
-        lock.acquire()
-    return lock
 
 
 def _check(folder: Path) -> str | None:

@@ -57,20 +57,14 @@ def decoded(
         most = 2 * (Image.MAX_IMAGE_PIXELS or MOST_PIXELS)
         raise _too_large(str(path), f"an image of more than {most:,} pixels") from None
     except Image.UnidentifiedImageError:  # type: ignore[attr-defined]
-        raise ConfigError(
-            str(path),
-            "an image that cannot be read (of none of the known formats)",
-            f"a whole image file: {', '.join(FORMATS)}",
-            "Replace or remove the file",
-        ) from None
+        found = "an image that cannot be read (of none of the known formats)"
+        expected = f"a whole image file: {', '.join(FORMATS)}"
+        raise ConfigError(str(path), found, expected, "Replace or remove the file") from None
     except Exception as error:
         # Pillow's plugins raise whatever their parsers meet: OSError, SyntaxError, struct.error…
-        raise ConfigError(
-            str(path),
-            f"an image that cannot be read ({error})",
-            "a whole image file",
-            "Replace or remove the file",
-        ) from error
+        found = f"an image that cannot be read ({error})"
+        remedy = "Replace or remove the file"
+        raise ConfigError(str(path), found, "a whole image file", remedy) from error
     return np.asarray(image if short is None else of_short_side(image, short))
 
 

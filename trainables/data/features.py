@@ -29,6 +29,7 @@ from trainables.data.dataset import DATASETS, fingerprint, load_dataset
 from trainables.data.reader import Reader
 from trainables.machine.kernels import kernels
 from trainables.machine.processes import cores
+from trainables.machine.progress import Progress
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 REVISION = 1  # raise by hand when evaluation crops or normalisation change numbers
 BATCH = 64
-SECONDS_BETWEEN_LINES = 5.0
 
 
 def cached_features(config: Trial, cache: Path, device: torch.device | str = "cpu") -> np.memmap:
@@ -125,7 +125,8 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
     total = len(images)
     LOG.info("computing %s features of %d images at %d px, once", config.backbone.name, total, size)
     header = {"descr": "<f4", "fortran_order": False, "shape": (total, backbone.features)}
-    begun = last_word = time.monotonic()
+    begun = time.monotonic()
+    progress = Progress(f"features of {config.backbone.name}", total)
     with _all_threads(), torch.no_grad(), (folder / "features.npy").open("wb") as out:
         np.lib.format.write_array_header_1_0(out, header)
         reader, blocks = Reader(images, device), torch.split(torch.arange(total), BATCH)
@@ -137,11 +138,7 @@ def _compute(config: Trial, cache: Path, device: torch.device, folder: Path) -> 
             )
             # Written, not mapped: a full disk is then an error here, not a SIGBUS later.
             out.write(backbone(batch).cpu().numpy().astype("<f4").tobytes())
-            now, done = time.monotonic(), int(rows[-1]) + 1
-            if now - last_word > SECONDS_BETWEEN_LINES:
-                last_word = now
-                left = (now - begun) / done * (total - done)
-                LOG.info("features of %d of %d images, %.0f s left", done, total, left)
+            progress.at(int(rows[-1]) + 1)
     LOG.info("features of %d images took %.1f s", total, time.monotonic() - begun)
     (folder / "about.json").write_text(
         json.dumps({"backbone": config.backbone.model_dump(), "data": config.data.model_dump()})

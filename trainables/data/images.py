@@ -89,15 +89,8 @@ class Images:
 
     def packed(self, index: Tensor, flat: Tensor, starts: Tensor) -> Images:
         """The images `index` alone, in pixels that were packed, by `pack` or elsewhere."""
-        return Images(
-            flat,
-            starts,
-            self.heights[index],
-            self.widths[index],
-            self.channels,
-            self.frame,
-            self.resize,
-        )
+        sizes = self.heights[index], self.widths[index]
+        return Images(flat, starts, *sizes, self.channels, self.frame, self.resize)
 
     @staticmethod
     def same_size(pixels: Tensor, frame: float = 1.0) -> Images:

@@ -37,9 +37,6 @@ class Batch:
     moved: Tensor | None = None
     arrived: Any = None
 
-    def read(self) -> bool:
-        return all(task.done() for task in self.tasks)
-
 
 @dataclass
 class Reader:
@@ -78,9 +75,15 @@ class Reader:
         self._fill()
         for task in batch.tasks:
             task.result()
-        flat = self._arrived(batch)
+        self._move(batch)
+        flat = batch.packed
+        if batch.moved is not None:
+            flat = batch.moved
+            current = torch.cuda.current_stream(self.device)
+            current.wait_event(batch.arrived)
+            flat.record_stream(current)
         for following in self.begun:
-            if following.read():
+            if all(task.done() for task in following.tasks):
                 self._move(following)
         return self.images.packed(rows, flat, batch.starts), torch.arange(len(rows))
 
@@ -101,34 +104,20 @@ class Reader:
         starts, total = self.images.room(rows)
         with torch.inference_mode(False):  # evaluation asks in it, and the threads are not in it
             packed = torch.empty(total, dtype=torch.uint8, pin_memory=self._stream is not None)
-        several = self.images.at_once
-        numbers, places = rows.tolist(), starts.tolist()
+        together = self.images.at_once
+        parts = (torch.split(each, together) for each in (rows, starts))
         tasks = [
-            self._pool.submit(
-                self.images.pack, numbers[at : at + several], places[at : at + several], packed
-            )
-            for at in range(0, len(numbers), several)
+            self._pool.submit(self.images.pack, numbers.tolist(), places.tolist(), packed)
+            for numbers, places in zip(*parts, strict=True)
         ]
         return Batch(rows, starts, packed, tasks)
 
     def _move(self, batch: Batch) -> None:
         """Begin to copy it to the device; the pinned memory is kept until it has arrived."""
-        if (
-            self._stream is None
-            or batch.moved is not None
-            or any(t.exception() for t in batch.tasks)
-        ):
+        if self._stream is None or batch.moved is not None:
+            return
+        if any(task.exception() for task in batch.tasks):
             return
         with torch.cuda.stream(self._stream):
             batch.moved = batch.packed.to(self.device, non_blocking=True)
             batch.arrived = self._stream.record_event()
-
-    def _arrived(self, batch: Batch) -> Tensor:
-        """The pixels on the device, for whoever computes there next."""
-        self._move(batch)
-        if batch.moved is None:
-            return batch.packed
-        current = torch.cuda.current_stream(self.device)
-        current.wait_event(batch.arrived)
-        batch.moved.record_stream(current)
-        return batch.moved

@@ -20,7 +20,7 @@ Shape legend: B batch · S side of the output · C channels · H, W rows and col
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -101,7 +101,10 @@ def _cut_each(cut: Callable[[Tensor, list[int]], Tensor], crops: Crops) -> Tenso
         part = cut(whole, box)
         row.copy_(part.flip(1) if mirrored else part)
 
-    wholes = _each_image(crops)
+    images, index = crops.images, crops.index
+    flat, starts = images.batch(index, crops.device)
+    places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
+    wholes = (_view_image(flat, place, images.channels) for place in places)
     tasks = zip(batch.unbind(), wholes, crops.boxes.tolist(), crops.flip.tolist(), strict=True)
     if batch.device.type == "cpu":
         side_by_side(write, tasks, together=ANTIALIASED_TOGETHER)
@@ -111,16 +114,10 @@ def _cut_each(cut: Callable[[Tensor, list[int]], Tensor], crops: Crops) -> Tenso
     return batch.permute(0, 3, 1, 2)
 
 
-def _each_image(crops: Crops) -> Iterator[Tensor]:
-    """The images one by one, [H, W, C] uint8 on the device."""
-    images = crops.images
-    flat, starts = images.batch(crops.index, crops.device)
-    heights, widths = images.heights[crops.index], images.widths[crops.index]
-    for start, height, width in zip(
-        starts.tolist(), heights.tolist(), widths.tolist(), strict=True
-    ):
-        end = start + height * width * images.channels
-        yield flat[start:end].view(height, width, images.channels)
+def _view_image(flat: Tensor, place: list[int], channels: int) -> Tensor:
+    """View an image in packed bytes as [H, W, C]; `place` is its start, height and width."""
+    start, height, width = place
+    return flat[start : start + height * width * channels].view(height, width, channels)
 
 
 def _resize(pixels: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
@@ -130,18 +127,17 @@ def _resize(pixels: Tensor, height: int, width: int, interpolation: Interpolatio
     # By these strides torch sees that channels lie last, and neither takes them apart nor leaves
     # them so: with the copy that follows half of the time.
     image = pixels[None].permute(0, 3, 1, 2)
-    if image.device.type == "cpu":
-        resized = _interpolate(image, height, width, interpolation)
-    else:
-        exact = _interpolate(image.float(), height, width, interpolation)
-        resized = exact.round_().clamp_(0, 255).to(torch.uint8)
-    return resized[0].permute(1, 2, 0)
-
-
-def _interpolate(image: Tensor, height: int, width: int, interpolation: Interpolation) -> Tensor:
-    return F.interpolate(
-        image, (height, width), mode=interpolation, align_corners=False, antialias=True
+    on_cpu = image.device.type == "cpu"
+    resized = F.interpolate(
+        image if on_cpu else image.float(),
+        (height, width),
+        mode=interpolation,
+        align_corners=False,
+        antialias=True,
     )
+    if not on_cpu:
+        resized = resized.round_().clamp_(0, 255).to(torch.uint8)
+    return resized[0].permute(1, 2, 0)
 
 
 def sample(crops: Crops) -> Tensor:
@@ -167,17 +163,18 @@ def sample_one_by_one(crops: Crops) -> Tensor:
     places = torch.stack([starts, images.heights[index], images.widths[index]], 1).tolist()
     out = torch.empty(len(index), size, size * channels)
 
-    def one(task: tuple[list[int], list[int], tuple[Tensor, ...]]) -> None:
-        (start, height, width), (top, left, high, wide), axes = task
+    def sample_image(task: tuple[list[int], list[int], tuple[Tensor, ...]]) -> None:
+        place, (top, left, high, wide), axes = task
         row, low_y, high_y, share_y, low_x, high_x, share_x = axes
-        whole = flat[start : start + height * width * channels].view(height, width, channels)
+        whole = _view_image(flat, place, channels)
         cut = whole[top : top + high, left : left + wide].float().flatten(1)
         lines = cut.index_select(1, low_x).lerp_(cut.index_select(1, high_x), share_x)
         upper, lower = lines.index_select(0, low_y), lines.index_select(0, high_y)
         torch.lerp(upper, lower, share_y[:, None], out=row)
 
     axes = zip(out, low_y, high_y, share_y, low_x, high_x, share_x, strict=True)
-    side_by_side(one, zip(places, boxes.tolist(), axes, strict=True), together=BILINEAR_TOGETHER)
+    tasks = zip(places, boxes.tolist(), axes, strict=True)
+    side_by_side(sample_image, tasks, together=BILINEAR_TOGETHER)
     return out.view(len(index), size, size, channels).permute(0, 3, 1, 2)
 
 

@@ -20,7 +20,7 @@ def steps_per_epoch(images: int, batch_size: int) -> int:
 
 
 def check_batch(batch_size: int, per_class: int, classes: int) -> None:
-    """That batches can be drawn from so many training classes.
+    """Check that batches can be drawn from so many training classes.
 
     Nothing is shrunk to what there is: with another batch it is another trial, for users to name.
 
@@ -29,18 +29,14 @@ def check_batch(batch_size: int, per_class: int, classes: int) -> None:
             are; the remedy has the settings that would do.
     """
     if batch_size % per_class:
-        raise ConfigError(
-            "training.batch_size", str(batch_size), f"a multiple of per_class {per_class}"
-        )
+        expected = f"a multiple of per_class {per_class}"
+        raise ConfigError("training.batch_size", str(batch_size), expected)
     wanted = batch_size // per_class
     if per_class == 1 or wanted <= classes:
         return
     # The least that divides the batch; at most the batch itself, which is then of one class.
-    more = next(
-        m
-        for m in range(per_class, batch_size + 1)
-        if batch_size % m == 0 and batch_size // m <= classes
-    )
+    counts = range(per_class, batch_size + 1)
+    more = next(m for m in counts if batch_size % m == 0 and batch_size // m <= classes)
     raise ConfigError(
         "training.batch_size",
         f"{batch_size}, which at per_class {per_class} takes {wanted} classes a batch",
@@ -87,7 +83,9 @@ def epoch_batches(  # noqa: PLR0917
     wanted = batch_size // per_class
     classes = _turns(len(sizes), steps, wanted, generator)
     visit = torch.arange(steps * wanted) // len(sizes)
-    by_class, starts = _shuffled_within(labels, sizes, generator)
+    order = torch.randperm(len(labels), generator=generator)
+    by_class = order[torch.argsort(labels[order], stable=True)]  # each class in random order
+    starts = torch.cumsum(sizes, 0) - sizes
     turn = visit[:, None] * per_class + torch.arange(per_class)
     place = starts[classes, None] + turn % sizes[classes, None]
     batches = by_class[place].view(steps, batch_size)
@@ -110,21 +108,9 @@ def _turns(classes: int, steps: int, wanted: int, generator: torch.Generator) ->
             clash = torch.isin(order, turns[-1][-begun:])
             fresh = order[~clash]
             need = wanted - begun
-            order = torch.cat([fresh[:need], _merge(fresh[need:], order[clash], generator)])
+            rest = torch.cat([fresh[need:], order[clash]])
+            rest = rest[torch.randperm(len(rest), generator=generator)]
+            order = torch.cat([fresh[:need], rest])
         turns.append(order)
         filled += classes
     return torch.cat(turns)[: steps * wanted]
-
-
-def _merge(first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
-    both = torch.cat([first, second])
-    return both[torch.randperm(len(both), generator=generator)]
-
-
-def _shuffled_within(
-    labels: Tensor, sizes: Tensor, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """Positions class after class, each class in random order, and where each class starts."""
-    order = torch.randperm(len(labels), generator=generator)
-    order = order[torch.argsort(labels[order], stable=True)]
-    return order, torch.cumsum(sizes, 0) - sizes

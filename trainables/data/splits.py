@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from trainables import streams
-from trainables.data.dataset import QUERY, Dataset, Official, fingerprint, load_dataset
+from trainables.data.dataset import QUERY, Dataset, fingerprint, load_dataset
 from trainables.data.images import Images
 from trainables.errors import ConfigError
 
@@ -82,14 +82,10 @@ class Splits:
     def __getitem__(self, name: str) -> Subset:
         part = {"train": self.train, "val": self.val, "test": self.test}.get(name)
         if part is None:
-            known = "train, test" if self.val is None else "train, val, test"
+            names = "train, test" if self.val is None else "train, val, test"
+            remedy = 'Protocol "paper" trains on all training classes: there is no validation split'
             raise ConfigError(
-                "evaluate",
-                repr(name),
-                f"one of {known}",
-                'Protocol "paper" trains on all training classes: there is no validation split'
-                if name == "val"
-                else "",
+                "evaluate", repr(name), f"one of {names}", remedy if name == "val" else ""
             )
         return part
 
@@ -104,11 +100,11 @@ class Splits:
             if self.by_images:
                 continue
             if subset.queries is not None:
-                queried, kept = subset.labels[: subset.queries], subset.labels[subset.queries :]
-                if not torch.isin(queried, kept).any():
+                queried, gallery = subset.labels[: subset.queries], subset.labels[subset.queries :]
+                if not torch.isin(queried, gallery).any():
                     raise ConfigError(
                         f"data, split {name}",
-                        f"{len(queried)} queries and {len(kept)} images in the gallery",
+                        f"{len(queried)} queries and {len(gallery)} images in the gallery",
                         "at least one query with an image of its class in the gallery",
                         "Look at the roles of its images",
                     )
@@ -137,132 +133,103 @@ def load_splits(config: DataConfig, cache: Path) -> Splits:
 
 
 def split(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
-    """Deal the classes of `dataset`; its official test classes win over `config.test`, and its
-    validation images over `config.validation`."""
-    made = _whole(dataset, config, fingerprint)
-    if config.imbalance is None:
-        return made
-    stays = thin_classes(made.train.labels, config.imbalance, config.seed)
-    train = replace(
-        made.train, index=made.train.index[stays], labels=made.train.labels[stays], queries=None
-    )
-    return replace(made, train=train)
+    """Deal the classes or images of `dataset`; its official test classes win over `config.test`,
+    and its validation images over `config.validation`."""
+    by_images = config.by == "images"
+    train, val, test = (_deal_images if by_images else _deal_classes)(dataset, config)
+    if config.imbalance is not None:
+        stays = thin_classes(train.labels, config.imbalance, config.seed)
+        train = replace(train, index=train.index[stays], labels=train.labels[stays], queries=None)
+    return Splits(train, val, test, fingerprint, by_images)
 
 
-def _whole(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
-    if config.by == "images":
-        return _split_by_images(dataset, config, fingerprint)
+# ----------------------------------------------------------------------------- by classes
+
+
+def _deal_classes(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
     official = dataset.official
     if official is None:
-        rest, test = _tested(sorted(dataset.classes), config)
-        train, val = _train_and_val(rest, config)
-        return Splits(
-            train=_subset(dataset, train),
-            val=_subset(dataset, val) if val else None,
-            test=_subset(dataset, test),
-            fingerprint=fingerprint,
-        )
-    _check(dataset, official)
-    training, held = official.train, official.val
-    if held is not None and (config.folds is not None or config.protocol == "paper"):
-        training, held = torch.cat([training, held]), None
-    train = _dealt(_names(dataset, training), config)
-    val = _names(dataset, held) if held is not None else []
-    if held is None:
-        train, val = _train_and_val(train, config)
-        held = training
-    return Splits(
-        train=_subset(dataset, train, training),
-        val=_subset(dataset, val, held) if val else None,
-        test=_subset(dataset, _names(dataset, official.test), official.test),
-        fingerprint=fingerprint,
+        rest, tested = _split_test_classes(sorted(dataset.classes), config)
+        train, held = _split_validation_classes(rest, config)
+        val = _subset(dataset, held) if held else None
+        return _subset(dataset, train), val, _subset(dataset, tested)
+    tested = _class_names(dataset, official.test)
+    both = set(_class_names(dataset, official.train)) & set(tested)
+    if both and not official.shared:
+        raise ValueError(f"official splits share classes: {sorted(both)[:3]}")
+    training, val_rows = official.train, official.val
+    if val_rows is not None and (config.folds is not None or config.protocol == "paper"):
+        training, val_rows = torch.cat([training, val_rows]), None
+    train = _order(_class_names(dataset, training), config)
+    if val_rows is not None:
+        held = _class_names(dataset, val_rows)
+    else:
+        train, held = _split_validation_classes(train, config)
+        val_rows = training
+    return (
+        _subset(dataset, train, training),
+        _subset(dataset, held, val_rows) if held else None,
+        _subset(dataset, tested, official.test),
     )
-
-
-def _split_by_images(dataset: Dataset, config: SplitConfig, fingerprint: str) -> Splits:
-    train, val, test = deal_images(dataset, config)
-    names = _names(dataset, train)
-    return Splits(
-        train=_subset(dataset, names, train),
-        val=None if val is None else _subset(dataset, names, val),
-        test=_subset(dataset, names, test),
-        fingerprint=fingerprint,
-        by_images=True,
-    )
-
-
-def _check(dataset: Dataset, official: Official) -> None:
-    """That only a data set that says so shows the same classes in training and test."""
-    train, test = (set(_names(dataset, rows)) for rows in (official.train, official.test))
-    if train & test and not official.shared:
-        raise ValueError(f"official splits share classes: {sorted(train & test)[:3]}")
-
-
-def _names(dataset: Dataset, rows: Tensor) -> list[str]:
-    """The classes of these rows, sorted."""
-    return sorted(dataset.classes[label] for label in torch.unique(dataset.labels[rows]).tolist())
 
 
 def class_counts(classes: int, config: SplitConfig) -> tuple[int, int, int]:
-    """Of so many classes those for training, validation (0: none) and test, where the division
-    is not the data set's own; nothing is loaded.
+    """Return how many of so many classes train, validate (0: none) and are tested, where the
+    division is not the data set's own; nothing is loaded.
 
     Raises:
         ConfigError: too few classes for the splits.
     """
     if config.by == "images":
         return classes, 0 if config.protocol == "paper" else classes, classes
-    rest, test = _tested([str(number) for number in range(classes)], config)
-    train, val = _train_and_val(rest, config)
+    rest, test = _split_test_classes([str(number) for number in range(classes)], config)
+    train, val = _split_validation_classes(rest, config)
     return len(train), len(val), len(test)
 
 
-def _train_and_val(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    if config.folds is not None:
-        return _fold(names, config)
-    if config.protocol == "paper":
-        return names, []
-    held = _share(config.validation, len(names), "data.split.validation")
-    return names[:-held], names[-held:]
+def _class_names(dataset: Dataset, rows: Tensor) -> list[str]:
+    """Return the classes of these rows, sorted."""
+    return sorted(dataset.classes[label] for label in torch.unique(dataset.labels[rows]).tolist())
 
 
-def _tested(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    names = _dealt(names, config)
+def _permute(names: list[str], seed: int, stream: str) -> list[str]:
+    order = torch.randperm(len(names), generator=streams.generator(seed, stream))
+    return [names[place] for place in order.tolist()]
+
+
+def _order(names: list[str], config: SplitConfig) -> list[str]:
+    return names if config.order == "sorted" else _permute(names, config.seed, "data.split")
+
+
+def _split_test_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+    names = _order(names, config)
     tested = _share(config.test, len(names), "data.split.test", keep=2)
     return names[:-tested], names[-tested:]
 
 
-def _fold(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
-    """Training and validation classes of one fold."""
-    folds, fold = config.folds, config.fold
-    assert folds is not None and fold is not None
+def _split_validation_classes(names: list[str], config: SplitConfig) -> tuple[list[str], list[str]]:
+    """Return training and validation classes: of a fold, of protocol "paper", or of a share."""
+    if config.folds is None:
+        if config.protocol == "paper":
+            return names, []
+        held = _share(config.validation, len(names), "data.split.validation")
+        return names[:-held], names[-held:]
+    folds, fold = config.folds, config.fold or 0
     if len(names) < folds:
+        found = f"{folds} folds of {len(names)} training classes"
         raise ConfigError(
-            "data.split.folds",
-            f"{folds} folds of {len(names)} training classes",
-            "at least one class in each",
-            "Take fewer folds",
+            "data.split.folds", found, "at least one class in each", "Take fewer folds"
         )
-    ordered = sorted(names)
+    names = sorted(names)
     if config.blocks == "seeded":
-        order = torch.randperm(len(names), generator=streams.generator(config.seed, "data.folds"))
-        ordered = [ordered[place] for place in order.tolist()]
+        names = _permute(names, config.seed, "data.folds")
     start, end = fold * len(names) // folds, (fold + 1) * len(names) // folds
-    return ordered[:start] + ordered[end:], ordered[start:end]
-
-
-def _dealt(names: list[str], config: SplitConfig) -> list[str]:
-    if config.order == "sorted":
-        return names
-    order = torch.randperm(len(names), generator=streams.generator(config.seed, "data.split"))
-    return [names[place] for place in order.tolist()]
+    return names[:start] + names[end:], names[start:end]
 
 
 def _share(share: float, classes: int, path: str, keep: int = 1) -> int:
-    """round(share · classes), at least 1, and at most what leaves `keep` where there are enough.
-
-    Two classes are kept from the test share, so that one can still be held out of them.
-    """
+    """Return round(share · classes), at least 1, and at most what leaves `keep` where there are
+    enough. Two are kept from the test share, so that one can still be held out of them."""
     if classes < 2:
         raise ConfigError(
             path,
@@ -274,15 +241,14 @@ def _share(share: float, classes: int, path: str, keep: int = 1) -> int:
 
 
 def _subset(dataset: Dataset, names: list[str], rows: Tensor | None = None) -> Subset:
-    """The images of these classes, of all rows or of these, queries before the gallery."""
+    """Return the images of these classes, of all rows or of these, queries before the gallery."""
     classes = tuple(sorted(names))
     number = {name: place for place, name in enumerate(classes)}
-    lookup = torch.tensor([number.get(name, -1) for name in dataset.classes])
-    labels = lookup[dataset.labels]
+    labels = torch.tensor([number.get(name, -1) for name in dataset.classes])[dataset.labels]
     if rows is not None:
-        elsewhere = torch.ones(len(labels), dtype=torch.bool)
-        elsewhere[rows] = False
-        labels = labels.masked_fill(elsewhere, -1)
+        outside = torch.ones(len(labels), dtype=torch.bool)
+        outside[rows] = False
+        labels = labels.masked_fill(outside, -1)
     index = torch.nonzero(labels >= 0).squeeze(1)
     index = index[torch.argsort(labels[index], stable=True)]
     roles = None if dataset.roles is None else dataset.roles[index]
@@ -292,9 +258,11 @@ def _subset(dataset: Dataset, names: list[str], rows: Tensor | None = None) -> S
     return Subset(dataset.images, index, labels[index], classes, int((roles == QUERY).sum()))
 
 
-def deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Deal the images of `dataset`: rows that train, validate (None under protocol "paper", which
-    selects on test) and are tested. Its own test images win over `config.test`, and its validation
+# ------------------------------------------------------------------------------ by images
+
+
+def _deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Subset, Subset | None, Subset]:
+    """Deal the images of `dataset`: its own test images win over `config.test`, and its validation
     images over `config.validation`.
 
     Raises:
@@ -310,28 +278,37 @@ def deal_images(dataset: Dataset, config: SplitConfig) -> tuple[Tensor, Tensor |
             "one whose test shows other images of the classes that train, or one with no division",
             "It is of task: retrieval; for classification take another",
         )
-    order = torch.randperm(
-        len(dataset.labels), generator=streams.generator(config.seed, "data.images")
-    )
-    held: Tensor | None = None
+    generator = streams.generator(config.seed, "data.images")
+    order = torch.randperm(len(dataset.labels), generator=generator)
+    paper = config.protocol == "paper"
+    val: Tensor | None = None
     if official is None:
-        keep = 1 if config.protocol == "paper" else 2
-        rest, test = _cut(dataset, order, config.test, keep=keep)
+        train, test = _cut_rows(dataset, order, config.test, keep=1 if paper else 2)
     else:
-        rest, test, held = order[torch.isin(order, official.train)], official.test, official.val
-    if config.protocol == "paper":
-        rest, held = rest if held is None else torch.cat([rest, held]), None
-    elif held is None:
-        rest, held = _cut(dataset, rest, config.validation)
-    for part in (test, held):
-        if part is not None:
-            _known(dataset, rest, part)
-    return rest, held, test
+        train, test, val = order[torch.isin(order, official.train)], official.test, official.val
+    if paper:
+        train, val = train if val is None else torch.cat([train, val]), None
+    elif val is None:
+        train, val = _cut_rows(dataset, train, config.validation)
+    for part in [test] if val is None else [test, val]:
+        labels = dataset.labels[part]
+        untrained = labels[~torch.isin(labels, dataset.labels[train])]
+        if len(untrained):
+            name = dataset.classes[int(untrained[0])]
+            found = f"images of class {name} to be told, none of which trains"
+            remedy = "Add training images, or leave that class out"
+            raise ConfigError("data", found, "classes that train", remedy)
+    names = _class_names(dataset, train)
+    return (
+        _subset(dataset, names, train),
+        None if val is None else _subset(dataset, names, val),
+        _subset(dataset, names, test),
+    )
 
 
-def _cut(dataset: Dataset, rows: Tensor, share: float, keep: int = 1) -> tuple[Tensor, Tensor]:
-    """The first and the last of each class's rows, in their order: of n the last round(share · n),
-    at least 1, and at most what leaves `keep`."""
+def _cut_rows(dataset: Dataset, rows: Tensor, share: float, keep: int = 1) -> tuple[Tensor, Tensor]:
+    """Return the first and the last of each class's rows, in their order: of n the last
+    round(share · n), at least 1, and at most what leaves `keep`."""
     rows = rows[torch.argsort(dataset.labels[rows], stable=True)]
     labels = dataset.labels[rows]
     sizes = torch.bincount(labels, minlength=len(dataset.classes))
@@ -350,28 +327,11 @@ def _cut(dataset: Dataset, rows: Tensor, share: float, keep: int = 1) -> tuple[T
     return rows[~held], rows[held]
 
 
-def _known(dataset: Dataset, train: Tensor, part: Tensor) -> None:
-    """That every image is of a class that trains."""
-    strange = ~torch.isin(dataset.labels[part], dataset.labels[train])
-    if bool(strange.any()):
-        name = dataset.classes[int(dataset.labels[part[strange]][0])]
-        raise ConfigError(
-            "data",
-            f"images of class {name} to be told, none of which trains",
-            "classes that train",
-            "Add training images, or leave that class out",
-        )
-
-
 def thin_classes(labels: Tensor, ratio: float, seed: int) -> Tensor:
     """Choose which images of a split stay, bool [N]: of the class at place k of C, in an order that
     is drawn, max(2, round(n_k · ratio^(−k / (C − 1)))) images, which are drawn; the first one keeps
     all of its n, the last one a share of 1 / ratio. Exponential decay: Cui et al., "Class-balanced
     loss based on effective number of samples", CVPR 2019.
-
-    Args:
-        labels: [N], of classes 0 … C − 1.
-        seed: of the split; neither a trial's nor that by which classes are dealt.
     """
     generator = streams.generator(seed, "data.imbalance")
     sizes = torch.bincount(labels).tolist()
