@@ -6,6 +6,7 @@ code left in the folder is not gone on from, unless its hash is one of those tha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
@@ -63,16 +64,14 @@ def require_driver_code(source: Code) -> None:
 
 def list_foreign_components(folder: Path, source: Code) -> set[str]:
     """The components whose source is not that which wrote into a folder; none where nobody said."""
-    same, recorded = source.same, _recorded(folder)
+    same, recorded = source.same, _read_digests(folder)
     return {name for name, value in recorded.items() if name in same and value not in same[name]}
 
 
-def _recorded(folder: Path) -> dict[str, str | None]:
-    try:
-        hashes: dict[str, str | None] = json.loads(TrialFolder(folder).source.read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return hashes
+def _read_digests(folder: Path) -> dict[str, str | None]:
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        return dict(json.loads(TrialFolder(folder).source.read_text()))
+    return {}
 
 
 def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
@@ -87,7 +86,7 @@ def prepare_folder(folder: Path, source: Code, *, trains: bool) -> bool:
         TrialFolder(folder).result.unlink(missing_ok=True)
         if (checkpoints := TrialFolder(folder).checkpoints).exists():
             shutil.rmtree(checkpoints)
-    before, hashes = _recorded(folder), dict(source.hashes)
+    before, hashes = _read_digests(folder), dict(source.hashes)
     after = hashes if trains else before | {EVALUATOR: hashes[EVALUATOR]}
     if after != before:
         write_json(TrialFolder(folder).source, after)

@@ -18,7 +18,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -120,18 +121,15 @@ class Model:
             ConfigError: images of another shape or type, no such folder, or a picture in it that
                 cannot be read.
         """
-        if isinstance(images, str | os.PathLike):
-            return self._embed_folder(Path(images), batch_size)
-        return self._each(self.network.embed, images, batch_size)
-
-    def _embed_folder(self, folder: Path, batch_size: int) -> Tensor:
-        """Decode a folder's pictures as the trial's own were, and embed them batch by batch."""
-        short = None if self.config.data.drawings else self.config.data.kept
+        if not isinstance(images, str | os.PathLike):
+            return self._read_images(self.network.embed, images, batch_size)
+        # Decode a folder's pictures as the trial's own were, and embed them batch by batch.
+        folder, data, parts = Path(images), self.config.data, []
+        short = None if data.drawings else data.kept
         pictures = (Picture(folder / path) for path in list_pictures(folder))
         pixels = ahead(lambda picture: picture_pixels(picture, short), pictures)
-        parts = []
         while batch := [Image.fromarray(each) for each in islice(pixels, batch_size)]:
-            parts.append(self.embed(batch, batch_size))
+            parts.append(self._read_images(self.network.embed, batch, batch_size))
         return torch.cat(parts)
 
     def logits(self, images: Any, batch_size: int = 128) -> Tensor:
@@ -150,21 +148,19 @@ class Model:
                 "one that tells classes apart by one weight vector each",
                 "Use `embed`, or train with a loss and a method of classification",
             )
-        return self._each(self.network.logits, images, batch_size)
+        return self._read_images(self.network.logits, images, batch_size)
 
     # Not inference mode: what comes of it may be part of somebody's training.
     @torch.no_grad()
-    def _each(self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int) -> Tensor:
+    def _read_images(
+        self, read: Callable[[Tensor], Tensor], images: Any, batch_size: int
+    ) -> Tensor:
         data = self.config.data
-        pictures = as_images(
-            images,
-            self._frame,
-            None if data.drawings else data.kept,
-            data.evaluated if data.resampled else None,
-        )
+        kept = None if data.drawings else data.kept
+        pictures = as_images(images, self._frame, kept, data.evaluated if data.resampled else None)
         parts = []
         for rows in torch.split(torch.arange(len(pictures)), batch_size):
-            made = eval_images(
+            inputs = eval_images(
                 pictures,
                 rows,
                 size=data.image_size,
@@ -172,8 +168,9 @@ class Model:
                 std=self._backbone.std,
                 device=self._device,
             )
-            inputs = self._backbone(made) if self.network.backbone is None else made
-            parts.append(read(inputs).cpu())
+            parts.append(
+                read(self._backbone(inputs) if self.network.backbone is None else inputs).cpu()
+            )
             if not torch.isfinite(parts[-1]).all():
                 raise ConfigError(
                     "model",
@@ -198,95 +195,55 @@ def load(path: str | Path, device: str = "auto") -> Model:
     """
     about, weights = _read(Path(path))
     config = recorded(about.config, str(path))
-    _check_class_count(Path(path), about, config)
-    where = resolve_device(device)
-    frozen = config.backbone.mode == "frozen"
-    if not frozen:
-        _check_backbone_size(Path(path), weights, config)
-    # A fine-tuned file holds all weights of the backbone; what it was started from is not needed.
-    backbone = (
-        frozen_backbone(config.backbone, config.data.image_size)
-        if frozen
-        else build_trial_backbone(_without_weights(config), seed=0)
+
+    def require(condition: bool, found: str, expected: str) -> None:
+        if not condition:
+            raise ConfigError(str(path), found, expected, DAMAGED)
+
+    # A small file must not make a loss allocate class vectors, or a backbone weights, of gigabytes.
+    vector_bytes = 4 * len(about.classes) * config.embedding.dim
+    require(
+        vector_bytes <= max(Path(path).stat().st_size, SPARE_BYTES),
+        f"{len(about.classes):,} classes, whose vectors would be larger than the file",
+        "the classes that its weights are of",
     )
-    if about.features != backbone.features:
-        raise ConfigError(
-            str(path),
-            f"features: {about.features}, of a backbone that gives {backbone.features}",
-            "the width of its backbone",
-            DAMAGED,
+    is_frozen = config.backbone.mode == "frozen"
+    if is_frozen:
+        backbone = frozen_backbone(config.backbone, config.data.image_size)
+    else:
+        numbers = sum(tensor.numel() for tensor in weights.values())
+        needed = count_parameters(config.backbone, config.data.image_size)
+        require(
+            numbers >= needed,
+            f"{numbers:,} numbers, of a {config.backbone.name} that has {needed:,}",
+            "all weights of its backbone",
         )
+        # The file holds all weights of the backbone; what it was started from is not needed.
+        none = config.backbone.model_copy(update={"weights": "none", "weights_sha256": None})
+        backbone = build_trial_backbone(config.model_copy(update={"backbone": none}), seed=0)
+    require(
+        about.features == backbone.features,
+        f"features: {about.features}, of a backbone that gives {backbone.features}",
+        "the width of its backbone",
+    )
     method = build_method(config, features=about.features, classes=len(about.classes), seed=0)
-    network = Network(config, None if frozen else backbone, method, about.features)
-    _check_tensors(Path(path), weights, network.state_dict())
+    network = Network(config, None if is_frozen else backbone, method, about.features)
+    expected = network.state_dict()
+    for name in sorted(weights.keys() | expected.keys()):
+        shapes = [
+            f"a tensor of {str(each[name].dtype).removeprefix('torch.')} {list(each[name].shape)}"
+            if name in each
+            else "no tensor"
+            for each in (weights, expected)
+        ]
+        require(shapes[0] == shapes[1], f"{shapes[0]} named {name[:200]!r}", shapes[1])
+        is_finite = bool(torch.isfinite(weights[name]).all())
+        require(is_finite, f"NaN or infinite numbers in {name!r}", "finite weights")
     network.load_state_dict(weights)
+    where = resolve_device(device)
     network.to(where).eval()
     backbone.to(where).eval()
     return Model(network, backbone, config, classes=about.classes, frame=about.frame, device=where)
-
-
-def _check_backbone_size(path: Path, weights: dict[str, Tensor], config: TrialConfig) -> None:
-    """Refuse a small file that names a backbone of gigabytes, before it is built.
-
-    Raises:
-        ConfigError: the file has fewer numbers than the backbone has parameters.
-    """
-    there = sum(tensor.numel() for tensor in weights.values())
-    needed = count_parameters(config.backbone, config.data.image_size)
-    if there < needed:
-        raise ConfigError(
-            str(path),
-            f"{there:,} numbers, of a {config.backbone.name} that has {needed:,}",
-            "all weights of its backbone",
-            DAMAGED,
-        )
-
-
-def _check_class_count(path: Path, about: _About, config: TrialConfig) -> None:
-    """Refuse class names without number: a loss allocates a vector for each of them.
-
-    Raises:
-        ConfigError: the vectors would take far more room than the whole file.
-    """
-    needed = 4 * len(about.classes) * config.embedding.dim
-    if needed > max(path.stat().st_size, SPARE_BYTES):
-        raise ConfigError(
-            str(path),
-            f"{len(about.classes):,} classes, whose vectors would be larger than the file",
-            "the classes that its weights are of",
-            DAMAGED,
-        )
-
-
-def _check_tensors(path: Path, weights: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    """Compare an export's tensors with those of the network that it says it is.
-
-    Raises:
-        ConfigError: one is missing or foreign, of another type or shape, or not finite.
-    """
-    for name in sorted(weights.keys() | expected.keys()):
-        given, wanted = (_shape(tensors.get(name)) for tensors in (weights, expected))
-        if given != wanted:
-            raise ConfigError(str(path), f"{given} named {name[:200]!r}", wanted, DAMAGED)
-        if not torch.isfinite(weights[name]).all():
-            raise ConfigError(
-                str(path),
-                f"NaN or infinite numbers in {name!r}",
-                "finite weights",
-                "Its training diverged or it is damaged: take another model",
-            )
-
-
-def _shape(tensor: Tensor | None) -> str:
-    if tensor is None:
-        return "no tensor"
-    return f"a tensor of {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
-
-
-def _without_weights(config: TrialConfig) -> TrialConfig:
-    none = {"weights": "none", "weights_sha256": None}
-    backbone = config.backbone.model_copy(update=none)
-    return config.model_copy(update={"backbone": backbone})
 
 
 def as_images(images: Any, frame: float, kept: int | None, resize: int | None = None) -> Images:
@@ -306,54 +263,40 @@ def as_images(images: Any, frame: float, kept: int | None, resize: int | None = 
     if len(images) == 0:
         raise ConfigError("images", "none", "at least one image")
     if isinstance(images, list | tuple) and all(isinstance(i, Image.Image) for i in images):
-        plain = [_plain(image, f"images[{place}]") for place, image in enumerate(images)]
-        if kept is not None:
-            plain = [of_short_side(image, kept) for image in plain]
-        return _ragged([np.asarray(image) for image in plain], frame, resize)
+        return replace(_decode(images, kept), frame=frame, resize=resize)
+    expected = "a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images"
     try:
         pixels = images if isinstance(images, Tensor) else torch.from_numpy(np.array(images))
     except (TypeError, ValueError):
-        raise ConfigError(
-            "images",
-            type(images).__name__,
-            "a uint8 array [N, H, W, 3] or [N, H, W], or a list of PIL images",
-            "Open files with PIL.Image.open",
-        ) from None
+        remedy = "Open files with PIL.Image.open"
+        raise ConfigError("images", type(images).__name__, expected, remedy) from None
+    found = f"{pixels.dtype} of shape {tuple(pixels.shape)}"
     if pixels.dim() == 3 and pixels.shape[-1] in (3, 4):
-        raise ConfigError(
-            "images",
-            f"shape {tuple(pixels.shape)}, which is one colour image or many narrow ones",
-            "uint8 [N, H, W, 3]",
-            "For one image give images[None]",
-        )
-    coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
-    if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or coloured):
-        raise ConfigError(
-            "images",
-            f"{pixels.dtype} of shape {tuple(pixels.shape)}",
-            "uint8 [N, H, W, 3] or [N, H, W], or a list of PIL images",
-        )
+        found += ", which is one colour image or many narrow ones"
+        raise ConfigError("images", found, expected, "For one image give images[None]")
+    is_coloured = pixels.dim() == 4 and pixels.shape[-1] == 3
+    if pixels.dtype != torch.uint8 or not (pixels.dim() == 3 or is_coloured):
+        raise ConfigError("images", found, expected)
     return replace(Images.same_size(pixels.cpu(), frame), resize=resize)
 
 
-def _plain(image: Image.Image, where: str) -> Image.Image:
-    """8-bit RGB, upright. Opened images are decoded here, and EPS by starting Ghostscript."""
-    if image.format == "EPS":
-        raise ConfigError(where, "an EPS drawing", "an image of pixels", "Convert it first")
-    check_size(image.size, where)
-    return rgb(ImageOps.exif_transpose(image))
-
-
-def _ragged(arrays: list[np.ndarray], frame: float, resize: int | None) -> Images:
+def _decode(images: Iterable[Image.Image], kept: int | None) -> Images:
+    """Return 8-bit RGB, upright, of opened images; EPS would be decoded by starting Ghostscript."""
+    arrays = []
+    for number, image in enumerate(images):
+        where = f"images[{number}]"
+        if image.format == "EPS":
+            raise ConfigError(where, "an EPS drawing", "an image of pixels", "Convert it first")
+        check_size(image.size, where)
+        upright = rgb(ImageOps.exif_transpose(image))
+        arrays.append(np.array(upright if kept is None else of_short_side(upright, kept)))
     sizes = torch.tensor([array.size for array in arrays])
     return Images(
-        flat=torch.cat([torch.from_numpy(array.copy()).reshape(-1) for array in arrays]),
+        flat=torch.cat([torch.from_numpy(array).reshape(-1) for array in arrays]),
         offsets=torch.cumsum(sizes, 0) - sizes,
         heights=torch.tensor([array.shape[0] for array in arrays]),
         widths=torch.tensor([array.shape[1] for array in arrays]),
         channels=3,
-        frame=frame,
-        resize=resize,
     )
 
 
@@ -361,7 +304,7 @@ def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
     try:
         open_regular(path, most_bytes=MOST_BYTES).close()  # safetensors would wait at a FIFO
         with safe_open(path, framework="pt") as file:
-            said = json.loads((file.metadata() or {}).get(KEY, "{}"))
+            about = json.loads((file.metadata() or {}).get(KEY, "{}"))
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise ConfigError(str(path), "no such file", "an export, best.safetensors") from error
@@ -371,22 +314,18 @@ def _read(path: Path) -> tuple[_About, dict[str, Tensor]]:
     # ValueError: text that is no JSON; RecursionError: JSON in JSON without end.
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ConfigError(str(path), f"no safetensors file ({error})", "an export") from error
-    if not isinstance(said, dict) or said.get("format") not in (FORMAT, UNDIGESTED):
-        form = repr(said.get("format") if isinstance(said, dict) else said)[:100]
-        raise ConfigError(str(path), f"format {form}", f"an export of format {FORMAT!r}")
-    digest = said.pop("sha256", None)
-    if (digest or said["format"] == FORMAT) and digest != _digest(said, weights):
-        raise ConfigError(
-            str(path), "bytes that were not written so", "the file as the trial left it", DAMAGED
-        )
+    if not isinstance(about, dict) or about.get("format") not in (FORMAT, UNDIGESTED):
+        shown = reprlib.repr(about.get("format") if isinstance(about, dict) else about)
+        raise ConfigError(str(path), f"format {shown}", f"an export of format {FORMAT!r}")
+    digest = about.pop("sha256", None)
+    found = "bytes that were not written so"
     try:
-        return _About.model_validate(said), weights
+        if not (digest or about["format"] == FORMAT) or digest == _digest(about, weights):
+            return _About.model_validate(about), weights
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            str(path), f"{place}: {first['msg']}", "what a trial says of its export", DAMAGED
-        ) from error
+        found = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    raise ConfigError(str(path), found, "the file as the trial left it", DAMAGED)
 
 
 def _canonical(about: dict[str, Any]) -> str:

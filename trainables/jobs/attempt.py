@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -111,7 +111,6 @@ class Attempt:
         self._logger.addHandler(self._log)
         self._logger.setLevel(min(self._logger.level or logging.INFO, logging.INFO))
         self._events: Iterator[Event] | None = None
-        self._watch: Watch | None = None
         try:
             self._runner = load_runner(runner)
         except BaseException:
@@ -119,42 +118,37 @@ class Attempt:
             raise
 
     def events(self, patience: float) -> list[Event]:
-        """The next events: those of at most `patience` seconds, at least one.
+        """Return the next events: those of at most `patience` seconds, at least one.
 
         The last one of a job is "final", "paused" or "failed" (reason, traceback). OSError
         passes: it is the machine's fault, and the job may be tried again.
         """
         reports: list[Event] = []
         end = time.monotonic() + patience
-        seconds = self.job.runtime.stuck_after
-        if seconds is not None:
-            self._watch = Watch(seconds, TrialFolder(self.folder).log)
+        seconds, folder = self.job.runtime.stuck_after, TrialFolder(self.folder)
+        watch = None if seconds is None else Watch(seconds, folder.log)
         try:
             if self._events is None:
-                self._say("begins (%s), process %d", self.job.mode, os.getpid())
+                mode, pid = self.job.mode, os.getpid()
+                self._logger.info("%s begins (%s), process %d", self.job.trial_id, mode, pid)
                 self._events = iter(self._runner(self.job))
             for event in self._events:
                 reports.append(event)
                 still_working()
-                if event["event"] == "final":
-                    if self.clean:
-                        shutil.rmtree(TrialFolder(self.folder).checkpoints, ignore_errors=True)
-                    return reports
-                if event["event"] == "paused":
-                    return reports
-                if time.monotonic() >= end:
+                if event["event"] == "final" and self.clean:
+                    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+                if event["event"] != "epoch" or time.monotonic() >= end:
                     return reports
             raise TrialFailure("the runner ended without a final event")
         except OSError as error:
-            self._say("interrupted by the machine: %s", error)
+            self._logger.info("%s interrupted by the machine: %s", self.job.trial_id, error)
             raise
         except Exception as error:
-            told = failure(error)
-            self._say("failed: %s", told["reason"])
-            return [*reports, told]
+            self._logger.exception("%s failed", self.job.trial_id)
+            return [*reports, failure(error)]
         finally:
-            if self._watch is not None:  # a driver that is slow to ask is no fault of the trial
-                self._watch.close()
+            if watch is not None:  # a driver that is slow to ask is no fault of the trial
+                watch.close()
 
     def remove_files(self) -> None:
         """Remove the trial's files here, where another place has them; the lock stays."""
@@ -168,15 +162,11 @@ class Attempt:
         """Leave the folder. The runner's own clean-up runs; what it raises is only logged."""
         events, self._events = self._events, None
         try:
-            close = getattr(events, "close", None)
-            if close is not None:
-                close()
+            if isinstance(events, Generator):
+                events.close()
         except Exception:
             self._logger.exception("the runner's clean-up failed")
         finally:
             self._logger.removeHandler(self._log)
             self._log.close()
             self._lock.release()
-
-    def _say(self, message: str, *values: object) -> None:
-        self._logger.info("%s " + message, self.job.trial_id, *values)

@@ -12,13 +12,12 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -100,7 +99,14 @@ class Group:
         """Pass tensors through a collective, many at once."""
         if self.size == 1:
             return
-        for bucket in _buckets(tensors):
+        buckets: list[list[Tensor]] = []
+        for tensor in tensors:
+            last = buckets[-1] if buckets else []
+            numbers = sum(map(Tensor.numel, last)) + tensor.numel()
+            if not last or last[0].dtype != tensor.dtype or numbers > BUCKET:
+                buckets.append([])
+            buckets[-1].append(tensor)
+        for bucket in buckets:
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
             collective(flat, group=self.tensors)
             parts = torch.split(flat, [tensor.numel() for tensor in bucket])
@@ -113,8 +119,7 @@ class Group:
             return find()
         objects: list[Any] = [find() if self.is_main else None]
         dist.broadcast_object_list(objects, group=self.control, group_src=0)
-        found: T = objects[0]
-        return found
+        return cast("T", objects[0])
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
@@ -144,9 +149,10 @@ def joined(place: Path, rank: int, size: int, device: torch.device) -> Iterator[
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    if (loopback := next((name for name in LOOPBACK if name in _interfaces()), None)) is not None:
-        for library in ("GLOO", "NCCL"):
-            os.environ.setdefault(f"{library}_SOCKET_IFNAME", loopback)
+    for _, interface in socket.if_nameindex():
+        if interface in LOOPBACK:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
     dist.init_process_group(
         "gloo", init_method=f"file://{place}", rank=rank, world_size=size, timeout=PATIENCE
     )
@@ -156,18 +162,3 @@ def joined(place: Path, rank: int, size: int, device: torch.device) -> Iterator[
         yield Group(rank, size, tensors, world)
     finally:
         dist.destroy_process_group()
-
-
-def _interfaces() -> set[str]:
-    return {name for _, name in socket.if_nameindex()}
-
-
-def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    for _, alike in groupby(tensors, key=lambda tensor: tensor.dtype):
-        bucket: list[Tensor] = []
-        for tensor in alike:
-            if bucket and sum(map(Tensor.numel, bucket)) + tensor.numel() > BUCKET:
-                yield bucket
-                bucket = []
-            bucket.append(tensor)
-        yield bucket

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from torch import Tensor, nn
 # By these MKL, oneDNN, OpenBLAS and torch are told which kernels to take. How many threads there
 # are torch says itself, whoever told it.
 TELLING = ("MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "ATEN_CPU_CAPABILITY")
-COUNTS = "_NUM_THREADS"
 # Of /proc/cpuinfo, on x86 and on ARM; the other lines say which core, and how fast just now.
 OF_PROCESSOR = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size", "flags"),
@@ -30,7 +30,7 @@ OF_PROCESSOR = (
 )
 # Maker and family of the processors on which oneDNN's product was measured to be the quicker
 # (`tests/benchmarks/RESULTS.md`). Of AMD's family 25 the two are equal: 831 and 842 µs.
-ONEDNN_IS_QUICKER = (("AuthenticAMD", 26),)
+ONEDNN_IS_QUICKER = (("AuthenticAMD", "26"),)
 SMALLEST = 1 << 14  # numbers of the second matrix; below, asking costs what the product saves
 
 
@@ -39,15 +39,14 @@ def kernels() -> dict[str, object]:
 
     It tells apart more than it need to: another build of torch may round as this one does.
     """
-    told = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(TELLING) and not name.endswith(COUNTS)
-    }
     return {
         "torch": [torch.__version__, torch.__config__.show()],
         "threads": torch.get_num_threads(),
-        "variables": dict(sorted(told.items())),
+        "variables": {
+            name: value
+            for name, value in sorted(os.environ.items())
+            if name.startswith(TELLING) and not name.endswith("_NUM_THREADS")
+        },
         "processor": processor(),
     }
 
@@ -66,17 +65,15 @@ def processor() -> str:
 @cache
 def onednn_is_quicker() -> bool:
     """Whether this processor is one of those that were measured, and torch has both libraries."""
-    known = torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    avx512 = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    # torch gives it no name of its own; where it has another one day, MKL's is taken.
-    there = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    lines = [line.partition(":") for line in processor().splitlines()]
-    told = {name.strip(): value.strip() for name, _, value in lines}
-    measured = any(
-        told.get("vendor_id") == maker and told.get("cpu family") == str(family)
-        for maker, family in ONEDNN_IS_QUICKER
+    fields = dict(re.findall(r"^(.+?)\s*: (.*)$", processor(), re.M))
+    return (
+        (fields.get("vendor_id"), fields.get("cpu family")) in ONEDNN_IS_QUICKER
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+        and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        # torch gives it no name of its own; where it has another one day, MKL's is taken.
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
     )
-    return known and avx512 and there and measured
 
 
 def by_onednn(a: Tensor, b: Tensor) -> bool:
@@ -93,13 +90,12 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Args:
         x: [B, F]. weight: [D, F]; either may be a transposed view. bias: [D].
     """
-    x, weight = _dense(x), _dense(weight)
+    x, weight = (
+        each if each.is_contiguous() or each.t().is_contiguous() else each.contiguous()
+        for each in (x, weight)
+    )
     y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
     return y
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() or x.t().is_contiguous() else x.contiguous()
 
 
 class Linear(nn.Linear):
@@ -109,22 +105,22 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """x[..., F] → [..., D]."""
-        if x.dim() < 2 or not self._quick(x):
+        is_quicker = (
+            x.dim() >= 2
+            and x.numel() > 0
+            and self.weight.numel() >= SMALLEST
+            and x.dtype == self.weight.dtype == torch.float32
+            and x.device.type == "cpu"
+            and onednn_is_quicker()
+            # A compiler or `torch.func`, by which many configurations are one product of MKL's.
+            and not torch.compiler.is_compiling()
+            and not torch._C._are_functorch_transforms_active()
+        )
+        if not is_quicker:
             return super().forward(x)
         rows = x if x.dim() == 2 else x.reshape(-1, self.in_features)
         y: Tensor = _Product.apply(rows, self.weight, self.bias)
         return y if x.dim() == 2 else y.view(*x.shape[:-1], self.out_features)
-
-    def _quick(self, x: Tensor) -> bool:
-        floats = x.dtype == self.weight.dtype == torch.float32
-        large = self.weight.numel() >= SMALLEST and x.device.type == "cpu"
-        return large and floats and onednn_is_quicker() and not _transformed() and x.numel() > 0
-
-
-def _transformed() -> bool:
-    """Whether something else than autograd goes through: a compiler, or `torch.func`, by which many
-    configurations at once are one product of MKL's."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 class _Product(torch.autograd.Function):

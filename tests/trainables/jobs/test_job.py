@@ -23,6 +23,7 @@ from trainables.core.trainer import Trainer
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs import job as jobs
+from trainables.jobs.attempt import Attempt
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 from trainables.losses.proxy_anchor import ProxyAnchor
@@ -34,7 +35,10 @@ def run(given: Job) -> list[dict[str, Any]]:
     return events
 
 
-def test_a_job_and_the_same_job_again(drawn: Path, shared_cache: Path, tmp_path: Path) -> None:
+def test_a_job_and_the_same_job_again(
+    drawn: Path, shared_cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "trainables")
     given = job(core_trials.config(drawn), shared_cache, tmp_path, evaluate=("val",))
     events = run(given)
     assert [e["event"] for e in events] == ["epoch"] * 4 + ["final"]
@@ -45,18 +49,21 @@ def test_a_job_and_the_same_job_again(drawn: Path, shared_cache: Path, tmp_path:
     assert final["history"] == events[:-1]
     saved = json.loads((tmp_path / "config.json").read_text())
     assert saved == {"config": given.config, "seed": 3}
-    log = (tmp_path / "trial.log").read_text()
-    assert "epoch 4/4" in log
-    assert "selected epoch" in log
-    assert not logging.getLogger("trainables").handlers
-
+    assert "epoch 4/4" in caplog.text and "selected epoch" in caplog.text
     again = run(given)
     assert again == [final]
 
     (tmp_path / "final.json").write_text("{")
     repaired = run(given)[-1]
     assert comparable(repaired) == comparable(final)
-    assert "final.json is damaged" in (tmp_path / "trial.log").read_text()
+    assert "final.json is damaged" in caplog.text
+
+    final["export"] = "../other.safetensors"
+    (tmp_path / "other.safetensors").touch()
+    identity = {"config_hash": final["provenance"]["config_hash"], "seed": given.seed}
+    (tmp_path / "final.json").write_text(json.dumps(final | identity))
+    with pytest.raises(ConfigError, match=r"'../other.safetensors' as the name of a file"):
+        run(given)
 
 
 def test_a_finished_job_evaluates_what_was_not_asked_before(
@@ -99,8 +106,13 @@ def test_failure_leaves_its_traceback_in_the_log(
         raise IndexError("a bug in a loss")
 
     monkeypatch.setattr(ProxyAnchor, "forward", broken)
-    with pytest.raises(IndexError):
-        run(job(core_trials.config(drawn), shared_cache, tmp_path))
+    attempt = Attempt(
+        job(core_trials.config(drawn), shared_cache, tmp_path),
+        "trainables.jobs.job:run_job",
+        clean=False,
+    )
+    assert attempt.events(60.0)[-1]["reason"] == "IndexError: a bug in a loss"
+    attempt.close()
     log = (tmp_path / "trial.log").read_text()
     assert "Traceback" in log
     assert "IndexError: a bug in a loss" in log

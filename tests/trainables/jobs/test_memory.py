@@ -76,7 +76,9 @@ def test_it_goes_on_in_parts_that_fit(memory: Memory, job: Callable[..., Job]) -
     assert told["config_hash"] == expected["provenance"]["config_hash"]
 
 
-def test_it_goes_on_from_its_checkpoint(memory: Memory, job: Callable[..., Job]) -> None:
+def test_it_goes_on_from_its_checkpoint(
+    memory: Memory, job: Callable[..., Job], caplog: pytest.LogCaptureFixture
+) -> None:
     """Somebody else takes memory while it trains."""
     given, events = job("t", training={"epochs": 3}), []
     for event in run_job(given):
@@ -87,8 +89,8 @@ def test_it_goes_on_from_its_checkpoint(memory: Memory, job: Callable[..., Job])
     assert [epoch["epoch"] for epoch in events[-1]["history"]] == [1, 2, 3]
     provenance = events[-1]["provenance"]
     assert provenance["resumed_from_epoch"] == 2 and provenance["micro_batch"] == 6
-    log = (Path(str(given.runtime.trial_dir)) / "trial.log").read_text()
-    assert "CUDA out of memory" in log and "it goes on with 6 images at once" in log
+    assert "CUDA out of memory" in caplog.text
+    assert "it goes on with 6 images at once" in caplog.text
 
 
 @pytest.mark.slow
@@ -96,19 +98,17 @@ def test_it_goes_on_from_its_checkpoint(memory: Memory, job: Callable[..., Job])
     ("fits", "changes", "told"),
     [
         (4, {"backbone": {"freeze_bn": False}}, "would not be the same trial"),
-        (4, {"backbone": {"freeze_bn": False}}, "training.batch_size: 3 fits"),
         (0, {"training": {"batch_size": 6}}, "a single image is too much"),
         (0, {"backbone": {"mode": "frozen"}}, "no backbone trains"),
     ],
 )
-def test_where_parts_are_another_trial_it_fails_with_the_batch_that_fits(
+def test_where_parts_are_another_trial_it_fails(
     memory: Memory, job: Callable[..., Job], fits: int, changes: dict[str, Any], told: str
 ) -> None:
     memory.fits = fits
     with pytest.raises(TrialFailure, match=told) as failed:
         last(job("t", **changes))
     assert str(failed.value).startswith("CUDA out of memory. Tried to allocate 2.00 GiB")
-    assert ("fits" in str(failed.value)) == bool(fits)
 
 
 def test_a_batch_without_a_driver_runs_fewer_side_by_side(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from trainables.errors import ConfigError
-from trainables.jobs.job import _finished, _with_digest
 from trainables.machine.files import inside, open_regular, read_regular
 
 
@@ -22,16 +20,6 @@ def test_a_path_is_no_name(tmp_path: Path, name: object) -> None:
 
 def test_a_name_is(tmp_path: Path) -> None:
     assert inside(tmp_path, "best.safetensors") == tmp_path / "best.safetensors"
-
-
-def test_a_finished_trial_that_names_weights_elsewhere_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "other.safetensors").touch()
-    folder = tmp_path / "trial"
-    folder.mkdir()
-    final = _with_digest({"event": "final", "export": "../other.safetensors", "seed": 0})
-    (folder / "final.json").write_text(json.dumps(final))
-    with pytest.raises(ConfigError, match=r"'../other.safetensors' as the name of a file"):
-        _finished(folder, {"seed": 0})
 
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
