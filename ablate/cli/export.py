@@ -47,9 +47,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("sweep", nargs="?", help="sweep id or name; default: the latest")
     command.add_argument("--to", required=True, choices=("optuna",), help="what it is for")
     command.add_argument(
-        "--storage",
-        metavar="URI",
-        help="its database, or env:NAME (default: optuna.db in --out)",
+        "--storage", metavar="URI", help="its database, or env:NAME (default: optuna.db in --out)"
     )
     command.add_argument("--replace", action="store_true", help="write over studies that are there")
     add_out(command)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,46 +59,32 @@ print(json.dumps(told, default=str), file=open("told.json", "w"))
 """
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a process tells in which all guides' packages are installed."""
-    folder = tmp_path_factory.mktemp("guides")
-    made = [path for page in PAGES for path in guides.install(page, folder)]
-    tests = [path.name for path in made if path.name.startswith("test_")]
-    assert {path.name for path in made if path.suffix == ".yaml"} == set(CELLS)
-    paths = os.pathsep.join(map(str, [folder, ROOT]))
+@pytest.mark.slow
+def test_the_examples_of_the_guides_run(tmp_path: Path) -> None:
+    """In a process in which all guides' packages are installed."""
+    installed = [path for page in PAGES for path in guides.install(page, tmp_path)]
+    tests = [path.name for path in installed if path.name.startswith("test_")]
+    assert {path.name for path in installed if path.suffix == ".yaml"} == set(CELLS)
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps([tests, CELLS, LITTLE])],
-        cwd=folder,
+        cwd=tmp_path,
         text=True,
         capture_output=True,
         timeout=240,
         check=False,
-        env={**os.environ, "PYTHONPATH": paths},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [tmp_path, ROOT]))},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    answer: dict[str, Any] = json.loads((folder / "told.json").read_text())
-    return {**answer, "out": done.stdout}
-
-
-@pytest.mark.slow
-def test_the_tests_that_guides_show_pass(told: dict[str, Any]) -> None:
-    assert told["tests"] == 0, told["out"]
-    assert "5 passed" in told["out"]
-
-
-@pytest.mark.slow
-def test_the_sweeps_can_be_planned(told: dict[str, Any]) -> None:
+    told: dict[str, Any] = json.loads((tmp_path / "told.json").read_text())
+    # the tests that they show
+    assert told["tests"] == 0 and "5 passed" in done.stdout, done.stdout
+    # plans of their sweeps
     for spec, (code, said) in told["plans"].items():
         assert code == 0, f"{spec}: {said}"
     assert "from 0.000125 to 0.008" in told["plans"]["rates.yaml"][1], "a design's own note"
-
-
-@pytest.mark.slow
-def test_trials_are_trained_with_them(told: dict[str, Any]) -> None:
-    trials = told["trials"]
-    assert len(trials) == 3
-    by_loss = {trial["config"]["loss"]["name"]: trial for trial in trials}
+    # trials with their components
+    by_loss = {trial["config"]["loss"]["name"]: trial for trial in told["trials"]}
+    assert len(told["trials"]) == len(by_loss) == 3
     deviance = by_loss["binomial_deviance"]["epochs"][0]["metrics"]
     assert deviance["term/metric/value"] > 0
     uniform = by_loss["normsoftmax"]
@@ -106,8 +93,7 @@ def test_trials_are_trained_with_them(told: dict[str, Any]) -> None:
     assert metrics["term/uniform/value"] < 0, "the logarithm of a mean below 1"
     weight = uniform["config"]["method"]["weight"]
     assert metrics["term/uniform/weight"] == pytest.approx(weight)
-    rung = by_loss["proxy_anchor"]
-    assert rung["config"]["optimizer"]["lr"] == 1e-3
+    assert by_loss["proxy_anchor"]["config"]["optimizer"]["lr"] == 1e-3
 
 
 def test_commands_of_guides_are_commands() -> None:
