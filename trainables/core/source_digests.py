@@ -97,8 +97,9 @@ def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if _is_type_checking(node):
-            pending += node.orelse  # type: ignore[attr-defined]
+        guards = ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+        if isinstance(node, ast.If) and ast.unparse(node.test) in guards:
+            pending += node.orelse
             continue
         pending += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
@@ -112,21 +113,11 @@ def _imported_modules(tree: ast.Module, package: str, folder: Path) -> Iterator[
             continue
         for name in candidates:
             first = name.partition(".")[0]
-            is_ours = top == first or (not top and not is_shared and _lies_in(folder, first))
+            file = find_module_file(first)
+            is_beside = file is not None and folder in file.parents[:2]
+            is_ours = top == first or (not top and not is_shared and is_beside)
             if is_ours and find_module_file(name) is not None:
                 yield name
-
-
-def _lies_in(folder: Path, top: str) -> bool:
-    """Return whether a top-level module or package lies in a folder."""
-    file = find_module_file(top)
-    return file is not None and folder in file.parents[:2]
-
-
-def _is_type_checking(node: ast.AST) -> bool:
-    test = getattr(node, "test", None)
-    name = getattr(test, "id", None) or getattr(test, "attr", None)
-    return isinstance(node, ast.If) and name == "TYPE_CHECKING"
 
 
 def _normal_form(node: Any) -> Any:
@@ -136,7 +127,11 @@ def _normal_form(node: Any) -> Any:
     annotations, and the arguments of an error that is raised.
     """
     if isinstance(node, list):
-        return [_normal_form(each) for each in node if not _is_docstring(each)]
+        return [
+            _normal_form(each)
+            for each in node
+            if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        ]
     if not isinstance(node, ast.AST):
         return f"{type(node).__name__} {node!r}"
     if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
@@ -149,20 +144,11 @@ def _normal_form(node: Any) -> Any:
         [name, _normal_form(value)]
         for name, value in ast.iter_fields(node)
         if value not in (None, [])
-        and not _is_empty_text(value)
+        # Some versions put an f-string of no parts into `{x:}`.
+        and not (isinstance(value, ast.JoinedStr) and not value.values)
         and name not in ("annotation", "returns", "type_comment", "kind", "ctx", "type_params")
     ]
     return [type(node).__name__, *fields]
-
-
-def _is_docstring(node: Any) -> bool:
-    """Return whether a statement is a text that nothing reads."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _is_empty_text(node: Any) -> bool:
-    """Return whether a node is an f-string of no parts, which some versions put into `{x:}`."""
-    return isinstance(node, ast.JoinedStr) and not node.values
 
 
 def _joined_parts(node: ast.JoinedStr) -> list[Any]:

@@ -8,7 +8,6 @@ leads out of the output folder. So every path of a trial is made here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainables.errors import ConfigError
@@ -31,14 +30,16 @@ def check_trial_id(trial_id: object) -> str:
     Raises:
         ConfigError: it is none, as `../x`, `/x`, `a/b`, `..` or an empty one.
     """
-    if isinstance(trial_id, str) and 0 < len(trial_id) <= LONGEST:
-        plain = Path(trial_id).name == trial_id and trial_id not in (".", "..")
-        if plain and trial_id.isprintable():
-            return trial_id
-    shown = repr(trial_id)
+    if (
+        isinstance(trial_id, str)
+        and 0 < len(trial_id) <= LONGEST
+        and Path(trial_id).name == trial_id != ".."
+        and trial_id.isprintable()
+    ):
+        return trial_id
     raise ConfigError(
         "trial id",
-        shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…",
+        repr(trial_id)[:LONGEST],
         "a name without a path",
         "The ledger or file that names the trial was edited or damaged: restore it from a copy, or "
         "give another --out",
@@ -62,44 +63,23 @@ def trial_folder(trials: Path, trial_id: object) -> Path:
     return folder
 
 
-@dataclass(frozen=True)
 class TrialFolder:
     """Every path of one trial's folder; nothing of it need be there yet."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config = path / CONFIG
+        self.source = path / SOURCE
+        self.result = path / RESULT
+        self.export = path / EXPORT
+        self.checkpoints = path / CHECKPOINTS
+        self.log = path / LOG
+        self.lock = path / LOCK
 
     @staticmethod
     def of(trials: Path, trial_id: object) -> TrialFolder:
         """Return a trial's folder below `trials`. Raises ConfigError as `trial_folder`."""
         return TrialFolder(trial_folder(trials, trial_id))
-
-    @property
-    def config(self) -> Path:
-        return self.path / CONFIG
-
-    @property
-    def source(self) -> Path:
-        return self.path / SOURCE
-
-    @property
-    def result(self) -> Path:
-        return self.path / RESULT
-
-    @property
-    def export(self) -> Path:
-        return self.path / EXPORT
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / CHECKPOINTS
-
-    @property
-    def log(self) -> Path:
-        return self.path / LOG
-
-    @property
-    def lock(self) -> Path:
-        return self.path / LOCK
 
     def view(self, name: str) -> Path:
         return self.path / VIEWS / f"{name}.json"

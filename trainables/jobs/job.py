@@ -27,7 +27,7 @@ from trainables.evaluation.tasks import task_of
 from trainables.jobs.ensemble import Member, evaluate_ensemble
 from trainables.jobs.memory import free_memory, halve_batch
 from trainables.jobs.request import Job
-from trainables.jobs.several import together
+from trainables.jobs.several import train_together
 from trainables.machine.files import inside, write_json
 from trainables.trial import TrialConfig
 
@@ -123,7 +123,7 @@ def _train_in_parts(job: Job, config: TrialConfig) -> Generator[Event, None, Eve
 
 
 def _train(job: Job, config: TrialConfig) -> Generator[Event, None, Event | None]:
-    with together(job) as (group, runtime):
+    with train_together(job) as (group, runtime):
         trainer = Trainer(config, job.seed, runtime, group=group)
         trainer.splits.require(job.evaluate)
         last = config.training.epochs

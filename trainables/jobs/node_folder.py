@@ -121,15 +121,13 @@ def fetch_files(
     storage, folder = payload.storage, job.runtime.trial_dir
     assert storage is not None and folder is not None
     begun = (folder / RESULT).exists() or any((folder / CHECKPOINTS).glob("*"))
-    if storage.own_folder or not begun:
-        place = newest(storage.checkpoints.get(job.trial_id, ()))
+    wanted = [(job.trial_id, folder)] if storage.own_folder or not begun else []
+    exports = [member.export for member in job.members if not member.export.exists()]
+    wanted += [(export.parent.name, export.parent) for export in exports]
+    for trial_id, target in wanted:
+        place = newest(storage.checkpoints.get(trial_id, ()))
         if place is not None:
-            download(place, folder)
-    for member in job.members:
-        if not member.export.exists():
-            place = newest(storage.checkpoints.get(member.export.parent.name, ()))
-            if place is not None:
-                download(place, member.export.parent)
+            download(place, target)
 
 
 # ------------------------------------------------------------------------- contents of a checkpoint
@@ -138,19 +136,19 @@ def fetch_files(
 def files_to_store(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the names and paths of a trial's files that make a checkpoint: the newest state of the
     core with its best weights, or whatever else a runner keeps there; log, result and export."""
-    names = {path.name for path in (folder / CHECKPOINTS).glob("*") if not _is_draft(path)}
+
+    def is_draft(path: Path) -> bool:
+        return path.name.startswith(".") or path.suffix == ".tmp"
+
+    names = {path.name for path in (folder / CHECKPOINTS).glob("*") if not is_draft(path)}
     states = sorted(name for name in names if name.startswith("steps-"))
     if states:
         names = {states[-1], f"best-{states[-1].rpartition('-')[2]}"} & names
     for name in sorted(names):
         yield f"{CHECKPOINTS}/{name}", folder / CHECKPOINTS / name
     for path in sorted(folder.glob("*")):
-        if path.is_file() and not _is_draft(path) and path.name != MANIFEST:
+        if path.is_file() and not is_draft(path) and path.name != MANIFEST:
             yield path.name, path
-
-
-def _is_draft(path: Path) -> bool:
-    return path.name.startswith(".") or path.suffix == ".tmp"
 
 
 def state_of(folder: Path) -> dict[str, tuple[int, int]]:

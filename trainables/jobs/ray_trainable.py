@@ -20,8 +20,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 from ray import tune
@@ -67,33 +68,25 @@ def watch_driver(driver: Leader) -> None:
     threading.Thread(target=watch, daemon=True, name="driver watch").start()
 
 
-class Background:
-    """Runs functions in one thread, which ends with the process."""
+Call = tuple[Callable[[], list[Event]], Future[list[Event]]]
 
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
-        threading.Thread(target=self._work, daemon=True, name="trial").start()
 
-    def submit(self, function: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._calls.put((function, future))
-        return future
-
-    def _work(self) -> None:
-        while True:
-            function, future = self._calls.get()
-            try:
-                future.set_result(function())
-            except BaseException as error:  # raised again where the result is asked for
-                future.set_exception(error)
+def work(calls: queue.SimpleQueue[Call]) -> NoReturn:
+    """Do what is put into a queue, one call after the other."""
+    while True:
+        function, future = calls.get()
+        try:
+            future.set_result(function())
+        except BaseException as error:  # raised again where the result is asked for
+            future.set_exception(error)
 
 
 class JobTrainable(tune.Trainable):
     """One job at a time; `reset_config` takes the next one in the same process."""
 
     _attempt: Attempt | None = None
-    _background: Background | None = None
-    _future: Future[Any] | None = None
+    _calls: queue.SimpleQueue[Call] | None = None  # for the thread in which a trial runs
+    _future: Future[list[Event]] | None = None
 
     def setup(self, config: dict[str, Any]) -> None:
         self._take(config)
@@ -154,24 +147,23 @@ class JobTrainable(tune.Trainable):
         def download(place: str, folder: Path) -> None:
             tune.Checkpoint(f"{root}/{place}", files).to_directory(folder)
 
-        def newest(folders: tuple[str, ...]) -> str | None:
-            return find_newest(files, root, folders)
-
+        newest = partial(find_newest, files, root)
         wait_for_storage(lambda: fetch_files(self._payload, self._job, newest, download))
 
     def _next_events(self, attempt: Attempt) -> list[Event]:
         """Return what the trial tells next, or nothing if that takes too long."""
         seconds = min(self._payload.gather, STEP_SECONDS)
-        if self._background is None:
-            self._background = Background()
+        if self._calls is None:  # one thread for all jobs, which ends with the process
+            self._calls = queue.SimpleQueue()
+            threading.Thread(target=work, args=(self._calls,), daemon=True, name="trial").start()
         if self._future is None:
-            self._future = self._background.submit(lambda: attempt.events(seconds))
+            self._future = Future()
+            self._calls.put((lambda: attempt.events(seconds), self._future))
         wait([self._future], STEP_SECONDS)
         if not self._future.done():
             return []
         future, self._future = self._future, None
-        events: list[Event] = future.result()
-        return events
+        return future.result()
 
     def _report(self, events: list[Event], *, done: bool = False) -> dict[str, Any]:
         if done:

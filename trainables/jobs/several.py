@@ -1,9 +1,9 @@
-"""One trial by several processes of one machine: the first runs the job, the others stand by it.
+"""One trial by several processes of one machine: the first runs the job, its peers train along.
 
-    python -m trainables.jobs.several < line        one of the others; the first one starts it
+    python -m trainables.jobs.several < line        a peer; the first process starts it
 
-The first process is the worker itself, whose folder, events and log are the trial's; the others
-write nothing and end with it. A GPU belongs to each, in their order, or to none any. What they
+The first process is the worker itself, whose folder, events and log are the trial's; its peers
+write nothing and end with it. Each has a GPU of its own, in their order, or none has any. What they
 exchange is `machine/group.py`'s, what they share is `backbones/passes.py`'s.
 """
 
@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,57 +32,56 @@ from trainables.machine.devices import resolve_device
 from trainables.machine.group import ALONE, Group, joined, meeting_place
 from trainables.trial import TrialConfig
 
-LAST_WORDS = 10.0  # seconds for a process that failed to say why
+EXIT_SECONDS = 10.0  # for a process that failed to say why
 
 
 @contextmanager
-def together(job: Job) -> Iterator[tuple[Group, Runtime]]:
-    """A block in which all processes of a trial train it: the group, and the first one's runtime.
+def train_together(job: Job) -> Iterator[tuple[Group, Runtime]]:
+    """Run a block in which all processes of a trial train it: the group, the first one's runtime.
 
     Raises:
         ConfigError: more processes than GPUs.
-        TrialFailure: another process failed; the text says how.
-        OSError: another process was ended; the machine's fault, so that it may be tried again.
+        TrialFailure: a peer failed; the text says how.
+        OSError: a peer was ended; the machine's fault, so that it may be tried again.
     """
     size = job.runtime.processes
     if size == 1:
         yield ALONE, job.runtime
         return
-    runtimes = [runtime_of(job.runtime, rank) for rank in range(size)]
+    runtimes = [assign_runtime(job.runtime, rank) for rank in range(size)]
     place = meeting_place()
-    others: list[Other] = []
+    peers: list[Peer] = []
     try:
-        others.extend(
-            Other.started(replace(job, runtime=runtimes[rank]), rank, place)
-            for rank in range(1, size)
+        peers.extend(
+            Peer(replace(job, runtime=runtimes[rank]), rank, place) for rank in range(1, size)
         )
-        for other in others:
-            if other.heard() != {"event": "ready"}:
-                raise other.why()
+        for peer in peers:
+            if peer.read() != {"event": "ready"}:
+                raise peer.explain_end()
         with joined(place, 0, size, torch.device(runtimes[0].device)) as group:
             yield group, runtimes[0]
     except RuntimeError as error:
-        gone = [] if isinstance(error, TrialFailure) else [o for o in others if o.ended()]
-        raise gone[0].why() if gone else error from error
+        ended = [] if isinstance(error, TrialFailure) else [peer for peer in peers if peer.ends()]
+        raise ended[0].explain_end() if ended else error from error
     finally:
-        for other in others:
-            other.end()
+        for peer in peers:
+            peer.kill()
         shutil.rmtree(place.parent, ignore_errors=True)
 
 
-def runtime_of(runtime: Runtime, rank: int) -> Runtime:
-    """Of one of a trial's processes: its device, its share of the threads; the first has a folder.
+def assign_runtime(runtime: Runtime, rank: int) -> Runtime:
+    """Return one process's device and share of the threads; the first one has the folder.
 
     Raises:
         ConfigError: one GPU named for all, or fewer than processes.
     """
     device, size = resolve_device(runtime.device), runtime.processes
     if device.type == "cuda":
-        there = torch.cuda.device_count()
-        if ":" in runtime.device or there < size:
+        present = torch.cuda.device_count()
+        if ":" in runtime.device or present < size:
             raise ConfigError(
                 "resources.processes",
-                f"{size} a trial on {runtime.device}, with {there} GPUs here",
+                f"{size} a trial on {runtime.device}, with {present} GPUs here",
                 "a GPU for each",
                 "Lower resources.gpus, and give --device cuda",
             )
@@ -92,50 +91,43 @@ def runtime_of(runtime: Runtime, rank: int) -> Runtime:
     return replace(runtime, device=str(device), threads=threads, trial_dir=folder)
 
 
-@dataclass(frozen=True)
-class Other:
+class Peer:
     """A process beside the first one. It ends when its standard input does, and so with us."""
 
-    rank: int
-    process: subprocess.Popen[str]
-
-    @staticmethod
-    def started(job: Job, rank: int, place: Path) -> Other:
-        process = subprocess.Popen(
+    def __init__(self, job: Job, rank: int, place: Path) -> None:
+        self.rank = rank
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "trainables.jobs.several"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
-        assert process.stdin is not None
-        given = {"job": job.to_dict(), "rank": rank, "place": str(place)}
-        process.stdin.write(json.dumps(given) + "\n")
-        process.stdin.flush()
-        return Other(rank, process)
+        assert self.process.stdin is not None
+        request = {"job": job.to_dict(), "rank": rank, "place": str(place)}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
 
-    def heard(self) -> dict[str, Any] | None:
-        """The next thing it says; None: it ended without a word."""
+    def read(self) -> Any:
+        """Return the next event; None: it ended without a word."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        found: dict[str, Any] | None = json.loads(line) if line else None
-        return found
+        return json.loads(line) if line else None
 
-    def ended(self) -> bool:
-        """Whether it ended, or does within a while."""
+    def ends(self) -> bool:
+        """Return whether it has ended, or does within a while."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(LAST_WORDS)
+            self.process.wait(EXIT_SECONDS)
         return self.process.poll() is not None
 
-    def why(self) -> Exception:
-        """What is to be raised of its end."""
-        last = self.heard()
+    def explain_end(self) -> Exception:
+        last = self.read()
         if last is None:
             code = self.process.wait()
             return OSError(f"process {self.rank} of the trial was ended (exit code {code})")
         return TrialFailure(f"process {self.rank} of the trial: {last['reason']}")
 
-    def end(self) -> None:
+    def kill(self) -> None:
         self.process.kill()
         self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
@@ -144,32 +136,28 @@ class Other:
                 pipe.close()
 
 
-def stand_by(job: Job, group: Group) -> None:
-    """What the first process does with a job of mode "train", without its events."""
-    config = TrialConfig.model_validate(job.config)
-    trainer = Trainer(config, job.seed, job.runtime, group=group)
-    until = job.until or config.training.epochs
-    if trainer.epoch < until:
-        for report in trainer.epochs():
-            if report.epoch >= until:
-                break
-    if trainer.epoch == config.training.epochs:
-        trainer.finish(job.evaluate, job.metrics)
-
-
 def main() -> int:
-    given = json.loads(sys.stdin.readline())
+    """Do as a peer what the first process does with a job of mode "train", without its events."""
+    request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_input, daemon=True, name="first process watch").start()
-    said, sys.stdout = sys.stdout, sys.stderr  # whatever libraries print
-    job, rank = Job.from_dict(given["job"]), int(given["rank"])
-    print(json.dumps({"event": "ready"}), file=said, flush=True)
+    answers, sys.stdout = sys.stdout, sys.stderr  # whatever libraries print
+    job, rank = Job.from_dict(request["job"]), int(request["rank"])
+    print(json.dumps({"event": "ready"}), file=answers, flush=True)
     device, size = torch.device(job.runtime.device), job.runtime.processes
     try:
-        with joined(Path(given["place"]), rank, size, device) as group:
-            stand_by(job, group)
+        with joined(Path(request["place"]), rank, size, device) as group:
+            config = TrialConfig.model_validate(job.config)
+            trainer = Trainer(config, job.seed, job.runtime, group=group)
+            until = job.until or config.training.epochs
+            if trainer.epoch < until:
+                for report in trainer.epochs():
+                    if report.epoch >= until:
+                        break
+            if trainer.epoch == config.training.epochs:
+                trainer.finish(job.evaluate, job.metrics)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(json.dumps({"event": "failed", "reason": reason}), file=said, flush=True)
+        print(json.dumps({"event": "failed", "reason": reason}), file=answers, flush=True)
         os._exit(1)  # at once: others wait for what it would send
     return 0
 

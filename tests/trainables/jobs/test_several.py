@@ -14,7 +14,7 @@ from trainables.core.runtime import Runtime
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
-from trainables.jobs.several import runtime_of
+from trainables.jobs.several import Peer, assign_runtime
 from trainables.machine.devices import resolve_device
 
 FINETUNE: dict[str, Any] = {"backbone": {"mode": "finetune"}, "training": {"epochs": 3}}
@@ -67,21 +67,18 @@ def test_what_one_cannot_do_none_does(drawn: Path, shared_cache: Path, tmp_path:
 
 def test_threads_and_the_folder_are_shared_out(tmp_path: Path) -> None:
     runtime = Runtime("cpu", 5, tmp_path, tmp_path / "t", processes=2)
-    first, second = (runtime_of(runtime, rank) for rank in range(2))
+    first, second = (assign_runtime(runtime, rank) for rank in range(2))
     assert (first.threads, second.threads) == (2, 2)
     assert (first.trial_dir, second.trial_dir) == (tmp_path / "t", None)
     if resolve_device("auto").type == "cpu":
         with pytest.raises(ConfigError, match="device: found"):
-            runtime_of(replace(runtime, device="cuda"), 0)
+            assign_runtime(replace(runtime, device="cuda"), 0)
 
 
-def test_a_failure_of_another_is_told_by_its_reason() -> None:
-    from trainables.jobs.several import Other
-
-    class Ended:
-        stdout = iter([])
-
-    other = Other(3, Ended())  # type: ignore[arg-type]
-    object.__setattr__(other, "heard", lambda: {"event": "failed", "reason": "OutOfMemoryError: x"})
-    assert isinstance(other.why(), TrialFailure)
-    assert "process 3 of the trial: OutOfMemoryError: x" in str(other.why())
+def test_a_failure_of_another_is_told_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = {"event": "failed", "reason": "OutOfMemoryError: x"}
+    monkeypatch.setattr(Peer, "read", lambda _: failed)
+    peer = Peer.__new__(Peer)
+    peer.rank = 3
+    assert isinstance(peer.explain_end(), TrialFailure)
+    assert "process 3 of the trial: OutOfMemoryError: x" in str(peer.explain_end())

@@ -14,7 +14,7 @@ import torch
 
 from trainables.errors import ConfigError, TrialFailure
 from trainables.jobs.views.embedded import Reader
-from trainables.jobs.views.request import Request, View, Wanted
+from trainables.jobs.views.request import Request
 from trainables.machine.files import write_json
 
 
@@ -23,34 +23,29 @@ def main() -> int:
     request = Request.from_dict(json.load(sys.stdin))
     if request.threads is not None:
         torch.set_num_threads(request.threads)
-    return int(sum(_fails(each, request) for each in request.trials) > 0)
-
-
-def _fails(wanted: Wanted, request: Request) -> bool:
-    """Read one trial's; whether any of it failed."""
-    try:
-        model = Reader(wanted.folder, request.device, request.cache)
-    except Exception as error:  # of this trial: the others are read all the same
-        for view in wanted.views:
-            _tell(wanted, view, error)
-        return True
-    failed = False
-    for view in wanted.views:
-        path = view.path(wanted.folder)
+    code = 0
+    for trial in request.trials:
+        model: Reader | Exception
         try:
-            path.parent.mkdir(exist_ok=True)
-            write_json(path, model.read(view))
-        except Exception as error:
-            _tell(wanted, view, error)
-            failed = True
-    return failed
-
-
-def _tell(wanted: Wanted, view: View, error: Exception) -> None:
-    usual = isinstance(error, ConfigError | TrialFailure | OSError)
-    reason = str(error) if usual else f"{type(error).__name__}: {error}"
-    line = {"folder": str(wanted.folder), "name": view.name, "reason": " ".join(reason.split())}
-    print(json.dumps(line), file=sys.stderr, flush=True)
+            model = Reader(trial.folder, request.device, request.cache)
+        except Exception as error:  # of this trial: the others are read all the same
+            model = error
+        for view in trial.views:
+            try:
+                if isinstance(model, Exception):
+                    raise model
+                path = view.path(trial.folder)
+                path.parent.mkdir(exist_ok=True)
+                write_json(path, model.read(view))
+            except Exception as error:
+                usual = isinstance(error, ConfigError | TrialFailure | OSError)
+                reason = " ".join(
+                    (str(error) if usual else f"{type(error).__name__}: {error}").split()
+                )
+                line = {"folder": str(trial.folder), "name": view.name, "reason": reason}
+                print(json.dumps(line), file=sys.stderr, flush=True)
+                code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -172,7 +172,15 @@ class Reader:
     """
 
     def __init__(self, folder: Path, device: str, cache: Path) -> None:
-        self.config, seed, export = _trial(folder)
+        files = TrialFolder(folder)
+        try:
+            about = json.loads(files.config.read_text(encoding="utf-8"))
+            final = json.loads(files.result.read_text(encoding="utf-8"))
+            export = inside(folder, final["export"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = f"no finished trial ({error})"
+            raise ConfigError(str(folder), found, "its config.json and final.json") from error
+        self.config, seed = TrialConfig.model_validate(about["config"]), int(about["seed"])
         self.splits = load_splits(self.config.data, cache)
         where = resolve_device(device)
         parts = assemble(self.config, seed, self.splits, cache, where)
@@ -202,15 +210,3 @@ class Reader:
         split = self.split(options.pop("split"))
         about = {"kind": view.kind, "options": dict(view.options)}
         return about | {"split_images": len(split.subset)} | VIEWS[view.kind](split, **options)
-
-
-def _trial(folder: Path) -> tuple[TrialConfig, int, Path]:
-    try:
-        said = json.loads(TrialFolder(folder).config.read_text(encoding="utf-8"))
-        final = json.loads(TrialFolder(folder).result.read_text(encoding="utf-8"))
-        export = inside(folder, final["export"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            str(folder), f"no finished trial ({error})", "its config.json and final.json"
-        ) from error
-    return TrialConfig.model_validate(said["config"]), int(said["seed"]), export
