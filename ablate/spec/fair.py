@@ -26,7 +26,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ablate.designs.parts import Seeds, SpecPart, check_seeds, seed_list
 from ablate.samplers.space import Axis
-from ablate.values.errors import listed, shown
+from ablate.values.errors import listed
 from ablate.values.layers import Layer, merge
 from ablate.values.paths import leaves
 from trainables.errors import ConfigError
@@ -47,10 +47,11 @@ class Also(SpecPart):
     studies: tuple[str, ...] | None = Field(None, min_length=1)
     space: dict[str, Axis] = Field(min_length=1)
 
-    def fits(self, method: str, loss: str, study: str) -> bool:
-        of_study = self.studies is None or study in self.studies
+    def fits(self, row: _Row) -> bool:
         return (
-            of_study and method in (self.methods or (method,)) and loss in (self.losses or (loss,))
+            (self.studies is None or row.study in self.studies)
+            and row.method in (self.methods or (row.method,))
+            and row.loss in (self.losses or (row.loss,))
         )
 
 
@@ -94,13 +95,9 @@ class Fair(SpecPart):
         return value
 
     @model_validator(mode="after")
-    def overrides_some(self) -> Fair:
+    def possible(self) -> Fair:
         if unknown := [name for name in self.overrides if name not in self.of]:
             raise ValueError(f"overrides of comparisons that `of` names, not of {listed(unknown)}")
-        return self
-
-    @model_validator(mode="after")
-    def ranks_some(self) -> Fair:
         if self.finalists >= self.trials:
             raise ValueError(
                 f"fewer finalists than trials ({self.finalists} of {self.trials}): a row that has "
@@ -119,22 +116,12 @@ ENDING = "_fair"
 class _Row:
     study: str  # the comparison
     cell: str
-    number: int
-    trial: dict[str, Any]  # with nothing that is searched
-    space: dict[str, Any]
+    tune: str  # its search
+    best: str  # the promotion of its finalists
+    trial: dict[str, Any]
     method: str
     loss: str
     backbone: str
-
-    def tune(self, study: str) -> str:
-        return f"{study}_tune_{self.number}"
-
-    def best(self, study: str) -> str:
-        return f"{study}_best_{self.number}"
-
-    def like(self, other: _Row) -> bool:
-        """Whether they are of one loss and one backbone."""
-        return self.loss == other.loss and self.backbone == other.backbone
 
 
 def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
@@ -145,103 +132,92 @@ def with_twins(data: Mapping[str, Any], fair: Fair) -> dict[str, Any]:
     """
     studies, report = dict(data.get("studies") or {}), dict(data.get("report") or {})
     tables = list(report.get("tables") or [])
-    met: list[_Row] = []
+    rows: list[_Row] = []
     for idx, name in enumerate(fair.of):
-        study = _comparison(studies, name, f"fair.of.{idx}")
-        rows = list(_rows(data, name, study, fair))
-        made = _twin(name, study, rows, fair)
-        _free(studies, made, f"fair.of.{idx}")
-        studies |= made
-        tables += [_beside(table) for table in tables if _shows(table, name)]
-        met += rows
-    _all_used(fair, met)
-    return {**data, "studies": studies, "report": {**report, "tables": tables}}
-
-
-def _comparison(studies: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
-    study: Mapping[str, Any] | None = studies.get(name)
-    found = f"{name!r}"
-    if study is not None:
+        study = studies.get(name) or {}
         variants = study.get("variants") or {}
         centred = "around" in study or any("around" in each for each in variants.values())
-        if study["design"] == "compare" and variants and not centred and not study.get("cross"):
-            return study
-        found = f"{name!r}, which is none"
-    raise ConfigError(
-        place,
-        found,
-        "a comparison of `variants` that stand around no other study",
-        "Name one, or write the searches of its rows yourself",
-    )
-
-
-def _free(studies: Mapping[str, Any], made: Mapping[str, Any], place: str) -> None:
-    for name in made:
-        if name in studies:
+        if study.get("design") != "compare" or not variants or centred or study.get("cross"):
             raise ConfigError(
-                place, f"a study {name!r} besides", "a name that nothing has", "Rename that study"
+                f"fair.of.{idx}",
+                repr(name),
+                "a comparison of `variants` that stand around no other study",
+                "Name one, or write the searches of its rows yourself",
             )
-
-
-def _all_used(fair: Fair, rows: list[_Row]) -> None:
-    """Axes that are of no row are a mistake."""
+        own = list(_rows(data, name, study, fair))
+        twins = _twin(name, study, own, fair)
+        for taken in twins.keys() & studies.keys():
+            raise ConfigError(
+                f"fair.of.{idx}",
+                f"a study {taken!r} besides",
+                "a name that nothing has",
+                "Rename that study",
+            )
+        studies |= twins
+        rows += own
+        for table in list(tables):
+            if table.get("study") == name and table.get("kind") == "compare":
+                title = f"{table.get('title') or name}, every row tuned alike on held-out classes"
+                tables.append({**table, "study": name + ENDING, "title": title})
     for idx, also in enumerate(fair.also):
-        if not any(also.fits(row.method, row.loss, row.study) for row in rows):
-            there = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
-            pairs = listed(sorted(there))
+        if not any(map(also.fits, rows)):
+            pairs = {f"{row.method} on {row.loss} in {row.study}" for row in rows}
             raise ConfigError(
                 f"fair.also.{idx}",
                 "axes for rows that there are not",
-                f"methods and losses of these comparisons ({pairs})",
+                f"methods and losses of these comparisons ({listed(sorted(pairs))})",
                 "Correct `methods`, `losses` and `studies`, or remove it",
             )
+    return {**data, "studies": studies, "report": {**report, "tables": tables}}
 
 
 def _twin(name: str, study: Mapping[str, Any], rows: list[_Row], fair: Fair) -> dict[str, Any]:
+    """The studies of a comparison's twin by name: searches, promotions, the comparison."""
     baselines = {row.cell: _baseline(row, rows) for row in rows}
-    floors = {found.cell for found in baselines.values() if found is not None}
-    twin, objective = name + ENDING, _judging(study, fair)
-    made: dict[str, Any] = {}
+    floors = {baseline.cell for baseline in baselines.values() if baseline is not None}
+    objective = (study.get("objectives") or [f"val/{fair.metric}"])[0]
+    metric = objective if isinstance(objective, str) else objective["metric"]
+    held_out = str(MetricName.parse(metric).on("val"))
+    objective = held_out if isinstance(objective, str) else {**objective, "metric": held_out}
+    searches, promotions = dict[str, Any](), dict[str, Any]()
     for row in rows:
-        made[row.tune(twin)] = {
+        space = dict(fair.space)
+        for also in fair.also:
+            space |= also.space if also.fits(row) else {}
+        shared = {
+            "objectives": [objective],
+            "trial": {path: value for path, value in row.trial.items() if path not in space},
+        }
+        searches[row.tune] = {
             "design": "search",
             "trials": fair.trials,
             "seeds": SEARCHED,
-            "objectives": [objective],
-            "trial": row.trial,
-            "space": row.space,
-        }
-    for row in rows:
+            "space": space,
+        } | shared
         baseline = baselines[row.cell]
         # A neutral cell is a candidate of both rows; one that has none gets another finalist.
         alone = bool(floors) and baseline is None and row.cell not in floors
-        made[row.best(twin)] = {
+        promotions[row.best] = {
             "design": "promote",
-            "of": row.tune(twin),
+            "of": row.tune,
             "best": fair.finalists + alone,
             "seeds": RANKED,
-            "objectives": [objective],
-            "trial": row.trial,
-        } | ({} if baseline is None else {"neutral": {"best_of": baseline.best(twin)}})
-    kept = {key: study[key] for key in ("metrics",) if key in study}
-    made[twin] = kept | {
+        } | shared
+        if baseline is not None:
+            promotions[row.best]["neutral"] = {"best_of": baseline.best}
+    comparison = {
         "design": "compare",
         "seeds": fair.seeds,
         "objectives": [objective],
         "evaluate": list(dict.fromkeys(["val", "test", *study.get("evaluate", [])])),
         "variants": {
-            row.cell: {"around": {"best_of": row.best(twin)}, "trial": row.trial} for row in rows
+            row.cell: {"around": {"best_of": row.best}, "trial": promotions[row.best]["trial"]}
+            for row in rows
         },
     }
-    return made
-
-
-def _judging(study: Mapping[str, Any], fair: Fair) -> str | dict[str, Any]:
-    """The objective of a comparison's twin."""
-    own = (study.get("objectives") or [f"val/{fair.metric}"])[0]
-    if isinstance(own, str):
-        return str(MetricName.parse(own).on("val"))
-    return {**own, "metric": str(MetricName.parse(own["metric"]).on("val"))}
+    if "metrics" in study:
+        comparison["metrics"] = study["metrics"]
+    return searches | promotions | {name + ENDING: comparison}
 
 
 def _rows(
@@ -249,48 +225,24 @@ def _rows(
 ) -> Iterator[_Row]:
     from trainables.trial import TrialConfig  # with torch: of specs that have `fair` alone
 
-    variants, default = study["variants"], TrialConfig()
-    for number, (cell, variant) in enumerate(variants.items(), 1):
-        place = f"studies.{name}.variants.{cell}"
+    default, twin = TrialConfig(), name + ENDING
+    for number, (cell, variant) in enumerate(study["variants"].items(), 1):
         own = [
             Layer(f"studies.{name}.trial", study.get("trial") or {}),
-            Layer(f"{place}.trial", variant.get("trial") or {}),
+            Layer(f"studies.{name}.variants.{cell}.trial", variant.get("trial") or {}),
             Layer("fair.trial", fair.trial),
             Layer(f"fair.overrides.{name}", fair.overrides.get(name, {})),
         ]
         merged = merge([Layer("trial", data.get("trial") or {}), *own])
-        method = _named(merged, "method", place, default.method.name)
-        loss = _named(merged, "loss", place, default.loss.name)
-        space = dict(fair.space)
-        for also in fair.also:
-            space |= also.space if also.fits(method, loss, name) else {}
         # An option of a method or loss that the sweep names and this row does not is none of it.
         lasting = leaves(merged)
-        free = {
-            path: value
-            for path, value in leaves(merge(own)).items()
-            if path not in space and path in lasting
-        }
-        backbone = _named(merged, "backbone", place, default.backbone.name)
-        yield _Row(name, str(cell), number, free, space, method, loss, backbone)
-
-
-def _named(merged: Mapping[str, Any], part: str, place: str, default: str) -> str:
-    """The name of a component of a row.
-
-    Raises:
-        ConfigError: what stands there is no component.
-    """
-    found = merged.get(part)
-    name = found.get("name", default) if isinstance(found, Mapping) else found or default
-    if isinstance(name, str) and not isinstance(found, str):
-        return name
-    raise ConfigError(
-        f"{place}.trial.{part}",
-        f"{shown(found)} as its {part}",
-        f"a mapping with a name, as {{name: {default}}}",
-        "Correct it where it is written: in the row, its study, `fair.trial` or the sweep's trial",
-    )
+        trial = {path: value for path, value in leaves(merge(own)).items() if path in lasting}
+        names = []
+        for part in ("method", "loss", "backbone"):  # what is no component, its trial refuses
+            component = merged.get(part)
+            named = component.get("name") if isinstance(component, Mapping) else None
+            names.append(named if isinstance(named, str) else getattr(default, part).name)
+        yield _Row(name, str(cell), f"{twin}_tune_{number}", f"{twin}_best_{number}", trial, *names)
 
 
 def _baseline(row: _Row, rows: list[_Row]) -> _Row | None:
@@ -299,14 +251,5 @@ def _baseline(row: _Row, rows: list[_Row]) -> _Row | None:
 
     if row.method not in METHODS or not METHODS[row.method].NEUTRAL:
         return None
-    plain = (other for other in rows if other.method == "plain")
-    return next((other for other in plain if row.like(other)), None)
-
-
-def _shows(table: Mapping[str, Any], name: str) -> bool:
-    return table.get("study") == name and table.get("kind") == "compare"
-
-
-def _beside(table: Mapping[str, Any]) -> dict[str, Any]:
-    title = f"{table.get('title') or table['study']}, every row tuned alike on held-out classes"
-    return {**table, "study": table["study"] + ENDING, "title": title}
+    alike = (each for each in rows if (each.loss, each.backbone) == (row.loss, row.backbone))
+    return next((each for each in alike if each.method == "plain"), None)

@@ -14,10 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ablate.designs.study import Study
 from ablate.spec.checks import check_metrics, check_objectives, check_ranks, check_recipe
 from ablate.spec.fair import with_twins
 from ablate.spec.model import METRICS, REPORTED, LoadedSpec, Source, Spec
-from ablate.spec.yaml_loader import Document, load
+from ablate.spec.yaml_loader import load
 from ablate.values.errors import explain, listed, nearest, shown
 from ablate.values.layers import overlay
 from trainables.errors import ConfigError
@@ -48,41 +49,34 @@ def _extended(
     path: Path, trail: tuple[Path, ...], count: Iterator[int] | None = None
 ) -> tuple[Any, dict[str, tuple[str, int]]]:
     """The file's mapping laid over those it extends. count: of the files read so far."""
+    place = f"{path}: extends"
     where = Path(os.path.realpath(path))  # of links in a circle too, which then cannot be read
     if where in trail:
         cycle = " → ".join(str(p.name) for p in (*trail[trail.index(where) :], where))
-        raise ConfigError(
-            f"{path}: extends",
-            f"a cycle ({cycle})",
-            "files that do not extend each other",
-            "Remove one `extends`",
-        )
+        expected = "files that do not extend each other"
+        raise ConfigError(place, f"a cycle ({cycle})", expected, "Remove one `extends`")
     count = itertools.count() if count is None else count
     if next(count) >= MAX_FILES:
-        raise ConfigError(
-            f"{path}: extends",
-            f"more than {MAX_FILES} files, each as often as it is extended",
-            "fewer",
-            "Extend fewer files, or each once",
-        )
+        found = f"more than {MAX_FILES} files, each as often as it is extended"
+        raise ConfigError(place, found, "fewer", "Extend fewer files, or each once")
     document = load(path, only_regular=bool(trail))
     if not isinstance(document.data, dict):
         shape = "a list" if isinstance(document.data, list) else shown(document.data)
-        raise ConfigError(
-            str(path),
-            shape,
-            "a mapping: name, studies, …",
-            "Start from one of search_spaces/",
-        )
+        expected = "a mapping: name, studies, …"
+        raise ConfigError(str(path), shape, expected, "Start from one of search_spaces/")
+    own = dict(document.data)
+    bases = own.pop("extends", [])
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        expected = "a file name or a list of them"
+        raise ConfigError(place, repr(bases), expected, "Name files relative to this one")
     data: dict[str, Any] = {}
     lines: dict[str, tuple[str, int]] = {}
-    for base in _bases(document):
+    for base in bases:
         inner, inner_lines = _extended(path.parent / base, (*trail, where), count)
         data, lines = _spec_overlay(data, inner), lines | inner_lines
-    own = {key: value for key, value in document.data.items() if key != "extends"}
-    own = _with_sources(own, path)
     own_lines = {key: (document.name, line) for key, line in document.lines.items()}
-    return _spec_overlay(data, own), lines | own_lines
+    return _spec_overlay(data, _with_sources(own, path)), lines | own_lines
 
 
 def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -96,27 +90,15 @@ def _with_sources(data: dict[str, Any], path: Path) -> dict[str, Any]:
     if not isinstance(report, dict) or not isinstance(name, str):
         return data
     document = load(path.parent / name, only_regular=True)
-    if not isinstance(document.data, dict) or not isinstance(document.data.get("sources"), list):
+    sources = document.data.get("sources") if isinstance(document.data, dict) else None
+    if not isinstance(sources, list):
         raise ConfigError(
             document.name,
             "no list `sources`",
             "blocks of settings with their sources",
             "See search_spaces/papers/ddml.sources.yaml",
         )
-    return {**data, "report": {**report, "sources": document.data["sources"]}}
-
-
-def _bases(document: Document) -> list[str]:
-    bases = document.data.get("extends", [])
-    bases = [bases] if isinstance(bases, str) else bases
-    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ConfigError(
-            f"{document.name}: extends",
-            repr(bases),
-            "a file name or a list of them",
-            "Name files relative to this one",
-        )
-    return bases
+    return {**data, "report": {**report, "sources": sources}}
 
 
 def _spec_overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
@@ -126,28 +108,24 @@ def _spec_overlay(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name, study in new.items():
             before = old.get(name)
-            if isinstance(study, dict) and isinstance(before, dict):
-                design = study.get("design", before.get("design"))
-                if design != before.get("design"):
-                    merged["studies"] = {**merged["studies"], name: study}
+            if not isinstance(study, dict) or not isinstance(before, dict):
+                continue
+            if study.get("design", before.get("design")) != before.get("design"):
+                merged["studies"] = {**merged["studies"], name: study}
     return merged
 
 
 def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
     """Validate a mapping and what its studies say of each other."""
-    spec = _model(data, source)
-    if spec.fair is not None:
-        plain = {key: value for key, value in data.items() if key != "fair"}
-        try:
-            whole = with_twins(plain, spec.fair)
-        except ConfigError as fault:
-            raise source.relocate(fault) from None
-        spec = _model(whole, source)
-    order = _order(spec, source)
-    for name, place in spec.report.studies().items():
-        if name not in spec.studies:
-            raise _unknown_study(source.locate(place), name, list(spec.studies))
     try:
+        spec = _model(data)
+        if spec.fair is not None:
+            plain = {key: value for key, value in data.items() if key != "fair"}
+            spec = _model(with_twins(plain, spec.fair))
+        order = _order(spec.studies)
+        for name, place in spec.report.studies().items():
+            if name not in spec.studies:
+                raise _unknown_study(place, name, list(spec.studies))
         check_ranks(spec.studies, order)
         check_metrics(spec.studies)
         check_objectives(spec.studies, METRICS, spec.objective)
@@ -157,12 +135,11 @@ def check_spec(data: dict[str, Any], source: Source) -> LoadedSpec:
     return LoadedSpec(spec, source, order)
 
 
-def _model(data: dict[str, Any], source: Source) -> Spec:
+def _model(data: dict[str, Any]) -> Spec:
     try:
         return Spec.model_validate(data)
     except ValidationError as error:
-        _, fault = explain(error, Spec, data)
-        raise source.relocate(fault) from None
+        raise explain(error, Spec, data)[1] from None
 
 
 def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:
@@ -170,28 +147,24 @@ def _unknown_study(place: str, name: str, known: Sequence[str]) -> ConfigError:
     return ConfigError(place, f"the unknown study {name!r}", f"one of {some}", nearest(name, known))
 
 
-def _order(spec: Spec, source: Source) -> tuple[str, ...]:
-    graph: dict[str, set[str]] = {}
-    for name, study in spec.studies.items():
-        for centre, place in study.centres().items():
-            if centre not in spec.studies:
-                raise _unknown_study(
-                    source.locate(f"studies.{name}.{place}"), centre, list(spec.studies)
-                )
-        graph[name] = set(study.centres())
+def _order(studies: Mapping[str, Study]) -> tuple[str, ...]:
+    """Studies with each after those that it is centred on, else as written."""
+    graph = {name: study.centres() for name, study in studies.items()}
+    for name, centres in graph.items():
+        for centre, place in centres.items():
+            if centre not in studies:
+                raise _unknown_study(f"studies.{name}.{place}", centre, list(studies))
+    depth: dict[str, int] = {}
     try:
-        ranked = list(graphlib.TopologicalSorter(graph).static_order())
+        for name in graphlib.TopologicalSorter(graph).static_order():
+            depth[name] = 1 + max((depth[centre] for centre in graph[name]), default=-1)
     except graphlib.CycleError as error:
         cycle = list(reversed(error.args[1]))
-        place = next(iter(spec.studies[cycle[0]].centres().values()))
+        place = next(iter(graph[cycle[0]].values()))
         raise ConfigError(
-            source.locate(f"studies.{cycle[0]}.{place}"),
+            f"studies.{cycle[0]}.{place}",
             f"a cycle ({' → '.join(cycle)})",
             "studies that do not wait for each other",
             "Remove one of them",
         ) from None
-    depth: dict[str, int] = {}
-    for name in ranked:
-        depth[name] = 1 + max((depth[centre] for centre in graph[name]), default=-1)
-    # Stable: by depth, then as written, so that a file's order is what people see.
-    return tuple(sorted(spec.studies, key=lambda name: depth[name]))
+    return tuple(sorted(studies, key=lambda name: depth[name]))

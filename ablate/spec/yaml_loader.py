@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,16 @@ MAX_DEPTH = 60
 SHOWN = 50  # characters of a line that a message quotes
 
 _TAG = "tag:yaml.org,2002:"
-_NULL = re.compile(r"(?:~|null|Null|NULL|)$")
-_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)$")
-_INT = re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
-_FLOAT = re.compile(
-    r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-)
+_SCALARS = {
+    "null": re.compile(r"(?:~|null|Null|NULL|)$"),
+    "bool": re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"),
+    "int": re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$"),
+    "float": re.compile(
+        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+}
+_BEGIN = {"null": ["~", "n", "N", ""], "bool": "tTfF", "int": "-+0123456789"}  # first characters
 
 
 class _Core(BaseResolver):
@@ -48,10 +50,8 @@ class _Core(BaseResolver):
 
 
 _Core.add_implicit_resolver(_TAG + "merge", re.compile(r"<<$"), ["<"])
-_Core.add_implicit_resolver(_TAG + "null", _NULL, ["~", "n", "N", ""])
-_Core.add_implicit_resolver(_TAG + "bool", _BOOL, list("tTfF"))
-_Core.add_implicit_resolver(_TAG + "int", _INT, list("-+0123456789"))
-_Core.add_implicit_resolver(_TAG + "float", _FLOAT, list("-+.0123456789"))
+for _name, _pattern in _SCALARS.items():
+    _Core.add_implicit_resolver(_TAG + _name, _pattern, list(_BEGIN.get(_name, "-+.0123456789")))
 
 
 class _Loader(Reader, Scanner, Parser, Composer, _Core):
@@ -85,33 +85,23 @@ def load(path: str | Path, *, only_regular: bool = False) -> Document:
         ConfigError: missing, a folder, unreadable, empty, over 256 KiB, not UTF-8, or not YAML.
     """
     path = Path(path)
-    name, expected = str(path), "a YAML file"
+    name = str(path)
     try:
-        if path.is_dir():
-            raise ConfigError(name, "a folder", expected, "Name a file in it")
         with open_regular(path) if only_regular else path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(name, "no such file", expected, "Check the path") from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(name, f"an unreadable file ({reason})", expected, "Check it") from None
+        found = f"an unreadable file ({error.strerror or error})"
+        raise ConfigError(name, found, "a YAML file", "Check the path") from None
     if len(raw) > MAX_BYTES:
+        size = MAX_BYTES >> 10
         raise ConfigError(
-            name,
-            f"a file of more than {MAX_BYTES >> 10} KiB",
-            "a YAML file of at most that",
-            "Split it with `extends:`",
+            name, f"a file of more than {size} KiB", "a smaller one", "Split it with `extends:`"
         )
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            name,
-            f"a byte that is not UTF-8 at offset {error.start}",
-            "a YAML text file",
-            "Save it as UTF-8; a binary file is no spec",
-        ) from None
+        fault = f"a byte that is not UTF-8 at offset {error.start}"
+        raise ConfigError(name, fault, "a YAML text file", "Save it as UTF-8") from None
     document = load_text(text, name)
     if document.data is None:
         raise ConfigError(name, "an empty file", "a sweep: name, studies, …", "Fill it in")
@@ -146,34 +136,34 @@ class _Build:
         self.count = 0
         self.open: set[int] = set()
 
-    def fault(self, node: Node, found: str, expected: str, remedy: str) -> ConfigError:
-        return ConfigError(_place(self.name, _line(node)), found, expected, remedy)
+    def place(self, node: Node) -> str:
+        return _place(self.name, _line(node))
 
     def value(self, node: Node, path: str, depth: int) -> Any:
         self.count += 1
         if self.count > MAX_NODES:
-            raise self.fault(
-                node,
-                f"more than {MAX_NODES} values once anchors are expanded",
-                "fewer",
-                "Write less, or repeat anchors less often",
-            )
+            found = f"more than {MAX_NODES} values once anchors are expanded"
+            raise ConfigError(self.place(node), found, "fewer", "Repeat anchors less often")
         if depth > MAX_DEPTH:
-            raise self.fault(node, "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it")
+            raise ConfigError(
+                self.place(node), "nesting too deep", f"at most {MAX_DEPTH} levels", "Flatten it"
+            )
         if isinstance(node, ScalarNode):
             return self.scalar(node)
         if id(node) in self.open:
-            raise self.fault(node, "an anchor that contains itself", "a finite value", "Undo it")
+            raise ConfigError(
+                self.place(node), "an anchor that contains itself", "a finite value", "Undo it"
+            )
         self.open.add(id(node))
         try:
             if isinstance(node, SequenceNode):
-                self.plain(node, "seq")
+                self.refuse_tag(node, "seq")
                 return [
                     self.value(child, self.note(f"{path}.{i}".lstrip("."), child), depth + 1)
                     for i, child in enumerate(node.value)
                 ]
             assert isinstance(node, MappingNode)
-            self.plain(node, "map")
+            self.refuse_tag(node, "map")
             return self.mapping(node, path, depth)
         finally:
             self.open.discard(id(node))
@@ -182,62 +172,55 @@ class _Build:
         self.lines.setdefault(path, _line(node))
         return path
 
-    def plain(self, node: Node, kind: str) -> None:
-        if node.tag != _TAG + kind:
-            tag = node.tag.replace(_TAG, "!!")
-            raise self.fault(node, f"the tag {tag}", "a plain value", "Remove the tag")
+    def refuse_tag(self, node: Node, known: str = "") -> None:
+        """Raise for a node whose tag is not the one of its kind."""
+        if node.tag != _TAG + known:
+            found = f"the tag {node.tag.replace(_TAG, '!!')}"
+            raise ConfigError(self.place(node), found, "a plain value", "Remove the tag")
 
     def mapping(self, node: MappingNode, path: str, depth: int) -> dict[str, Any]:
         own: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key, child in node.value:
             if not isinstance(key, ScalarNode):
-                raise self.fault(key, "a key that is no text", "a name", "Quote it or rename it")
+                found, remedy = "a key that is no text", "Quote it or rename it"
+                raise ConfigError(self.place(key), found, "a name", remedy)
             if key.tag == _TAG + "merge":
-                for part in self.merge_parts(child):
-                    for name, value in self.value(part, path, depth + 1).items():
-                        merged.setdefault(name, value)
+                for part in child.value if isinstance(child, SequenceNode) else [child]:
+                    if not isinstance(part, MappingNode):
+                        found = "a merge of no mapping"
+                        raise ConfigError(self.place(part), found, "<<: *anchor", "Correct it")
+                    merged = self.value(part, path, depth + 1) | merged
                 continue
             self.scalar(key)  # refuses tagged keys
             if key.value in own:
-                raise self.fault(
-                    key, f"the key {key.value!r} twice", "each key once", "Remove one of the two"
-                )
+                found, remedy = f"the key {key.value!r} twice", "Remove one of the two"
+                raise ConfigError(self.place(key), found, "each key once", remedy)
             where = f"{path}.{key.value}".lstrip(".")
             self.lines[where] = _line(key)
             own[key.value] = self.value(child, where, depth + 1)
         return merged | own
 
-    def merge_parts(self, node: Node) -> Iterator[MappingNode]:
-        parts = node.value if isinstance(node, SequenceNode) else [node]
-        for part in parts:
-            if not isinstance(part, MappingNode):
-                raise self.fault(part, "a merge of no mapping", "<<: *anchor", "Correct it")
-            yield part
-
     def scalar(self, node: ScalarNode) -> Any:
         tag, text = node.tag.removeprefix(_TAG), node.value
-        if tag == "null" and _NULL.match(text):
-            return None
-        if tag == "bool" and _BOOL.match(text):
-            return text.lower() == "true"
-        if tag == "int" and _INT.match(text):
-            found = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 64 else None
-            if found is None or abs(found) > LARGEST:
-                raise too_long(_place(self.name, _line(node)))
-            return found
-        if tag == "float" and _FLOAT.match(text):
-            special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
-            number = float(special)
-            if math.isinf(number) and "inf" not in special:
-                raise self.fault(
-                    node, "a number that is too large", "one below 1.8e308", "Lower it"
-                )
-            return number
         if tag in ("str", "merge"):
-            return check_text(text, _place(self.name, _line(node)))
-        shown = node.tag.replace(_TAG, "!!")
-        raise self.fault(node, f"the tag {shown}", "a plain value", "Remove the tag")
+            return check_text(text, self.place(node))
+        if tag not in _SCALARS or not _SCALARS[tag].match(text):
+            self.refuse_tag(node)
+        if tag == "null":
+            return None
+        if tag == "bool":
+            return text.lower() == "true"
+        if tag == "int":
+            number = int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)) if len(text) < 64 else None
+            if number is None or abs(number) > LARGEST:
+                raise too_long(self.place(node))
+            return number
+        special = text.lower().replace(".inf", "inf").replace(".nan", "nan")
+        if math.isinf(float(special)) and "inf" not in special:
+            found = "a number that is too large"
+            raise ConfigError(self.place(node), found, "one below 1.8e308", "Lower it")
+        return float(special)
 
 
 # ------------------------------------------------------------------ what no parser can read
@@ -247,45 +230,25 @@ class _Build:
 _FAULTS: tuple[tuple[str, bool, str, str], ...] = (
     ("\\\\t", False, "spaces for indentation", "Replace tabs by spaces"),
     (
-        "mapping values are not allowed",
+        "values are not allowed",
         False,
         "one value after each `key:`",
-        "Indent it like the line above, or put quotes around text that holds a colon",
+        "Indent it, or quote the text",
     ),
-    ("could not find expected ':'", True, "`key: value`", "Add the colon, and a space after it"),
+    ("not find expected ':'", True, "`key: value`", "Add the colon, and a space after it"),
     ("another document", False, "one document", "Make it two files"),
     (
-        "expected (<block end>|'<document start>')",
+        "expected (<block|'<docu)",
         False,
-        "keys, or entries that begin with `- `, in one column",
-        "Align it with the one it belongs to, or put quotes around all of a text",
+        "keys, or `- ` entries, in one column",
+        "Align or add quotes",
     ),
-    (
-        "flow (mapping|sequence|node)",
-        True,
-        "a comma after each entry, and a closing bracket",
-        "Add the one that is missing",
-    ),
-    (
-        "quoted scalar: .*(end of stream|document separator)",
-        True,
-        "a closing quote",
-        "Add it, or double the quote inside the text",
-    ),
-    (
-        "quoted scalar",
-        False,
-        "one of YAML's escapes (\\n, \\t, \\\\, \\u00e9)",
-        "Write \\\\ for a backslash, or use single quotes",
-    ),
+    ("flow (map|seq|node)", True, "a comma after each entry, and a closing bracket", "Add it"),
+    ("quoted scalar: .*(end of stream|document separator)", True, "a closing quote", "Add it"),
+    ("quoted scalar", False, "one of YAML's escapes (\\n, \\u00e9)", "Write \\\\ for a backslash"),
     ("undefined alias", False, "an anchor above it", "Define it, or put quotes around the text"),
     ("duplicate anchor", False, "each anchor once", "Rename one of them"),
-    (
-        "sequence entries are not allowed",
-        False,
-        "entries on the lines below their key",
-        "Write `- …` on lines of their own, or [a, b]",
-    ),
+    ("entries are not allowed", False, "entries on lines below their key", "Move them, or [a, b]"),
 )
 _UNKNOWN = False, "`key: value` or `- entry`", "Put quotes around text that holds signs"
 

@@ -28,8 +28,11 @@ def folder(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=[path.stem for path in SPECS])
-@pytest.mark.parametrize("more", [(), FAIR], ids=["paper", "held_out"])
+@pytest.mark.parametrize(
+    ("spec", "more"),
+    [*((spec, ()) for spec in SPECS), (FOLDER / "dvml.yaml", FAIR)],
+    ids=[*(path.stem for path in SPECS), "dvml, held_out"],
+)
 def test_it_plans_whole(
     spec: Path, more: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

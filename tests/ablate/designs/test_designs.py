@@ -119,9 +119,6 @@ def test_a_path_belongs_to_one_component(design: Any) -> None:
         design.model_validate({"design": name, "components": {"a": {"x": 1}, "b": {"x": 2}}})
 
 
-# -------------------------------------------------------------------------- refusals
-
-
 # ----------------------------------------------------------------------------- plans
 
 

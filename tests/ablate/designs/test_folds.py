@@ -96,17 +96,6 @@ def test_cells_are_found_by_seed_and_fold(tmp_path: Path) -> None:
         find_cell(made.progression, "grid/x@0.1")
 
 
-def test_a_race_needs_whole_seeds() -> None:
-    given = specs.spec(studies__rows__folds=4, studies__rows__race={}, seeds=5)
-    with pytest.raises(ConfigError, match=r"rows.*a race or folds, not both"):
-        specs.plan(given)
-
-
-def test_fewer_classes_than_folds_fail_with_a_reason() -> None:
-    with pytest.raises(ConfigError, match=r"studies\.tune\.folds.*1"):
-        specs.plan(specs.spec(studies__tune__folds=1))
-
-
 def test_a_ledger_without_folds_is_brought_up_to_date(tmp_path: Path) -> None:
     made = dispatch(specs.plan(), tmp_path)
     drain(made)

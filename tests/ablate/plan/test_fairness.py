@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from ablate.cli.main import main
 from ablate.plan import warnings as advice
 from ablate.plan.fairness import regime
-from ablate.plan.plan import Overrides, Plan
+from ablate.plan.plan import Plan
 from tests.ablate import specs
 
 RATE = {"optimizer.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
@@ -127,22 +124,6 @@ def test_what_promote_and_around_inherit_counts() -> None:
         line
     )
     assert warned(**studies, rows=rows(best("a_final"), best("b_final"))) == []
-
-
-def test_what_another_file_promotes_counts(tmp_path: Path) -> None:
-    """A file that extends promote.yaml and takes the best of its chain."""
-    chain = Path(__file__).parents[3] / "search_spaces" / "promote.yaml"
-    own = {"name": "own", "extends": str(chain), "studies": {"rows": rows(*[best("longer")] * 2)}}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
-    from ablate.plan.checks import checked_plan
-    from ablate.spec.read import read_spec
-    from tests.ablate import synthetic
-
-    made = checked_plan(
-        read_spec(tmp_path / "own.yaml"), Overrides(), synthetic.fingerprint, tmp_path
-    )
-    chained = {"longer": 2 * 3, "networks": 6, "heads": 18}
-    assert made.lineages()["rows"] == {"plain": chained, "ddml": chained}
 
 
 # ----------------------------------------------------------------------- regime
@@ -279,13 +260,8 @@ def test_a_method_without_a_neutral_candidate() -> None:
 
 
 def test_its_finalists_may_have_it() -> None:
-    studies = {
-        "a": tune("plain", 6),
-        "b": tune("ddml", 6),
-        "a2": finalists("a", "plain"),
-        "b2": finalists("b", "ddml"),
-        "rows": rows(best("a2"), best("b2")),
-    }
+    studies = {"a": tune("plain", 6), "b": tune("ddml", 6), "rows": rows(best("a2"), best("b2"))}
+    studies |= {"a2": finalists("a", "plain"), "b2": finalists("b", "ddml")}
     (line,) = warned(floor=True, **studies)
     assert line.endswith("give b2 one candidate more, `neutral: {best_of: a2}`")
     studies["b2"]["neutral"] = {"best_of": "a2"}
@@ -314,20 +290,3 @@ def test_stating_the_tuning_leaves_the_sweep_id() -> None:
     assert before.sweep_id == after.sweep_id
     dump = after.resolved_spec()["studies"]["rows"]
     assert dump["tuning"] == "as_published", "a report can state it"
-
-
-def test_the_command_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    spec = {
-        "name": "unfair",
-        "trial": {"data.name": "typefaces"},
-        "studies": {
-            "a": tune("plain", 4),
-            "b": tune("ddml", 6),
-            "rows": rows(best("a"), best("b")),
-        },
-    }
-    (tmp_path / "unfair.yaml").write_text(yaml.safe_dump(spec))
-    assert main(["plan", str(tmp_path / "unfair.yaml"), "--out", str(tmp_path / "out")]) == 0
-    lines = [t for t in capsys.readouterr().out.splitlines() if t.startswith("warning: ")]
-    assert "8 trials for plain; 12 trials for ddml; expected 12 for each" in lines[0]
-    assert "`neutral: {best_of: a}`" in lines[1] and len(lines) == 2

@@ -70,14 +70,19 @@ def test_held_out_selects_on_validation() -> None:
     assert made.sweep_id != plan(spec()).sweep_id
 
 
-def test_it_may_stand_in_a_section() -> None:
-    made = plan(spec(), settings={"data": {"split": {"protocol": "held_out"}}})
-    assert made.spec.objective == "val/recall_at_1"
-
-
-def test_nothing_moves_unless_it_is_asked_for() -> None:
-    assert plan(spec()).spec.objective == "test/recall_at_1"
-    assert plan(spec(), settings={PAPER: "paper"}).spec.objective == "test/recall_at_1"
+@pytest.mark.parametrize(
+    ("settings", "objective"),
+    [
+        ({}, "test/recall_at_1"),
+        ({PAPER: "paper"}, "test/recall_at_1"),
+        ({"data": {"split": {"protocol": "held_out"}}}, "val/recall_at_1"),
+    ],
+    ids=str,
+)
+def test_the_objective_moves_where_it_is_asked_for(
+    settings: dict[str, Any], objective: str
+) -> None:
+    assert plan(spec(), settings=settings).spec.objective == objective
 
 
 def test_no_option_makes_test_classes_select() -> None:

@@ -10,10 +10,10 @@ from ablate.testing import samplers
 
 @pytest.mark.parametrize("name", list(SAMPLERS))
 def test_contract(name: str) -> None:
-    samplers.check(name, proposals=9 if name == "gp" else 15)
+    samplers.check(name, proposals=7 if name == "gp" else 15)
 
 
-@pytest.mark.parametrize("name", list(SAMPLERS))
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "gp"])
 def test_numbers_alone(name: str) -> None:
     samplers.check(name, space=samplers.NUMBERS, proposals=9)
 

@@ -112,8 +112,8 @@ def test_an_options_value_has_no_lines() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda p: None, "no such file"),
-        (lambda p: p.mkdir(), "a folder"),
+        (lambda p: None, "No such file"),
+        (lambda p: p.mkdir(), "a directory"),
         (lambda p: p.touch(), "an empty file"),
         (lambda p: p.write_text("# nothing\n"), "an empty file"),
         (lambda p: p.write_bytes(os.urandom(64) + b"\xff\xfe\x00"), "not UTF-8"),
