@@ -30,7 +30,8 @@ from tests.faults.machine import processor
 from tests.faults.parted import apart as cut
 from tests.reports import large
 from tests.s3 import CREDENTIALS
-from tests.trainables.data.first_pass import begin, kept, kill_after, photographs
+from tests.trainables.data.first_pass import begin, kept, kill_after
+from tests.trainables.data.trees import photographs
 
 
 def main(kills: int = 20, seed: int = 20) -> None:

@@ -1,4 +1,4 @@
-"""Every paper's file plans whole on data with the official lists, as a user has it plan."""
+"""Every paper's file plans whole on made data sets, as a user has it plan."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ablate.cli.main import main
-from tests.papers.full_trees import planted
 from tests.papers.sources import ENDING, FOLDER
+from tests.trainables.data import trees
 
 SPECS = sorted(path for path in FOLDER.glob("*.yaml") if not path.name.endswith(ENDING))
 # The made trees hold four images of each class: what a plan says of that is true of them alone.
@@ -18,7 +18,10 @@ FAIR = ("--set", "data.split.protocol=held_out")
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return planted(tmp_path_factory.mktemp("data"))
+    folder = tmp_path_factory.mktemp("data")
+    for name, usual in trees.FIRST:
+        trees.TREES[name][usual](folder / usual)
+    return folder
 
 
 @pytest.fixture

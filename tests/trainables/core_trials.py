@@ -7,28 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
+from tests.trainables.data import trees
 from trainables.core.runtime import EpochReport, FinalReport, Runtime
 from trainables.core.trainer import Trainer
 from trainables.jobs.request import Job
 from trainables.trial import TrialConfig
 
-CLASSES, EACH, SIDE = 14, 6, 24
-
-
-def draw(root: Path) -> Path:
-    """14 classes of 6 noisy coloured stripes as PNG files."""
-    rng = np.random.default_rng(0)
-    for c in range(CLASSES):
-        folder = root / f"class{c:02d}"
-        folder.mkdir(parents=True)
-        base = rng.integers(0, 255, (SIDE, 1, 3))
-        for n in range(EACH):
-            noisy = base + rng.normal(0, 40, (SIDE, SIDE, 3))
-            Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / f"{n}.png")
-    return root
+draw = trees.class_folders
 
 
 def config(root: Path, **changes: Any) -> TrialConfig:

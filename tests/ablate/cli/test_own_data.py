@@ -9,34 +9,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
 from ablate.cli.main import main
 from ablate.ledger.ledger import Ledger
 from tests.ablate.command import ROOT, ablate_run
 from tests.documented import blocks
+from tests.trainables.data import trees
 
 Captured = pytest.CaptureFixture[str]
 
 
-def folder(root: Path, classes: int) -> Path:
-    """Three images of each class."""
-    draw = np.random.default_rng(classes)
-    for number in range(classes):
-        (root / f"bird {number:02d}").mkdir(parents=True)
-        base = draw.integers(0, 255, (1, 40, 3))
-        for image in range(3):
-            noisy = (base + draw.normal(0, 30, (32, 40, 3))).clip(0, 255).astype(np.uint8)
-            Image.fromarray(noisy).save(root / f"bird {number:02d}" / f"{image}.png")
-    return root
-
-
 @pytest.fixture(params=[6, 40])
 def birds(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return folder(tmp_path / "birds", request.param)
+    return trees.class_folders(tmp_path / "birds", request.param, 3, (40, 32))
 
 
 def readme(birds: Path) -> dict[str, Any]:
@@ -122,7 +109,7 @@ def spec(birds: Path, batch: dict[str, Any], **studies: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def forty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """14 train, 6 are for validation, 20 for the test."""
-    return folder(tmp_path_factory.mktemp("data") / "forty", 40)
+    return trees.class_folders(tmp_path_factory.mktemp("data") / "forty", 40, 3, (40, 32))
 
 
 def test_a_batch_of_more_classes_than_train_starts_nothing(

@@ -8,9 +8,6 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
 LOAD = """
 import sys
 from trainables.config.images import DataConfig
@@ -22,19 +19,6 @@ config = DataConfig(name="folder", root=root, image_size=64, store=store)
 print("begins", flush=True)
 load_dataset(config, cache)
 """
-
-
-def photographs(root: Path, count: int, *, classes: int = 4, seed: int = 0) -> Path:
-    """`count` JPEG files of unlike sizes in class folders."""
-    g = np.random.default_rng(seed)
-    for number in range(count):
-        folder = root / f"class {number % classes}"
-        folder.mkdir(parents=True, exist_ok=True)
-        height, width = (int(side) for side in g.integers(70, 140, 2))
-        coarse = g.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
-        wide = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
-        wide.save(folder / f"{number:05d}.jpg", quality=90)
-    return root
 
 
 def begin(root: Path, cache: Path, store: str) -> subprocess.Popen[str]:

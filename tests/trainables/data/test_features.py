@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
+from tests.trainables.data import trees
 from trainables.backbones import backbone as backbones
 from trainables.backbones.backbone import frozen_backbone
 from trainables.data import features
@@ -22,11 +22,7 @@ from trainables.trial import TrialConfig
 
 @pytest.fixture
 def config(tmp_path: Path) -> TrialConfig:
-    for c in range(4):
-        (tmp_path / "data" / str(c)).mkdir(parents=True)
-        for i in range(3):
-            noise = np.random.default_rng([c, i]).integers(0, 256, (40, 30 + i, 3), dtype=np.uint8)
-            Image.fromarray(noise).save(tmp_path / "data" / str(c) / f"{i}.png")
+    trees.class_folders(tmp_path / "data", 4, 3, (40, 32))
     return TrialConfig.model_validate(
         {
             "data": {"name": "folder", "root": str(tmp_path / "data"), "image_size": 32},
@@ -96,7 +92,7 @@ def test_key_changes_with_everything_that_changes_features(
     ]
     monkeypatch.setattr(backbones, "REVISION", backbones.REVISION + 1)
     keys.append(features_key(config, tmp_path))
-    Path(config.data.root or "", "0", "0.png").unlink()
+    Path(config.data.root or "", "class00", "0.png").unlink()
     keys.append(features_key(config, tmp_path))
     assert len(set(keys)) == len(keys)
     moved = changed(config, "backbone", weights="b.pth", weights_sha256="1" * 64)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainables.data.first_pass import begin, kept, kill_after, photographs
+from tests.trainables.data.first_pass import begin, kept, kill_after
+from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.data.cache import JOURNAL, begun, published
 from trainables.data.dataset import load_dataset

@@ -13,18 +13,13 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image, ImageFile
 
+from tests.trainables.data.trees import noise
 from tests.unprivileged import open_folder, unprivileged
 from trainables.config.images import DataConfig
 from trainables.data.dataset import fingerprint, load_dataset
 from trainables.data.decode import decoded
 from trainables.data.splits import load_splits
 from trainables.errors import ConfigError
-
-
-def picture(path: Path, size: tuple[int, int], seed: int, mode: str = "RGB", **save) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    Image.fromarray(noise).convert(mode).save(path, **save)
 
 
 @pytest.fixture
@@ -34,7 +29,7 @@ def root(tmp_path: Path) -> Path:
     for c in range(4):
         for i, size in enumerate(sizes):
             suffix = ("png", "jpg", "webp", "bmp")[i]
-            picture(root / f"class {c}" / f"{i}.{suffix}", size, seed=10 * c + i)
+            noise(root / f"class {c}" / f"{i}.{suffix}", size, seed=10 * c + i)
     (root / "class 1" / "notes.txt").write_text("no image")
     (root / ".hidden").mkdir()
     return root
@@ -73,7 +68,7 @@ def test_fingerprint_is_of_content(root: Path, tmp_path: Path) -> None:
         os.utime(file, (1, 1))
     assert fingerprint(config(moved), cache) == first
     assert fingerprint(config(moved, 64), tmp_path / "other cache") == first
-    picture(moved / "class 0" / "0.png", (40, 30), seed=99)
+    noise(moved / "class 0" / "0.png", (40, 30), seed=99)
     changed = fingerprint(config(moved), cache)
     assert changed != first
     (moved / "class 0" / "0.png").rename(moved / "class 0" / "00.png")
@@ -95,7 +90,7 @@ def test_no_folder(tmp_path: Path) -> None:
     assert "Not a directory" in said(lambda: fingerprint(config(tmp_path / "file"), tmp_path))
     (tmp_path / "bare").mkdir()
     assert "no class folder" in said(lambda: fingerprint(config(tmp_path / "bare"), tmp_path))
-    picture(tmp_path / "one" / "only" / "a.png", (9, 9), 0)
+    noise(tmp_path / "one" / "only" / "a.png", (9, 9), 0)
     assert "only one class folder" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
     (tmp_path / "one" / "empty").mkdir()
     assert "empty: found no images" in said(lambda: fingerprint(config(tmp_path / "one"), tmp_path))
@@ -165,7 +160,7 @@ def test_a_file_name_that_is_no_utf8_is_named(root: Path, tmp_path: Path) -> Non
 
 
 def test_formats_are_told_by_content(root: Path, tmp_path: Path) -> None:
-    picture(root / "class 0" / "0.jpg", (40, 30), seed=0, format="PNG")
+    noise(root / "class 0" / "0.jpg", (40, 30), seed=0, format="PNG")
     (root / "class 0" / "0.png").unlink()
     assert len(load_dataset(config(root), tmp_path / "cache").images) == 16
 
@@ -177,7 +172,7 @@ def test_other_formats_are_not_opened_whatever_their_name(
     """EPS above all: Pillow hands it to Ghostscript, which runs what it says."""
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("was started"))
     file = root / "class 1" / "1.jpg"
-    picture(file, (32, 32), seed=0, format=form)
+    noise(file, (32, 32), seed=0, format=form)
     message = said(lambda: load_dataset(config(root), tmp_path / "cache"))
     assert message.startswith(f"{file}: found an image that cannot be read (of none of the known")
     assert "JPEG, PNG, WEBP, BMP, TIFF, GIF. Replace or remove the file" in message
@@ -239,7 +234,7 @@ def test_what_archives_and_desktops_leave_is_passed_over(root: Path, tmp_path: P
         if place != "class 1":
             (root / place / "0.jpg").write_bytes(b"no image")
     assert fingerprint(config(root), tmp_path / "cache") == before
-    picture(root / "class 0" / "deeper" / "still" / "0.png", (9, 9), seed=0)
+    noise(root / "class 0" / "deeper" / "still" / "0.png", (9, 9), seed=0)
     assert fingerprint(config(root), tmp_path / "cache") != before
 
 

@@ -9,11 +9,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from ablate.cli.main import main
+from tests.trainables.data.trees import noise
 from trainables.config.images import DataConfig
 from trainables.core import identity
 from trainables.data.dataset import fingerprint
@@ -23,9 +22,7 @@ from trainables.trial import TrialConfig
 
 
 def draw(path: Path, seed: int) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(path)
+    noise(path, (8, 8), seed)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.trainables.data.first_pass import photographs
 from tests.trainables.data.pictures import ragged
+from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.data import reader
 from trainables.data.dataset import load_dataset

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from tests.trainables.core_trials import comparable, job
 from tests.trainables.core_trials import config as trial_config
-from tests.trainables.data.first_pass import photographs
+from tests.trainables.data.trees import photographs
 from trainables.config.images import DataConfig
 from trainables.core.identity import config_hash
 from trainables.data.dataset import DATASETS, load_dataset

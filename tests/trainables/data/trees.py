@@ -1,4 +1,5 @@
-"""Small made data sets in every official layout: real syntax of the lists, a few pictures.
+"""All made data sets of tests: class folders, and small ones in every official layout, with real
+syntax of the lists and a few pictures.
 
 What is awkward in the real ones is here too: grey and CMYK pictures, classes of one image, blanks
 in In-Shop's list, both of Cars196's and ImageNet's forms, CIFAR's Python 2 pickles.
@@ -8,8 +9,9 @@ from __future__ import annotations
 
 import csv
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,27 +43,27 @@ def mode_of(number: int) -> str:
 CUB_CLASSES = (*range(1, 7), *range(101, 107))
 
 
-def cub200(root: Path, classes: Sequence[int] = CUB_CLASSES, each: int = 4) -> Path:
+def cub200(root: Path) -> Path:
     """CUB_200_2011/; the last class has one image, the first a grey and a CMYK one."""
     images, labels, boxes, number = [], [], [], 0
-    for label in classes:
+    for label in CUB_CLASSES:
         folder = f"{label:03d}.Made_Bird_{label}"
-        for n in range(1 if label == classes[-1] else each):
+        for n in range(1 if label == CUB_CLASSES[-1] else 4):
             number += 1
             path = f"{folder}/Made_Bird_{n:04d}_{number}.jpg"
-            picture(root / "images" / path, label, n, mode_of(n) if label == classes[0] else "RGB")
+            picture(root / "images" / path, label, n, mode_of(n) if label == 1 else "RGB")
             images.append(f"{number} {path}")
             labels.append(f"{number} {label}")
             boxes.append(f"{number} 2.0 4.0 20.0 16.0")
-    names = [f"{label} {label:03d}.Made_Bird_{label}" for label in classes]
-    for file, lines in (
-        ("images.txt", images),
-        ("image_class_labels.txt", labels),
-        ("bounding_boxes.txt", boxes),
-        ("classes.txt", names),
-    ):
-        (root / file).write_text("\n".join(lines) + "\n")
+    write_lines(root / "images.txt", images)
+    write_lines(root / "image_class_labels.txt", labels)
+    write_lines(root / "bounding_boxes.txt", boxes)
     return root
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
 
 
 CAR_CLASSES = (*range(1, 7), *range(99, 105))
@@ -78,11 +80,11 @@ def car_table(rows: list[tuple[str, int]], name: str, *, labels: bool = True) ->
     return table
 
 
-def cars196(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int = 4) -> Path:
+def cars196(root: Path) -> Path:
     """car_ims/ and cars_annos.mat; the first pictures are grey and CMYK."""
-    rows = []
-    for label in classes:
-        for n in range(each):
+    rows: list[tuple[str, int]] = []
+    for label in CAR_CLASSES:
+        for n in range(4):
             rows.append((f"car_ims/{len(rows) + 1:06d}.jpg", label))
             picture(root / rows[-1][0], label, n, mode_of(n) if label == 1 else "RGB")
     names = np.array([[f"Made Car {label}" for label in range(1, 197)]], object)
@@ -91,11 +93,11 @@ def cars196(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int = 4) -> 
     return root
 
 
-def cars196_devkit(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int = 4) -> Path:
+def cars196_devkit(root: Path) -> Path:
     """cars_train/, cars_test/, devkit/, and the labels of the test beside it."""
     rows: dict[str, list[tuple[str, int]]] = {"train": [], "test": []}
-    for label in classes:
-        for n in range(each):
+    for label in CAR_CLASSES:
+        for n in range(4):
             part = ("train", "test")[n % 2]
             rows[part].append((f"{len(rows[part]) + 1:05d}.jpg", label))
             picture(root / f"cars_{part}" / rows[part][-1][0], label, n)
@@ -110,43 +112,37 @@ def cars196_devkit(root: Path, classes: Sequence[int] = CAR_CLASSES, each: int =
     return root
 
 
-def sop(root: Path, train: int = 6, test: int = 6, each: int = 4) -> Path:
+def sop(root: Path) -> Path:
     """Two super-classes; the last test class has one image."""
-    root.mkdir(parents=True, exist_ok=True)
     number = 0
-    for part, labels in (
-        ("train", range(1, train + 1)),
-        ("test", range(train + 1, train + test + 1)),
-    ):
+    for part, labels in (("train", range(1, 7)), ("test", range(7, 13))):
         lines = ["image_id class_id super_class_id path"]
         for label in labels:
             folder = ("bicycle_final", "cabinet_final")[label % 2]
-            for n in range(1 if label == train + test else each):
+            for n in range(1 if label == 12 else 4):
                 number += 1
                 path = f"{folder}/{111085122870 + label}_{n}.JPG"
                 picture(root / path, label, n)
                 lines.append(f"{number} {label} {1 + label % 2} {path}")
-        (root / f"Ebay_{part}.txt").write_text("\n".join(lines) + "\n")
+        write_lines(root / f"Ebay_{part}.txt", lines)
     return root
 
 
-def inshop(root: Path, *, nested: bool = False, train: int = 6, test: int = 6) -> Path:
+def inshop(root: Path, *, nested: bool = False) -> Path:
     """list_eval_partition.txt and img/; nested: in Eval/ and Img/. Blanks fill the columns."""
-    lines = []
-    for label in range(1, train + test + 1):
+    lines, base = [], root / ("Img" if nested else "")
+    for label in range(1, 13):
         item = f"id_{label:08d}"
         for n in range(4):
             path = f"img/{('WOMEN/Dresses', 'MEN/Denim')[label % 2]}/{item}/0{n + 1}_1_front.jpg"
-            kind = "train" if label <= train else ("query", "gallery")[n % 2]
-            picture(root / ("Img" if nested else "") / path, label, n)
+            kind = "train" if label <= 6 else ("query", "gallery")[n % 2]
+            picture(base / path, label, n)
             lines.append(f"{path:<70}{item:<15}{kind} ")
-    lines.append(f"img/WOMEN/Dresses/id_{train + test:08d}/05_2_side.jpg  ")
-    lines[-1] += f" id_{train + test:08d}  gallery"
-    picture(root / ("Img" if nested else "") / lines[-1].split()[0], train + test, 9)
-    where = root / ("Eval" if nested else "") / "list_eval_partition.txt"
-    where.parent.mkdir(exist_ok=True)
+    lines.append("img/WOMEN/Dresses/id_00000012/05_2_side.jpg   id_00000012  gallery")
+    picture(base / lines[-1].split()[0], 12, 9)
     head = [str(len(lines)), "image_name item_id evaluation_status"]
-    where.write_text("\n".join([*head, *lines]) + "\n")
+    folder = root / ("Eval" if nested else "")
+    write_lines(folder / "list_eval_partition.txt", [*head, *lines])
     return root
 
 
@@ -164,29 +160,18 @@ def _batch(classes: int, each: int, start: int) -> tuple[np.ndarray, list[int]]:
     return np.stack(made).transpose(0, 3, 1, 2).reshape(-1, BYTES), labels
 
 
+CIFAR_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
+CIFAR_NAMES = "airplane automobile bird cat deer dog frog horse ship truck".split()  # noqa: SIM905
+FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
+
+
 def cifar10_binary(root: Path) -> Path:
     root.mkdir(parents=True)
     for i, name in enumerate(CIFAR_FILES):
         rows, labels = _batch(10, 2, 100 * i)
-        column = np.array(labels, np.uint8)[:, None]
-        np.concatenate([column, rows], 1).astype(np.uint8).tofile(root / f"{name}.bin")
-    (root / "batches.meta.txt").write_text("\n".join(CIFAR_NAMES) + "\n\n")
+        _write_binary(root / f"{name}.bin", rows, [[label] for label in labels])
+    write_lines(root / "batches.meta.txt", [*CIFAR_NAMES, ""])
     return root
-
-
-CIFAR_FILES = (*(f"data_batch_{n}" for n in range(1, 6)), "test_batch")
-CIFAR_NAMES = [
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-]
 
 
 def cifar10_python(root: Path) -> Path:
@@ -202,26 +187,26 @@ def cifar10_python(root: Path) -> Path:
 
 def cifar100_binary(root: Path) -> Path:
     root.mkdir(parents=True)
-    for part, each in (("train", 2), ("test", 2)):
-        rows, labels = _batch(100, each, 700 * (part == "test"))
-        columns = np.array([[label // 5, label] for label in labels], np.uint8)
-        np.concatenate([columns, rows], 1).astype(np.uint8).tofile(root / f"{part}.bin")
-    (root / "fine_label_names.txt").write_text("\n".join(FINE_NAMES) + "\n")
+    for part in ("train", "test"):
+        rows, labels = _batch(100, 2, 700 * (part == "test"))
+        _write_binary(root / f"{part}.bin", rows, [[label // 5, label] for label in labels])
+    write_lines(root / "fine_label_names.txt", FINE_NAMES)
     return root
-
-
-FINE_NAMES = [f"made_{(7 * n) % 100:02d}" for n in range(100)]
 
 
 def cifar100_python(root: Path) -> Path:
     root.mkdir(parents=True)
-    for part, each in (("train", 2), ("test", 2)):
-        rows, labels = _batch(100, each, 700 * (part == "test"))
+    for part in ("train", "test"):
+        rows, labels = _batch(100, 2, 700 * (part == "test"))
         coarse = [label // 5 for label in labels]
         content = {"data": rows, "fine_labels": labels, "coarse_labels": coarse}
         (root / part).write_bytes(python2_pickle(content))
     (root / "meta").write_bytes(python2_pickle({"fine_label_names": FINE_NAMES}))
     return root
+
+
+def _write_binary(path: Path, rows: np.ndarray, columns: list[list[int]]) -> None:
+    np.concatenate([np.array(columns, np.uint8), rows], 1).astype(np.uint8).tofile(path)
 
 
 def python2_pickle(content: dict[str, object]) -> bytes:
@@ -282,8 +267,8 @@ def imagenet(root: Path) -> Path:
     for i, wnid in enumerate(WNIDS):
         table[i, 0] = (np.array([[len(WNIDS) - i]], np.uint16), wnid)
     savemat(devkit / "meta.mat", {"synsets": table})
-    lines = [str(len(WNIDS) - label) for label in truth]
-    (devkit / "ILSVRC2012_validation_ground_truth.txt").write_text("\n".join(lines) + "\n")
+    numbers = (str(len(WNIDS) - label) for label in truth)
+    write_lines(devkit / "ILSVRC2012_validation_ground_truth.txt", numbers)
     return root
 
 
@@ -303,12 +288,46 @@ def imagenet_kaggle(root: Path) -> Path:
         f"ILSVRC2012_val_{n:08d},{WNIDS[label]} 1 2 20 21 {WNIDS[label]} 3 4 9 9 "
         for n, label in enumerate(_validation(base / "val"), 1)
     ]
-    text = "\n".join(["ImageId,PredictionString", *rows]) + "\n"
-    (root / "LOC_val_solution.csv").write_text(text)
+    write_lines(root / "LOC_val_solution.csv", ["ImageId,PredictionString", *rows])
     return root
 
 
 # ---------------------------------------------------------------------------------- of one's own
+
+
+def class_folders(
+    root: Path, classes: int = 14, each: int = 6, size: tuple[int, int] = (24, 24)
+) -> Path:
+    """Noisy coloured stripes as PNG files, of `size` (width, height)."""
+    rng = np.random.default_rng(0)
+    for c in range(classes):
+        folder = root / f"class{c:02d}"
+        folder.mkdir(parents=True)
+        base = rng.integers(0, 255, (size[1], 1, 3))
+        for n in range(each):
+            noisy = base + rng.normal(0, 40, (*size[::-1], 3))
+            Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(folder / f"{n}.png")
+    return root
+
+
+def photographs(root: Path, count: int, *, classes: int = 4, seed: int = 0) -> Path:
+    """`count` JPEG files of unlike sizes in class folders."""
+    g = np.random.default_rng(seed)
+    for number in range(count):
+        folder = root / f"class {number % classes}"
+        folder.mkdir(parents=True, exist_ok=True)
+        height, width = (int(side) for side in g.integers(70, 140, 2))
+        coarse = g.integers(0, 256, (height // 8, width // 8, 3), dtype=np.uint8)
+        wide = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
+        wide.save(folder / f"{number:05d}.jpg", quality=90)
+    return root
+
+
+def noise(path: Path, size: tuple[int, int], seed: int, mode: str = "RGB", **save: Any) -> None:
+    """A picture of `size` (width, height), in the format of its name unless `save` says another."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    Image.fromarray(drawn).convert(mode).save(path, **save)
 
 
 def folder_of_parts(root: Path, parts: Sequence[str] = ("train", "test")) -> Path:
