@@ -322,20 +322,18 @@ class Ledger(Records):
             *(store, sweep_id, trial_id),
         )
 
-    def put_mlflow_run(
-        self,
-        store: str,
-        sweep_id: str,
-        trial_id: str,
-        run_id: str,
-        *,
-        logged_epoch: int = 0,
-        logged_final: int = 0,
-    ) -> None:
-        self._execute(
-            "INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)",
-            *(store, sweep_id, trial_id, run_id, logged_epoch, logged_final),
-        )
+    def put_mlflow_runs(self, store: str, sweep_id: str, runs: Iterable[Row]) -> None:
+        """Record runs: trial_id, run_id, and logged_epoch and logged_final unless they are 0."""
+        with self.write() as db:
+            db.executemany(
+                "INSERT OR REPLACE INTO mlflow_runs VALUES "
+                "(:store, :sweep_id, :trial_id, :run_id, :logged_epoch, :logged_final)",
+                [
+                    {"logged_epoch": 0, "logged_final": 0, "store": store, "sweep_id": sweep_id}
+                    | run
+                    for run in runs
+                ],
+            )
 
 
 def _is_held(row: Row, owner: Owner) -> bool:

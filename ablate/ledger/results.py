@@ -156,31 +156,21 @@ def export(path: Path, sweep: str | None, to: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Best:
-    """The cell of a study with the best mean of its objective.
+    """The cell of a study with the best mean of its objective."""
 
-    Attributes:
-        sweep: name of the sweep. sweep_id: its id. study, cell: which cell it is.
-        metric: the objective. value: its mean over seeds. most: whether more of it is better.
-        metrics: the mean over seeds of every metric that its trials were read for.
-        settings: the settings in which trials of the sweep differ, by path.
-        config: the whole configuration of the trial.
-        trials: ids of its finished trials, the best one first. seeds: their seeds.
-        out: the output folder.
-    """
-
-    sweep: str
+    sweep: str  # its name
     sweep_id: str
     study: str
     cell: str
-    metric: str
-    value: float
-    most: bool
-    metrics: Mapping[str, float]
-    settings: Mapping[str, Any]
-    config: Mapping[str, Any]
-    trials: tuple[str, ...]
-    seeds: tuple[int, ...]
-    out: Path
+    metric: str  # the objective
+    value: float  # its mean over seeds
+    most: bool  # whether more of it is better
+    metrics: Mapping[str, float]  # the mean over seeds of all that its trials were evaluated for
+    settings: Mapping[str, Any]  # in which trials of the sweep differ, by path
+    config: Mapping[str, Any]  # the whole configuration of the best trial
+    trials: tuple[str, ...]  # ids of its finished trials, the best one first
+    seeds: tuple[int, ...]  # of these trials
+    out: Path  # the output folder
 
     @property
     def model(self) -> Path:

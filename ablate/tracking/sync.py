@@ -15,8 +15,7 @@ import re
 import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import yaml
 from filelock import FileLock, Timeout
@@ -53,8 +52,7 @@ _CAUSE = re.compile(r"\(Caused by (.*)\)$")
 _WRAPPED = re.compile(r"\w+\((?:\d+, )?[\"']|[>)]: ")
 
 
-@dataclass(frozen=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a store that answers did not take a trial, and whether it will not if asked again."""
 
     reason: str
@@ -186,7 +184,7 @@ class Replica:
             client.set_tag(run_id, DRIVER, self.driver)
             client.set_tag(run_id, FOLDER, str(self.ledger.path.parent.resolve()))
             self._describe(run_id)
-            self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, run_id)
+            self._record([{"trial_id": PARENT, "run_id": run_id}])
             self._begun = True
 
     def _end(self, status: EndStatus) -> None:
@@ -201,7 +199,7 @@ class Replica:
             if driver is not None and str(driver) != self.driver and driver.alive(0.0):
                 return
             self.client.set_terminated(run_id, status)
-            self.ledger.put_mlflow_run(self.store, self.sweep_id, PARENT, run_id, logged_final=1)
+            self._record([{"trial_id": PARENT, "run_id": run_id, "logged_final": 1}])
 
     def _describe(self, run_id: str) -> None:
         """Log `sweep.json`, and leave in the experiment what `reports.uri.sweep_page` opens."""
@@ -250,12 +248,9 @@ class Replica:
         self._reconciled = True
         return row, True
 
-    def _record(self, rows: Sequence[payload.Row]) -> None:
-        names = ("trial_id", "run_id", "logged_epoch", "logged_final")
-        values = [(self.store, self.sweep_id, *(row[name] for name in names)) for row in rows]
-        if values:
-            with self.ledger.write() as db:
-                db.executemany("INSERT OR REPLACE INTO mlflow_runs VALUES (?,?,?,?,?,?)", values)
+    def _record(self, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            self.ledger.put_mlflow_runs(self.store, self.sweep_id, rows)
 
     def _reconcile(self, *, thorough: bool = False) -> None:
         """Record runs that the ledger lacks, and end those that others have taken the place of.
@@ -282,8 +277,8 @@ class Replica:
             trial_id, run_id = run.data.tags.get("ablate.trial_id", PARENT), run.info.run_id
             if trial_id not in rows:
                 if SUPERSEDED not in run.data.tags:
-                    rows[trial_id] = {"run_id": run_id}
-                    self.ledger.put_mlflow_run(self.store, self.sweep_id, trial_id, run_id)
+                    rows[trial_id] = {"trial_id": trial_id, "run_id": run_id}
+                    self._record([rows[trial_id]])
             elif rows[trial_id]["run_id"] != run_id and run.info.status == "RUNNING":
                 self.client.set_tag(run_id, SUPERSEDED, rows[trial_id]["run_id"])
                 self.client.set_terminated(run_id, "KILLED")
@@ -306,7 +301,7 @@ class Replica:
         from mlflow.exceptions import MlflowException
 
         parent_id = self._parent_id()
-        rows: list[payload.Row] = []
+        rows: list[dict[str, Any]] = []
         try:
             for trial_id in trial_ids:
                 try:
@@ -318,7 +313,7 @@ class Replica:
         finally:
             self._record(rows)  # one that is filled and not recorded is filled again, to no effect
 
-    def _write_trial(self, trial_id: str, parent_id: str) -> list[payload.Row]:
+    def _write_trial(self, trial_id: str, parent_id: str) -> list[dict[str, Any]]:
         """Log into a trial's run what it lacks, and end it if the trial has ended.
 
         Returns:

@@ -58,7 +58,8 @@ def test_a_password_goes_to_mlflow_alone(
     trials = sweep.plan(seeds=1)[:2]
     sweep.finish(trials)
     with Ledger(sweep.ledger_path) as ledger:  # of the time when it was kept with the password
-        ledger.put_mlflow_run(uri, sweep.sweep_id, trials[0], "0" * 32)
+        row = {"trial_id": trials[0], "run_id": "0" * 32}
+        ledger.put_mlflow_runs(uri, sweep.sweep_id, [row])
     tracker = sweep.tracker(uri, drain_seconds=0.5, remedy="`ablate ledger replay --out x`")
     with caplog.at_level(logging.WARNING, "ablate.tracking"):
         tracker.start()
