@@ -60,9 +60,9 @@ class Owner:
     def __str__(self) -> str:
         return f"{self.host}/{self.pid}/{self.start:.2f}"
 
-    def alive(self, heartbeat: float) -> bool:
+    def alive(self, heartbeat: float, stale_after: float = STALE_SECONDS) -> bool:
         """Return whether the process still runs; `heartbeat` is its last sign of life (seconds)."""
         if self.host == host_name():
             with contextlib.suppress(psutil.AccessDenied):  # it exists, under another user
                 return runs(self.pid, self.start)
-        return time.time() - heartbeat < STALE_SECONDS
+        return time.time() - heartbeat < stale_after

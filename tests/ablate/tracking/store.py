@@ -20,6 +20,18 @@ def runs(sweep: Any, uri: str | None = None) -> list[Any]:
     return list(client.search_runs([experiment.experiment_id], max_results=1000))
 
 
+def parent_run(sweep: Any, uri: str | None = None) -> Any:
+    (parent,) = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "sweep"]
+    return parent
+
+
+def finish_some(sweep: Any, count: int) -> list[str]:
+    """Plan the sweep with one seed, and finish its first trials in the ledger."""
+    trials: list[str] = sweep.plan(seeds=1)[:count]
+    sweep.finish(trials)
+    return trials
+
+
 def children(sweep: Any, uri: str | None = None) -> dict[str, Any]:
     """Trial → its only run; fails on a duplicate."""
     found = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "trial"]

@@ -10,7 +10,7 @@ import pytest
 
 from ablate.ledger.ledger import Ledger
 from ablate.tracking.sync import IN_A_ROW, Replica, first_line
-from tests.ablate.tracking.store import assert_complete, children
+from tests.ablate.tracking.store import assert_complete, children, finish_some
 
 FORBIDDEN, BROKEN = "PERMISSION_DENIED", "INTERNAL_ERROR"
 
@@ -38,8 +38,7 @@ def reject(patch: pytest.MonkeyPatch, code: str, runs: set[str] | None, times: i
 def test_one_rejected_run_holds_up_no_other_and_is_tried_again(
     sweep: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
-    trials = sweep.plan(seeds=1)[:4]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 4)
     reject(monkeypatch, code, {trials[1]}, times=1)
     tracker = sweep.tracker()
     with caplog.at_level(logging.WARNING, "ablate.tracking"):
@@ -52,8 +51,7 @@ def test_one_rejected_run_holds_up_no_other_and_is_tried_again(
 def test_a_run_that_stays_rejected_is_told_with_the_remedy(
     sweep: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trials = sweep.plan(seeds=1)[:4]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 4)
     with monkeypatch.context() as patch:
         reject(patch, FORBIDDEN, {trials[1]})
         tracker = sweep.tracker()
@@ -74,8 +72,7 @@ def test_a_store_that_takes_nothing_is_away(sweep: Any, monkeypatch: pytest.Monk
     """Not one refusal a trial: after a few it is given up, and those in front are others then."""
     from mlflow.exceptions import MlflowException
 
-    trials = sweep.plan(seeds=1)[: 2 * IN_A_ROW]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 2 * IN_A_ROW)
     reject(monkeypatch, FORBIDDEN, None)
     with Ledger(sweep.ledger_path) as ledger:
         writer = Replica(ledger, sweep.uri, sweep.sweep_id, "ddml")

@@ -18,7 +18,7 @@ from ablate.tracking.replay import replay
 from ablate.tracking.store import store_key
 from ablate.tracking.sync import Replica
 from ablate.tracking.tracker import TrackingError
-from tests.ablate.tracking.store import assert_complete, children, runs, wait_until
+from tests.ablate.tracking.store import assert_complete, children, finish_some, runs, wait_until
 
 
 def test_runs_of_a_killed_driver_are_written_by_the_next_command(sweep: Any) -> None:
@@ -55,8 +55,7 @@ def test_a_password_goes_to_mlflow_alone(
 ) -> None:
     """Nobody listens at this server: what libraries say of it is told and logged."""
     uri, word = "http://me:s3cr3t-w0rd@127.0.0.1:9", "s3cr3t-w0rd"
-    trials = sweep.plan(seeds=1)[:2]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 2)
     with Ledger(sweep.ledger_path) as ledger:  # of the time when it was kept with the password
         row = {"trial_id": trials[0], "run_id": "0" * 32}
         ledger.put_mlflow_runs(uri, sweep.sweep_id, [row])
@@ -89,8 +88,7 @@ def test_a_store_that_hangs_holds_up_neither_sweep_nor_end(
 ) -> None:
     from mlflow import MlflowClient
 
-    trials = sweep.plan(seeds=1)[:5]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 5)
     hangs, answers = threading.Event(), threading.Event()
     original = MlflowClient.log_batch
 
@@ -122,8 +120,7 @@ def test_a_slow_store_is_waited_for_while_it_takes_trials(
     from mlflow import MlflowClient
 
     monkeypatch.setattr("ablate.tracking.sync.CHUNK", 1)
-    trials = sweep.plan(seeds=1)[:4]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 4)
     original = MlflowClient.set_terminated
 
     def slow(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -141,8 +138,7 @@ def test_a_tracker_waits_for_another_and_says_so(
     sweep: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ablate.tracking.sync.LOCK_SECONDS", 0.2)
-    trials = sweep.plan(seeds=1)[:3]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 3)
     with Ledger(sweep.ledger_path) as ledger:
         other = Replica(ledger, sweep.uri, sweep.sweep_id, "ddml")
     tracker = sweep.tracker()

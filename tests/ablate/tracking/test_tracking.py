@@ -26,7 +26,15 @@ from ablate.tracking.store import Store, experiment_id, open_store, store_key
 from ablate.tracking.sync import Replica
 from ablate.tracking.tracker import TrackingError
 from reports.compile import compile_report
-from tests.ablate.tracking.store import assert_complete, children, history, runs, wait_until
+from tests.ablate.tracking.store import (
+    assert_complete,
+    children,
+    finish_some,
+    history,
+    parent_run,
+    runs,
+    wait_until,
+)
 from tests.reports.conftest import REPORT
 
 
@@ -35,8 +43,9 @@ def artifacts(sweep: Any, run: Any) -> Path:
 
 
 def test_layout_is_the_contract_s(finished: Any) -> None:
-    (parent,) = [run for run in runs(finished) if run.data.tags["ablate.kind"] == "sweep"]
+    parent = parent_run(finished)
     assert parent.info.status == "FINISHED"
+    assert parent.data.tags["ablate.folder"] == str(finished.folder)
     expected = {"mlflow.runName": "ddml", "ablate.git_dirty": "false"}
     assert parent.data.tags.items() >= (expected | {"ablate.version.ray": "2.60.0"}).items()
     document = json.loads((artifacts(finished, parent) / "sweep.json").read_text())
@@ -65,6 +74,15 @@ def test_layout_is_the_contract_s(finished: Any) -> None:
                 assert tags["ablate.device"] == "cpu" and tags["ablate.threads"] == "1"
                 assert run.info.status == "FINISHED"
                 assert run.data.metrics["final/best_epoch"] == trial["best_epoch"]
+                assert tags["ablate.export"] == f"trials/{trial_id}/{trial['export']}"
+                name = trial["config"]["data"]["name"]
+                digest = trial["provenance"]["data_fingerprint"][:36]
+                inputs = {
+                    each.tags[0].value: (each.dataset.name, each.dataset.digest)
+                    for each in run.inputs.dataset_inputs
+                }
+                splits = {"train", *ledger.evaluations(trial_id)}
+                assert inputs == {split: (f"{name} {split}", digest) for split in splits}
             else:
                 assert run.info.status == "FAILED" and tags["ablate.reason"].startswith("term")
 
@@ -88,8 +106,7 @@ def test_it_opens_as_training_of_models(finished: Any, sweep: Any) -> None:
 
 
 def headline(sweep: Any, study: str, uri: str | None = None) -> list[tuple[int, float]]:
-    (parent,) = [run for run in runs(sweep, uri) if run.data.tags["ablate.kind"] == "sweep"]
-    return history(sweep, parent, f"best val map_at_r/{study}", uri)
+    return history(sweep, parent_run(sweep, uri), f"best val map_at_r/{study}", uri)
 
 
 def test_the_parent_shows_the_best_so_far_of_each_study(finished: Any, sweep: Any) -> None:
@@ -142,8 +159,7 @@ def test_headlines_follow_the_study_s_own_objective(sweep: Any) -> None:
 
 
 def test_a_second_run_changes_nothing(sweep: Any) -> None:
-    trials = sweep.plan(seeds=1)[:4]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 4)
     sweep.track()
     before = {run.info.run_id: run.info.end_time for run in children(sweep).values()}
     sweep.track(f"{sweep.uri}?timeout=30")  # the same file, with an option for its driver
@@ -226,8 +242,7 @@ def test_an_epoch_that_is_told_late_reaches_the_run(sweep: Any) -> None:
 def test_a_run_made_but_not_recorded_is_found_again(
     sweep: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trials = sweep.plan(seeds=1)[:3]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 3)
     original = Replica._record
 
     def killed(self: Replica, rows: Any) -> None:
@@ -361,8 +376,7 @@ def test_store_that_fails_now_and_then_loses_and_doubles_nothing(
     flaky("create_run", after=True)
     flaky("log_batch", after=True)
     flaky("set_terminated", after=False)
-    trials = sweep.plan(seeds=1)[:5]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 5)
     tracker = sweep.tracker()
     tracker.start()
     assert tracker.close()
@@ -372,8 +386,7 @@ def test_store_that_fails_now_and_then_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize("what", ["database", "run"])
 def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: str) -> None:
-    trials = sweep.plan(seeds=1)[:3]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 3)
     sweep.track()
     if what == "database":
         second = f"sqlite:///{sweep.folder}/second.db"  # the lost one, under another name
@@ -391,8 +404,7 @@ def test_what_mlflow_lost_is_written_again(sweep: Any, empty_store: Path, what: 
 
 
 def test_two_trackers_of_one_sweep_make_one_set_of_runs(sweep: Any) -> None:
-    trials = sweep.plan(seeds=1)[:10]
-    sweep.finish(trials)
+    trials = finish_some(sweep, 10)
     trackers = [sweep.tracker() for _ in range(3)]
     starts = [threading.Thread(target=tracker.start) for tracker in trackers]
     for thread in starts:
@@ -446,9 +458,7 @@ def test_a_replay_into_a_fresh_store_describes_the_parent_too(
     replay_all(sweep.ledger_path, Store(sweep.folder, fresh), [sweep.sweep_id])
     first, second = (
         run.data.tags["mlflow.note.content"].replace(run.info.run_id, "")
-        for uri in (sweep.uri, fresh)
-        for run in runs(sweep, uri)
-        if run.data.tags["ablate.kind"] == "sweep"
+        for run in (parent_run(sweep), parent_run(sweep, fresh))
     )
     assert first == second
 
@@ -480,27 +490,6 @@ def test_only_settings_that_vary_or_differ_from_defaults_are_parameters(sweep: A
             assert set(run.data.params) == expected
             assert run.data.params.items() <= dict(flatten(config)).items()
             assert yaml.safe_load((artifacts(sweep, run) / "config.yaml").read_text()) == config
-
-
-def test_data_sets_are_inputs_and_exports_are_named_by_path(finished: Any) -> None:
-    (parent,) = [run for run in runs(finished) if run.data.tags["ablate.kind"] == "sweep"]
-    out = Path(parent.data.tags["ablate.folder"])
-    assert out == finished.folder
-    ended = [run for run in children(finished).values() if run.info.status == "FINISHED"]
-    assert ended
-    with Ledger(finished.ledger_path) as ledger:
-        for run in ended:
-            inputs = {
-                each.tags[0].value: (each.dataset.name, each.dataset.digest)
-                for each in run.inputs.dataset_inputs
-            }
-            trial = ledger.trial(run.data.tags["ablate.trial_id"])
-            splits = {"train", *ledger.evaluations(trial["trial_id"], None)}
-            name = trial["config"]["data"]["name"]
-            digest = trial["provenance"]["data_fingerprint"][:36]
-            assert inputs == {split: (f"{name} {split}", digest) for split in splits}
-            export = f"trials/{trial['trial_id']}/{trial['export']}"
-            assert run.data.tags["ablate.export"] == export
 
 
 def test_defaults_are_those_of_trials() -> None:
