@@ -38,7 +38,7 @@ LONGEST = 150  # characters of a file's name without its ending; a file system a
 
 # While it is entered it brings what is missing; what it gives waits for that.
 Supply = Callable[[Frame], AbstractContextManager[Callable[[], None]]]
-Saved = tuple[Drawn, dict[str, Path]]
+Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,19 @@ def _compile(
     best = _best_files(frame, recipe)
     texts |= best
     # figures; those of trained models wait until these were read
-    drawn = _saved(_draw_early(frame, recipe, [plot] if plot else []), folder)
+    size = heatmap.size_of(frame, recipe.heatmaps)
+    early = [
+        *([plot] if plot else []),
+        *(heatmap.heatmap(frame, part, size) for part in recipe.heatmaps),
+        *(factor_curves.factor_curves(frame, part) for part in recipe.factor_curves),
+        *(history.history(frame, part) for part in recipe.tables if part.kind == "search"),
+        *(curves.curves(frame, part) for part in recipe.curves),
+    ]
+    drawn = [(figure, figure.save(folder)) for figure in _distinct(early, ["report"])]
     ready()
-    last = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
-    drawn += _saved(last, folder, [figure.key for figure, _ in drawn])
+    late = [load_kind("figures", part.kind)(frame, part) for part in recipe.figures]
+    taken = ["report", *(figure.key for figure, _ in drawn)]
+    drawn += [(figure, figure.save(folder)) for figure in _distinct(late, taken)]
     paths = {path.name: path for _, saved in drawn for path in saved.values()}
     with_files = [(figure, saved["svg"]) for figure, saved in drawn]
     judged = Judged(summary, calls, with_files.pop(0) if plot else None, find_warnings(frame))
@@ -147,7 +156,7 @@ def _compile(
     settle(folder, paths.values())
     if log_to_parent:
         parent = frame.parents[0]
-        _log(tracking_uri, parent.run_id, paths, {"report.html": page(trials={})})
+        _log(tracking_uri, parent.run_id, paths, page(trials={}))
         _describe(tracking_uri, parent, judged)
     plain = "\n".join(
         [
@@ -173,37 +182,19 @@ def _table_files(table: TableData | Sheet) -> dict[str, str]:
 
 
 def _best_files(frame: Frame, recipe: Recipe) -> dict[str, str]:
-    """Return the best configurations as YAML files by name.
-
-    A recipe that asks for none still gets the best of each study: that is what readers look for.
-    """
-    begun = tuple(name for name in frame.study_order if name not in frame.idle)
+    """Return the best configurations as YAML files by name; of all studies where a recipe names
+    none: that is what readers look for."""
+    begun = [name for name in frame.study_order if name not in frame.idle]
     studies = recipe.best if frame.recipe.best else begun
     names = distinct([f"best_{slug(study)}" for study in studies])
-    every = {
-        f"{name}.yaml": best_yaml(frame, study) for name, study in zip(names, studies, strict=True)
+    return {
+        f"{name}.yaml": text
+        for name, study in zip(names, studies, strict=True)
+        if (text := best_yaml(frame, study)) is not None
     }
-    return {name: text for name, text in every.items() if text is not None}
 
 
-def _draw_early(frame: Frame, recipe: Recipe, drawn: list[Drawn]) -> list[Drawn]:
-    """Return `drawn` and the figures that are of no trained model."""
-    size = heatmap.size_of(frame, recipe.heatmaps)
-    drawn += [heatmap.heatmap(frame, part, size) for part in recipe.heatmaps]
-    drawn += [factor_curves.factor_curves(frame, part) for part in recipe.factor_curves]
-    drawn += [history.history(frame, part) for part in recipe.tables if part.kind == "search"]
-    return drawn + [curves.curves(frame, part) for part in recipe.curves]
-
-
-def _saved(drawn: list[Drawn], folder: Path, taken: Sequence[str] = ()) -> list[Saved]:
-    """Save figures, their keys made distinct, and return the files of each by ending."""
-    return [(each, each.save(folder)) for each in _distinct(drawn, taken=("report", *taken))]
-
-
-Keyed = TypeVar("Keyed", bound="TableData | Sheet | Drawn")
-
-
-def _distinct(parts: list[Keyed], taken: tuple[str, ...] = ()) -> list[Keyed]:
+def _distinct(parts: list[Keyed], taken: Sequence[str] = ()) -> list[Keyed]:
     """Return the parts with keys made distinct: a study may stand in several tables or figures."""
     keys = distinct([*taken, *(part.key for part in parts)])[len(taken) :]
     return [replace(part, key=key) for part, key in zip(parts, keys, strict=True)]
@@ -223,9 +214,7 @@ def distinct(keys: Sequence[str]) -> list[str]:
 def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
     """Return trial → what of it lies in the output folder of this report, with its address."""
     trials = folder.parent.parent / "trials"
-    if not trials.is_dir():
-        return {}
-    found = {
+    files = {
         trial: {
             word: f"../../trials/{trial}/{name}"
             for word, name in FILES.items()
@@ -234,22 +223,22 @@ def list_trial_files(folder: Path, frame: Frame) -> dict[str, dict[str, str]]:
         for trial in frame.trials["trial_id"]
         if Path(trial).name == trial  # a store can be a stranger's, and a page must not lead away
     }
-    return {trial: files for trial, files in found.items() if files}
+    return {trial: own for trial, own in files.items() if own}
 
 
-def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[str, str]) -> None:
-    """Log files as artifacts; some with another text, as a page there has no trials beside it."""
+def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], page: str) -> None:
+    """Log the files as artifacts, once; the page with no trials beside it, which are not there."""
     client = open_client(tracking_uri)
     content = hashlib.sha256()
     for name, path in sorted(paths.items()):
-        told = instead[name].encode() if name in instead else path.read_bytes()
-        content.update(name.encode() + b"\0" + told)
+        text = page.encode() if name == "report.html" else path.read_bytes()
+        content.update(name.encode() + b"\0" + text)
     digest = content.hexdigest()
     if client.get_run(run_id).data.tags.get(CONTENT_TAG) == digest:
         return
     for name, path in sorted(paths.items()):
-        if name in instead:
-            client.log_text(run_id, instead[name], f"report/{name}")
+        if name == "report.html":
+            client.log_text(run_id, page, f"report/{name}")
         else:
             client.log_artifact(run_id, str(path), "report")
     client.set_tag(run_id, CONTENT_TAG, digest)
@@ -257,11 +246,11 @@ def _log(tracking_uri: str, run_id: str, paths: dict[str, Path], instead: dict[s
 
 def _describe(tracking_uri: str, parent: Parent, judged: Judged) -> None:
     """Set the verdict as the parent run's description; one that somebody has written stands."""
-    there = parent.tags.get(NOTE, "")
+    present = parent.tags.get(NOTE, "")
     page = run_page(parent.experiment_id, parent.run_id, "report/report.html")
-    told = verdict.description(judged, page)
-    if there != told and (not there or there.startswith(verdict.TITLE)):
-        open_client(tracking_uri).set_tag(parent.run_id, NOTE, told)
+    text = verdict.description(judged, page)
+    if present != text and (not present or present.startswith(verdict.TITLE)):
+        open_client(tracking_uri).set_tag(parent.run_id, NOTE, text)
 
 
 __all__ = ["Report", "ReportError", "StoreAway", "compile_report"]

@@ -42,20 +42,17 @@ def section(report: str, title: str) -> str:
         titles = ", ".join(re.findall(r"^### (.*)$", report, re.MULTILINE))
         raise ReportError(f"found no table {title!r} in the report; expected one of: {titles}")
     text = match.group(1).strip()
-    told = NOTES.search(report)
-    notes = dict(NUMBERED.findall(told[1])) if told else {}
+    shared = NOTES.search(report)
+    notes = dict(NUMBERED.findall(shared[1])) if shared else {}
+    gap = "\n" if "\n- " not in text else ""  # a list that begins here stands off the table
 
-    def written(numbers: re.Match[str]) -> str:
-        return "".join(f"\n- {notes[str(number)]}" for number in _counted(numbers[1]))
+    def write_out(reference: re.Match[str]) -> str:
+        """Write the notes of `1–3, 5`."""
+        spans = [[int(end) for end in span.split("–")] for span in reference[1].split(", ")]
+        numbers = [number for span in spans for number in range(span[0], span[-1] + 1)]
+        return gap + "".join(f"\n- {notes[str(number)]}" for number in numbers)
 
-    apart = "\n" if "\n- " not in text else ""  # a list that begins here stands off the table
-    return REFERENCE.sub(lambda found: apart + written(found), text)
-
-
-def _counted(text: str) -> list[int]:
-    """`1–3, 5` → 1, 2, 3, 5."""
-    spans = [[int(end) for end in span.split("–")] for span in text.split(", ")]
-    return [number for span in spans for number in range(span[0], span[-1] + 1)]
+    return REFERENCE.sub(write_out, text)
 
 
 def filled(readme: str, report: str) -> str:
@@ -83,21 +80,21 @@ def filled(readme: str, report: str) -> str:
         f"{head['Threads']} thread a trial."
     )
     notes_seen: set[str] = set()
+
+    def leave_out_seen(text: str) -> str:
+        """Leave out notes that stand under an earlier table."""
+        kept = [line for line in text.splitlines() if line not in notes_seen]
+        notes_seen.update(line for line in kept if line.startswith("- "))
+        return "\n".join(kept).strip()
+
     short = SHORT in match.group(2)
     tables = []
     for title in re.findall(r"<!-- table: (.*?) -->", match.group(2)):
         whole = section(report, title)
-        shown = whole.partition(FURTHER)[0] if short else _untold(whole, notes_seen)
+        shown = whole.partition(FURTHER)[0] if short else leave_out_seen(whole)
         tables.append(f"<!-- table: {title} -->\n**{title}**\n\n{shown}")
     text = "\n\n".join([source, *([SHORT] if short else []), *tables])
     return f"{readme[: match.start()]}{match.group(1)}{text}\n{readme[match.start(3) :]}"
-
-
-def _untold(text: str, told: set[str]) -> str:
-    """Without the notes that have been told; the others are added to them."""
-    kept = [line for line in text.splitlines() if not (line.startswith("- ") and line in told)]
-    told.update(line for line in kept if line.startswith("- "))
-    return "\n".join(kept).strip()
 
 
 def main(arguments: list[str]) -> int:

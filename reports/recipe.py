@@ -8,7 +8,7 @@ that a plan stays quick.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -300,18 +300,15 @@ class Recipe(RecipePart):
         """Return what can be made of these studies alone: a table, figure or configuration of none
         of them is left out, and a figure of several keeps those that are there."""
 
-        def kept(parts: Sequence[Part]) -> tuple[Part, ...]:
-            known = [
-                (part, [name for name in studies_of(part) if name in studies]) for part in parts
-            ]
-            return tuple(
-                part
-                if isinstance(part, Table | Heatmap)
-                else part.model_copy(update={"studies": tuple(names)})
-                for part, names in known
-                if names
-            )
-
-        sections: dict[str, Any] = {name: kept(getattr(self, name)) for name in SECTIONS}
+        sections: dict[str, tuple[Part, ...]] = {}
+        for section in SECTIONS:
+            parts = []
+            for part in getattr(self, section):
+                names = tuple(name for name in studies_of(part) if name in studies)
+                if names and not isinstance(part, Table | Heatmap):
+                    parts.append(part.model_copy(update={"studies": names}))
+                elif names:
+                    parts.append(part)
+            sections[section] = tuple(parts)
         best = tuple(name for name in self.best if name in studies)
-        return Recipe(**sections, best=best, sources=self.sources)
+        return self.model_copy(update={**sections, "best": best})

@@ -61,7 +61,7 @@ class Axis:
 
 
 def axes_of(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
-    """Return the parameters of the recipe's (first) study that it asks for, in its order, or all.
+    """Return the parameters of the recipe's study that it asks for, in its order, or all.
 
     Raises:
         ReportError: the study is no search, or lacks a parameter.
@@ -69,14 +69,17 @@ def axes_of(frame: Frame, recipe: Figure, options: AxesOptions) -> list[Axis]:
     study = recipe.studies[0]
     space = space_of(frame, study)
     paths = list(options.axes or space)
-    if unknown := [path for path in paths if path not in space]:
-        raise ReportError(
-            f"report.figures: found {unknown[0]!r} for {study}; expected of {', '.join(space)}"
-        )
-    return [_axis(p, n, space[p]) for p, n in zip(paths, coordinate_names(paths), strict=True)]
-
-
-def _axis(path: str, name: str, told: Mapping[str, Any]) -> Axis:
-    if (choices := told.get("choice")) is not None:
-        return Axis(path, name, False, 0.0, len(choices) - 1.0, tuple(map(level, choices)))
-    return Axis(path, name, bool(told.get("log")), float(told["low"]), float(told["high"]))
+    axes = []
+    for path, name in zip(paths, coordinate_names(paths), strict=True):
+        if path not in space:
+            raise ReportError(
+                f"report.figures: {study} does not search {path!r}; it searches {', '.join(space)}"
+            )
+        axis = space[path]
+        if (choices := axis.get("choice")) is not None:
+            names = tuple(map(level, choices))
+            axes.append(Axis(path, name, False, 0.0, len(names) - 1.0, names))
+        else:
+            low, high = float(axis["low"]), float(axis["high"])
+            axes.append(Axis(path, name, bool(axis.get("log")), low, high))
+    return axes

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from reports.figures.drawn import COLOURS, DASHES, Spot, legend, lined, log_ticks, single
+import reports.figures.drawn as plot
 from reports.figures.models import ModelOptions, Picture, Views, model_figure
 from reports.tables.labels import greek
 
@@ -24,7 +24,7 @@ class ClassSizesOptions(ModelOptions):
 @model_figure(ClassSizesOptions, "small classes and large ones")
 def class_sizes(views: Views, title: str) -> Picture:
     """Draw a dot a class and cell; lines through the means of equal groups of classes by size."""
-    drawing, panel = single(title)
+    drawing, panel = plot.single(title)
     split = views.options.split
     caption = (
         f"Of each class of the {split} split the share of its images whose nearest "
@@ -34,31 +34,24 @@ def class_sizes(views: Views, title: str) -> Picture:
     )
     spots = []
     for at, (each, view) in enumerate(views.found):
-        colour, dash = COLOURS[at % len(COLOURS)], DASHES[at % len(DASHES)]
+        colour, dash = plot.line_style(at)
         y = [100 * recall for recall in view["recalls"]]
         panel.scatter(view["sizes"], y, s=14, color=colour, alpha=0.35, linewidths=0)
         sizes, means = zip(*groups(view), strict=True)
-        panel.plot(
-            sizes,
-            [100 * mean for mean in means],
-            color=colour,
-            linestyle=dash,
-            marker="o",
-            markersize=5,
-            label=greek(each.cell),
-        )
+        line: dict[str, Any] = {"color": colour, "linestyle": dash, "marker": "o", "markersize": 5}
+        panel.plot(sizes, [100 * mean for mean in means], label=greek(each.cell), **line)
         for name, size, share in zip(view["classes"], view["sizes"], y, strict=True):
             words = f"{each.cell}, {name}: {size} images, {share:.1f} %"
-            spots.append(Spot(panel, size, share, words))
+            spots.append(plot.Spot(panel, size, share, words))
         caption += f" {each.cell}: {', '.join(f'{100 * mean:.1f}' for mean in means)} %."
     panel.set_xscale("log")
     known = [size for _, view in views.found for size in view["sizes"]]
     if min(known) < max(known):
-        log_ticks(panel, min(known), max(known))
+        plot.log_ticks(panel, min(known), max(known))
     panel.set_xlabel("images of a class")
     panel.set_ylabel("Recall@1 within the split (%)")
-    lined(panel)
-    legend(panel, len(views.found))
+    plot.lined(panel)
+    plot.legend(panel, len(views.found))
     return Picture(drawing, caption, tuple(spots))
 
 

@@ -8,25 +8,8 @@ from typing import Literal
 
 import numpy as np
 
+import reports.figures.drawn as plot
 from reports.errors import ReportError
-from reports.figures.drawn import (
-    COLOURS,
-    HEIGHT,
-    LINE,
-    MANY,
-    Axes,
-    Canvas,
-    Drawn,
-    FigureOptions,
-    Spot,
-    empty,
-    figure,
-    finish,
-    lined,
-    log_ticks,
-    seeds_text,
-    single,
-)
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summary
@@ -40,7 +23,7 @@ LETTERS = 20  # of a name
 WIDE = 10.0  # from this ratio of costs on the axis is logarithmic
 
 
-class CostOptions(FigureOptions):
+class CostOptions(plot.FigureOptions):
     """Of `cost`. cost: what is paid for a trial: seconds of training, epochs or steps."""
 
     several = True
@@ -58,8 +41,8 @@ class Point:
     n: int
 
 
-@figure(CostOptions)
-def cost(frame: Frame, recipe: Figure, options: CostOptions) -> Drawn:
+@plot.figure(CostOptions)
+def cost(frame: Frame, recipe: Figure, options: CostOptions) -> plot.Drawn:
     """Draw a mark a cell; the line joins the cells that none beats in both cost and metric.
 
     Raises:
@@ -67,34 +50,55 @@ def cost(frame: Frame, recipe: Figure, options: CostOptions) -> Drawn:
     """
     import pandas as pd
 
-    paid, metric = options.cost, recipe.metric
-    points = [p for study in recipe.studies for p in points_of(frame, study, metric, paid)]
+    paid, metric, studies = options.cost, recipe.metric, recipe.studies
+    points = [point for study in studies for point in points_of(frame, study, metric, paid)]
     sign = -1 if lower_is_better(metric) else 1
     best = [points[i] for i in front([p.cost for p in points], [sign * p.value for p in points])]
     title = greek(recipe.title) or f"{metric_label(metric)} against {COSTS[paid]}"
-    drawing = _draw(points, best, recipe, paid, title)
-    spots = [
-        Spot(
-            drawing.axes[0],
-            p.cost,
-            p.value,
-            f"{p.study}, {p.cell}: {number(p.value, 2)}, "
-            f"{number(p.cost, 1 if p.cost < 100 else 0)} {paid}",
+    legend_lines = -(-len(studies) // 2) if len(studies) > 1 else 0
+    drawing, panel = plot.single(title, plot.HEIGHT + plot.LINE * legend_lines)
+    for i, study in enumerate(studies):
+        shown = [point for point in points if point.study == study]
+        panel.scatter(
+            [point.cost for point in shown],
+            [point.value for point in shown],
+            s=22,
+            color=plot.COLOURS[i % len(plot.COLOURS)],
+            marker=MARKS[i % len(MARKS)],
+            label=study,
+            rasterized=len(shown) > plot.MANY,
+            zorder=3,
         )
-        for p in points
-    ]
-    names = ", ".join(p.cell if len(recipe.studies) == 1 else f"{p.study} {p.cell}" for p in best)
+    if not points:
+        plot.empty(panel)
+    costs = [point.cost for point in points]
+    if costs and min(costs) > 0 and max(costs) >= WIDE * min(costs):
+        panel.set_xscale("log")
+        plot.log_ticks(panel, min(costs), max(costs))
+    panel.set_xlabel(f"{COSTS[paid]}, a trial")
+    panel.set_ylabel(metric_label(metric))
+    plot.lined(panel)
+    if legend_lines:
+        drawing.legend(loc="outside lower left", ncols=2)
+    if best:
+        _draw_front(drawing, panel, best)
+    spots = []
+    for point in points:
+        price = number(point.cost, 1 if point.cost < 100 else 0)
+        words = f"{point.study}, {point.cell}: {number(point.value, 2)}, {price} {paid}"
+        spots.append(plot.Spot(panel, point.cost, point.value, words))
     caption = (
         f"{metric_label(metric)}, {protocol(frame)}, against {COSTS[paid]} of a trial: "
-        f"means of {len(points)} cells, {seeds_text([p.n for p in points])} each."
+        f"means of {len(points)} cells, {plot.seeds_text([p.n for p in points])} each."
     )
     if best:
+        names = ", ".join(p.cell if len(studies) == 1 else f"{p.study} {p.cell}" for p in best)
         caption += f" Dashed: the Pareto front, which no cell beats in both: {names}."
     if paid == "seconds":
         caption += " Seconds are of the machines that ran them, beside what else ran there."
-    cells = pd.concat([frame.study(study) for study in recipe.studies])
-    key = f"cost_{'_'.join(recipe.studies)}_{metric}_{paid}"
-    return finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    cells = pd.concat([frame.study(study) for study in studies])
+    key = f"cost_{'_'.join(studies)}_{metric}_{paid}"
+    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
 
 
 def points_of(frame: Frame, study: str, metric: str, cost: str) -> list[Point]:
@@ -133,53 +137,22 @@ def front(costs: Sequence[float], values: Sequence[float]) -> tuple[int, ...]:
     return tuple(best)
 
 
-def _draw(points: list[Point], best: list[Point], recipe: Figure, paid: str, title: str) -> Canvas:
-    below = LINE * -(-len(recipe.studies) // 2) if len(recipe.studies) > 1 else 0.0
-    drawing, panel = single(title, HEIGHT + below)
-    for i, study in enumerate(recipe.studies):
-        mine = [p for p in points if p.study == study]
-        panel.scatter(
-            [p.cost for p in mine],
-            [p.value for p in mine],
-            s=22,
-            color=COLOURS[i % len(COLOURS)],
-            marker=MARKS[i % len(MARKS)],
-            label=study,
-            rasterized=len(mine) > MANY,
-            zorder=3,
-        )
-    if not points:
-        empty(panel)
-    costs = [p.cost for p in points]
-    if costs and min(costs) > 0 and max(costs) >= WIDE * min(costs):
-        panel.set_xscale("log")
-        log_ticks(panel, min(costs), max(costs))
-    panel.set_xlabel(f"{COSTS[paid]}, a trial")
-    panel.set_ylabel(metric_label(recipe.metric))
-    lined(panel)
-    if len(recipe.studies) > 1:
-        drawing.legend(loc="outside lower left", ncols=2)
-    if best:
-        _draw_front(drawing, panel, best)
-    return drawing
-
-
-def _draw_front(drawing: Canvas, panel: Axes, best: list[Point]) -> None:
+def _draw_front(drawing: plot.Canvas, panel: plot.Axes, best: list[Point]) -> None:
     """Draw the line, rings around its points, and the names of those that have room for one."""
-    x, y = [p.cost for p in best], [p.value for p in best]
+    x, y = [point.cost for point in best], [point.value for point in best]
     panel.step(x, y, where="post", color="black", linewidth=1.1, linestyle="--", zorder=2)
     panel.scatter(x, y, s=60, facecolors="none", edgecolors="black", linewidths=1, zorder=4)
     panel.margins(x=0.08, y=0.1)
     drawing.draw_without_rendering()  # so that marks know where they are
     named: list[tuple[float, float]] = []
-    for p in reversed(best):
-        at = panel.transData.transform((p.cost, p.value))
-        if any(abs(at[0] - a) < ROOM[0] and abs(at[1] - b) < ROOM[1] for a, b in named):
+    for point in reversed(best):
+        at_x, at_y = panel.transData.transform((point.cost, point.value))
+        if any(abs(at_x - a) < ROOM[0] and abs(at_y - b) < ROOM[1] for a, b in named):
             continue
-        named.append((at[0], at[1]))
+        named.append((at_x, at_y))
         panel.annotate(
-            p.cell if len(p.cell) <= LETTERS else f"{p.cell[: LETTERS - 1]}…",
-            (p.cost, p.value),
+            point.cell if len(point.cell) <= LETTERS else f"{point.cell[: LETTERS - 1]}…",
+            (point.cost, point.value),
             xytext=(-6, 5),
             textcoords="offset points",
             ha="right",

@@ -11,18 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import reports.figures.drawn as plot
 from reports.errors import ReportError
-from reports.figures.drawn import (
-    COLOURS,
-    Axes,
-    Canvas,
-    Drawn,
-    FigureOptions,
-    empty,
-    figure,
-    finish,
-    single,
-)
 from reports.frame import OTHER, Frame
 from reports.recipe import Figure, level_name
 from reports.stats.describe import summary
@@ -36,7 +26,7 @@ if TYPE_CHECKING:
 Block = tuple[tuple[str, str], ...]  # the other coordinates, as (name, level)
 
 
-class RanksOptions(FigureOptions):
+class RanksOptions(plot.FigureOptions):
     """Of a critical-difference diagram. factor: whose levels are ranked within each combination of
     the study's other coordinates. without: levels that are left out."""
 
@@ -47,8 +37,8 @@ class RanksOptions(FigureOptions):
         return {"factor": (self.factor,)}
 
 
-@figure(RanksOptions)
-def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> Drawn:
+@plot.figure(RanksOptions)
+def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> plot.Drawn:
     """Draw the diagram of one study.
 
     Blocks that lack a level, because the pair is refused or a run is missing, are left out, and the
@@ -63,12 +53,23 @@ def critical_difference(frame: Frame, recipe: Figure, options: RanksOptions) -> 
     rows = [[values[name] for name in levels] for values in whole.values()]
     ranking = rank_methods(rows, lower_is_better=lower_is_better(metric)) if rows else None
     title = greek(recipe.title) or f"Mean ranks by {metric_label(metric)}"
-    lacking = [", ".join(value for _, value in block) for block in blocks if block not in whole]
-    caption = _caption(f"{metric_label(metric)}, {protocol(frame)}", options, ranking, lacking)
+    caption = f"{metric_label(metric)}, {protocol(frame)}: "
+    if ranking is None:
+        caption += "fewer than two whole blocks, nothing to rank."
+    else:
+        caption += (
+            f"mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A bar joins "
+            f"what Nemenyi's test does not tell apart at {ranking.level:g} (critical difference "
+            f"{ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
+            f"{p_equals(ranking.p)}."
+        )
+    if options.without:
+        caption += f" Left out: {', '.join(options.without)}."
+    if lacking := [", ".join(dict(block).values()) for block in blocks if block not in whole]:
+        caption += f" Blocks left out for lacking a level: {'; '.join(lacking)}."
     drawing = _draw(levels, ranking, title)
-    return finish(
-        recipe, cells, drawing, title=title, caption=caption, key=f"ranks_{study}_{factor}_{metric}"
-    )
+    key = f"ranks_{study}_{factor}_{metric}"
+    return plot.finish(recipe, cells, drawing, title=title, caption=caption, key=key)
 
 
 def _level(value: Any) -> str:
@@ -85,81 +86,55 @@ def blocks_of(
     """
     levels: dict[str, None] = {}
     blocks: dict[Block, dict[str, float]] = {}
-    for _, mine in cells.groupby("cell", sort=False):
-        coords: Mapping[str, Any] = mine["coords"].iloc[0]
+    for _, rows in cells.groupby("cell", sort=False):
+        coords: Mapping[str, Any] = rows["coords"].iloc[0]
         if factor not in coords:
             continue
-        own = _level(coords[factor])
-        levels.setdefault(own)
+        ranked_level = _level(coords[factor])
+        levels.setdefault(ranked_level)
         others = (item for item in coords.items() if item[0] not in (factor, NEUTRAL))
         block = blocks.setdefault(tuple((k, _level(v)) for k, v in others), {})
-        mean = summary(list(by_seed(mine, metric).values()))
-        if mean is not None:
-            block[own] = mean.mean
+        if (mean := summary(list(by_seed(rows, metric).values()))) is not None:
+            block[ranked_level] = mean.mean
     if not levels:
         raise ReportError(f"report.figures: no cell has {factor!r} to rank")
     return list(levels), blocks
 
 
-def _caption(
-    what: str, options: RanksOptions, ranking: Ranking | None, lacking: Sequence[str]
-) -> str:
-    if ranking is None:
-        parts = [f"{what}: fewer than two whole blocks, nothing to rank."]
-    else:
-        parts = [
-            f"{what}: mean rank over {ranking.blocks} blocks, means over seeds; 1 is the best. A "
-            f"bar joins what Nemenyi's test does not tell apart at {ranking.level:g} (critical "
-            f"difference {ranking.critical:.2f}). Friedman's test, Iman and Davenport's form: "
-            f"{p_equals(ranking.p)}."
-        ]
-    if options.without:
-        parts.append(f"Left out: {', '.join(options.without)}.")
-    if lacking:
-        parts.append(f"Blocks left out for lacking a level: {'; '.join(lacking)}.")
-    return " ".join(parts)
-
-
-def _draw(levels: Sequence[str], ranking: Ranking | None, title: str) -> Canvas:
+def _draw(levels: Sequence[str], ranking: Ranking | None, title: str) -> plot.Canvas:
     half = (len(levels) + 1) // 2
-    drawing, axes = single(title, 1.5 + 0.24 * half)
+    drawing, axes = plot.single(title, 1.5 + 0.24 * half)
     axes.set_axis_off()
     if ranking is None:
-        empty(axes, "nothing to rank")
+        plot.empty(axes, "nothing to rank")
         return drawing
     k, bars = len(levels), len(ranking.groups)
     axes.set_xlim(1 - 0.45 * k, k + 0.45 * k)
     axes.set_ylim(-(1.2 + 0.35 * bars + half), 1.6)
+    # the axis of ranks, and the critical difference above it
     axes.plot([1, k], [0, 0], color="black", linewidth=1)
-    for rank in range(1, k + 1):
-        axes.plot([rank, rank], [0, 0.18], color="black", linewidth=1)
-        axes.text(rank, 0.28, str(rank), ha="center", va="bottom")
-    wide = min(ranking.critical, k - 1)  # never beyond the line
-    axes.plot([1, 1 + wide], [1.25, 1.25], color="black", linewidth=1.6)
-    axes.text(1 + wide, 1.25, f"  CD = {ranking.critical:.2f}", ha="left", va="center")
+    for tick in range(1, k + 1):
+        axes.plot([tick, tick], [0, 0.18], color="black", linewidth=1)
+        axes.text(tick, 0.28, str(tick), ha="center", va="bottom")
+    end = 1 + min(ranking.critical, k - 1)  # never beyond the line
+    axes.plot([1, end], [1.25, 1.25], color="black", linewidth=1.6)
+    axes.text(end, 1.25, f"  CD = {ranking.critical:.2f}", ha="left", va="center")
+    # a bar for each group that is alike
     for i, (first, last) in enumerate(ranking.groups):
         ends = [
             ranking.ranks[ranking.order[first]] - 0.04,
             ranking.ranks[ranking.order[last]] + 0.04,
         ]
         y = -0.35 * (i + 1)
-        axes.plot(ends, [y, y], color=COLOURS[0], linewidth=3.5, solid_capstyle="butt")
-    _write_names(axes, levels, ranking, half, -(0.9 + 0.35 * bars))
-    return drawing
-
-
-def _write_names(
-    axes: Axes, levels: Sequence[str], ranking: Ranking, half: int, top: float
-) -> None:
-    """Write the better half at the left, the others at the right, each led to its rank."""
-    k = len(levels)
+        axes.plot(ends, [y, y], color=plot.COLOURS[0], linewidth=3.5, solid_capstyle="butt")
+    # names: the better half at the left, the others at the right, each led to its rank
+    top = -(0.9 + 0.35 * bars)
     for place, column in enumerate(ranking.order):
         left, rank = place < half, ranking.ranks[column]
         y = top - (place if left else k - 1 - place)
         x = 1 - 0.05 * k if left else k + 0.05 * k
         axes.plot([rank, rank, x], [0, y, y], color="#7F7F7F", linewidth=0.8)
-        words = f"{levels[column]} ({rank:.2f})"
-        if left:
-            axes.text(x, y, f"{words} ", ha="right", va="center")
-        else:
-            axes.text(x, y, f" {words}", ha="left", va="center")
+        name = f"{levels[column]} ({rank:.2f})"
+        words, align = (f"{name} ", "right") if left else (f" {name}", "left")
+        axes.text(x, y, words, ha=align, va="center")
+    return drawing

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from reports.figures.drawn import COLOURS, WIDTH, Spot, canvas, heading, lined, title_panel
+import reports.figures.drawn as plot
 from reports.figures.models import ModelOptions, Picture, Views, model_figure
 from reports.tables.labels import greek
 
 PANEL = 1.7  # inches, of one model's histogram
-KINDS = (("one class", "intra", COLOURS[0]), ("two classes", "inter", COLOURS[1]))
+KINDS = (("one class", "intra", plot.COLOURS[0]), ("two classes", "inter", plot.COLOURS[1]))
 
 
 class DistanceOptions(ModelOptions):
@@ -25,9 +25,9 @@ class DistanceOptions(ModelOptions):
 def distances(views: Views, title: str) -> Picture:
     """Draw histograms of distances of pairs of one class and of two, a panel a cell."""
     count = len(views.found)
-    drawing = canvas(WIDTH, 0.7 + PANEL * count)
+    drawing = plot.canvas(plot.WIDTH, 0.7 + PANEL * count)
     panels = drawing.subplots(count, 1, sharex=True, squeeze=False).ravel()
-    heading(drawing, title)
+    plot.heading(drawing, title)
     spots = []
     for panel, (each, view) in zip(panels, views.found, strict=True):
         for (words, name, colour), mean in zip(KINDS, view["means"], strict=True):
@@ -35,10 +35,11 @@ def distances(views: Views, title: str) -> Picture:
             panel.stairs(shares, view["edges"], fill=True, color=colour, alpha=0.45, label=words)
             panel.axvline(mean, color=colour, linewidth=1.2)
             text = f"{each.cell}, {words}: mean {mean:.4f}"
-            spots.append(Spot(panel, mean, max(shares) / 2, text))
-        title_panel(panel, f"{greek(each.cell)}: overlap {100 * view['overlap']:.1f} %", WIDTH)
+            spots.append(plot.Spot(panel, mean, max(shares) / 2, text))
+        overlap = f"overlap {100 * view['overlap']:.1f} %"
+        plot.title_panel(panel, f"{greek(each.cell)}: {overlap}", plot.WIDTH)
         panel.set_ylabel("pairs (%)")
-        lined(panel, "y")
+        plot.lined(panel, "y")
     panels[-1].set_xlabel("distance")
     panels[0].legend(loc="upper left")
     view = views.found[0][1]

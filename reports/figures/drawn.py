@@ -70,6 +70,11 @@ STYLE: dict[str, Any] = {
 }
 
 
+def line_style(place: int) -> tuple[str, str]:
+    """Return the colour and the dash of one of several lines."""
+    return COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
+
+
 @dataclass(frozen=True)
 class Spot:
     """A mark that tells its values where a page is read with a pointer or with arrow keys.
@@ -124,19 +129,19 @@ class Drawn:
     strips: tuple[Strip, ...] = ()
 
     def places(self) -> list[tuple[float, float, str]]:
-        """Each spot in shares of the picture from its left and top; of one that is saved. None of
-        more than `MANY`."""
+        """Return each spot of a saved figure in shares of the picture from its left and top; none
+        of more than `MANY`."""
         if len(self.spots) > MANY:
             return []
         width, height = self.figure.bbox.size
-        found = []
-        for spot in self.spots:
-            x, y = spot.axes.transData.transform((spot.x, spot.y))
-            found.append((float(x / width), float(1 - y / height), spot.text))
-        return found
+        points = [spot.axes.transData.transform((spot.x, spot.y)) for spot in self.spots]
+        return [
+            (float(x / width), float(1 - y / height), spot.text)
+            for spot, (x, y) in zip(self.spots, points, strict=True)
+        ]
 
     def save(self, folder: Path) -> dict[str, Path]:
-        """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG;
+        """Write PNG (200 dpi, fewer where it would have more than `PIXELS`) and SVG, and return
         `{"png": path, "svg": path}`."""
         import matplotlib as mpl
 
@@ -144,22 +149,14 @@ class Drawn:
         with style():
             width, height = self.figure.get_size_inches()
             dpi = min(mpl.rcParams["savefig.dpi"], math.sqrt(PIXELS / (width * height)))
-            self._lay_out(dpi)
+            if engine := self.figure.get_layout_engine():  # once: `savefig` would do it each time
+                screen_dpi, self.figure.dpi = self.figure.dpi, dpi
+                engine.execute(self.figure)
+                self.figure.dpi = screen_dpi
+                self.figure.set_layout_engine("none")
             self.figure.savefig(paths["png"], dpi=dpi, metadata={"Software": None})
             self.figure.savefig(paths["svg"], dpi=dpi, metadata={"Date": None, "Creator": None})
         return paths
-
-    def _lay_out(self, dpi: float) -> None:
-        """Put all in its place once, as in the PNG, where it stays; `savefig` would draw the figure
-        for that, beside drawing it."""
-        engine = self.figure.get_layout_engine()
-        if engine is None:
-            return
-        own = self.figure.dpi
-        self.figure.dpi = dpi
-        engine.execute(self.figure)
-        self.figure.dpi = own
-        self.figure.set_layout_engine("none")
 
 
 class FigureOptions(RecipePart):
@@ -217,11 +214,16 @@ def finish(
     *,
     title: str,
     caption: str,
-    key: str,
+    key: str = "",
 ) -> Drawn:
-    """Return a drawing as a figure of these cells, its caption after what the recipe says."""
+    """Return a drawing as a figure of these cells, its caption after what the recipe says.
+
+    key: its files' name; default: kind, studies and metric.
+    """
     words = " ".join(filter(None, (greek(recipe.caption), caption)))
     study = studies_of(recipe)[0]
+    if not key and isinstance(recipe, Figure):
+        key = "_".join([recipe.kind, *recipe.studies, recipe.metric])
     return Drawn(slug(key), study, title, words, drawing, run_ids(cells), gaps(cells), tuple(spots))
 
 
@@ -280,6 +282,16 @@ def title_panel(panel: Axes, title: str, inches: float) -> None:
 def empty(axes: Axes, words: str = "no finished runs") -> None:
     """Say in the middle of a panel why nothing is drawn."""
     axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes)
+
+
+def bars(axes: Axes, names: list[str], values: list[float], colour: str, height: float) -> Any:
+    """Draw a horizontal bar a name, the first on top."""
+    drawing = axes.barh(range(len(names)), values, height=height, color=colour)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", length=0)
+    lined(axes, "x")
+    return drawing
 
 
 def lined(axes: Axes, axis: Literal["x", "y", "both"] = "both") -> None:

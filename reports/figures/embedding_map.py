@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from reports.figures.drawn import COLOURS, WIDTH, Spot, legend, single
-from reports.figures.models import ModelOptions, Picture, Views, model_figure, pixels
+import reports.figures.drawn as plot
+from reports.figures.models import ModelOptions, Picture, Views, model_figure, put_thumbnail
 
 SIGNS = "osv^D"  # with the colours 40 kinds of points
 LISTED = 24  # classes in a legend
@@ -28,33 +28,29 @@ class MapOptions(ModelOptions):
 @model_figure(MapOptions, "the embedding space", apart=True)
 def embedding_map(views: Views, title: str) -> Picture:
     """Draw a point an image, a colour and sign a class; pictures of some beside."""
-    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
-
-    drawing, panel = single(title, WIDTH)
+    drawing, panel = plot.single(title, plot.WIDTH)
     panel.set_xticks([])
     panel.set_yticks([])
     each, view = views.found[0]
     x, y, label = (np.asarray(view[name]) for name in ("x", "y", "label"))
     for at, name in enumerate(view["classes"]):
-        mine = label == at
+        of_class = label == at
         panel.scatter(
-            x[mine],
-            y[mine],
+            x[of_class],
+            y[of_class],
             s=16,
-            color=COLOURS[at % len(COLOURS)],
-            marker=SIGNS[at // len(COLOURS) % len(SIGNS)],
+            color=plot.COLOURS[at % len(plot.COLOURS)],
+            marker=SIGNS[at // len(plot.COLOURS) % len(SIGNS)],
             linewidths=0,
             label=name,
         )
     for at, picture in view["pictures"]:
-        image = OffsetImage(pixels(picture), zoom=SMALL)
-        edge = COLOURS[int(label[at]) % len(COLOURS)]
-        box = AnnotationBbox(image, (x[at], y[at]), pad=0.1, bboxprops={"edgecolor": edge})
-        panel.add_artist(box)
+        colour, _ = plot.line_style(int(label[at]))
+        put_thumbnail(panel, (x[at], y[at]), picture, SMALL, colour)
     panel.margins(0.06)
     names = view["classes"]
     if len(names) <= LISTED:
-        legend(panel, max(len(names), 5))
+        plot.legend(panel, max(len(names), 5))
     caption = (
         f"{views.who(each)}, {views.protocol}: t-SNE of {len(x)} {views.options.split} "
         f"images of {len(names)} of {view['of_classes']} classes, perplexity "
@@ -62,5 +58,5 @@ def embedding_map(views: Views, title: str) -> Picture:
         "distances between groups and their sizes cannot."
     )
     points = zip(x, y, label, strict=True)
-    spots = tuple(Spot(panel, float(a), float(b), names[c]) for a, b, c in points)
+    spots = tuple(plot.Spot(panel, float(a), float(b), names[c]) for a, b, c in points)
     return Picture(drawing, caption, spots)

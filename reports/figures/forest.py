@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from reports.figures.drawn import Axes, Drawn, Spot, canvas, lined, seeds_text, style
+import reports.figures.drawn as plot
 from reports.tables.labels import difference_label, scale, signed, with_interval
 from reports.tables.verdict import Verdict, groups
 
@@ -17,7 +17,7 @@ ROW = 0.24  # inches
 WIDTH = 6.4
 
 
-def forest(verdicts: Sequence[Verdict]) -> Drawn | None:
+def forest(verdicts: Sequence[Verdict]) -> plot.Drawn | None:
     """Draw one line a comparison: the paired difference, 95 % interval, and what the verdict is.
 
     A triangle up is better, one down worse, a dot is open. Metrics of different units have panels
@@ -28,38 +28,33 @@ def forest(verdicts: Sequence[Verdict]) -> Drawn | None:
     if not shown:
         return None
     metrics = dict.fromkeys(verdict.metric for verdict in shown)
-    lines = {metric: _lines([v for v in shown if v.metric == metric]) for metric in metrics}
-    heights = [len(mine) + 2.6 for mine in lines.values()]
-    spots: list[Spot] = []
-    with style():
-        drawing = canvas(WIDTH, ROW * sum(heights) + 0.2)
+    lines: dict[str, list[Verdict | str]] = {metric: [] for metric in metrics}
+    for metric, own in lines.items():
+        for group in groups([verdict for verdict in shown if verdict.metric == metric]):
+            own += [f"{group[0].title} (against {group[0].baseline})", *group]
+    heights = [len(own) + 2.6 for own in lines.values()]
+    spots: list[plot.Spot] = []
+    with plot.style():
+        drawing = plot.canvas(WIDTH, ROW * sum(heights) + 0.2)
         panels = drawing.subplots(len(lines), 1, squeeze=False, height_ratios=heights)[:, 0]
-        for panel, (metric, mine) in zip(panels, lines.items(), strict=True):
-            spots += _panel(panel, metric, mine)
+        for panel, (metric, own) in zip(panels, lines.items(), strict=True):
+            spots += _panel(panel, metric, own)
     bars = "; lines: 95 % paired-t intervals, each of its comparison alone"
     caption = (
-        f"Difference to the baseline row, {seeds_text([v.n for v in shown])}"
+        f"Difference to the baseline row, {plot.seeds_text([v.n for v in shown])}"
         f"{bars if max(v.n for v in shown) > 1 else ''}. Triangle up: better, down: worse, both "
         "after Holm's correction; dot: cannot tell."
     )
     if len(known) > MOST:
         caption += f" The first {MOST} of {len(known)}."
     title = "All differences at a glance"
-    return Drawn("forest", shown[0].study, title, caption, drawing, (), (), tuple(spots))
+    return plot.Drawn("forest", shown[0].study, title, caption, drawing, (), (), tuple(spots))
 
 
-def _lines(mine: Sequence[Verdict]) -> list[Verdict | str]:
-    """Return the comparisons below the titles of their tables and the names of their baselines."""
-    lines: list[Verdict | str] = []
-    for group in groups(mine):
-        lines += [f"{group[0].title} (against {group[0].baseline})", *group]
-    return lines
-
-
-def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> list[Spot]:
+def _panel(axes: plot.Axes, metric: str, lines: list[Verdict | str]) -> list[plot.Spot]:
     factor = scale(metric)
     axes.axvline(0, color="black", linewidth=0.8)
-    lined(axes, "x")
+    plot.lined(axes, "x")
     beside: dict[str, Any] = {"textcoords": "offset points", "va": "center"}
     places, names, spots = [], [], []
     for y, line in enumerate(lines):
@@ -84,7 +79,7 @@ def _panel(axes: Axes, metric: str, lines: list[Verdict | str]) -> list[Spot]:
             axes.plot([gap.low * factor, gap.high * factor], [y, y], color=colour, linewidth=1.6)
         axes.plot([gap.mean * factor], [y], mark, color=colour, markersize=6)
         words = with_interval(gap.mean, gap.low, gap.high, metric, line.digits)
-        spots.append(Spot(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}"))
+        spots.append(plot.Spot(axes, gap.mean * factor, y, f"{line.label}: {words}, {line.call}"))
         text, at = signed(gap.mean, metric, line.digits), ("axes fraction", "data")
         axes.annotate(text, (1, y), xycoords=at, xytext=(6, 0), color=colour, **beside)
     axes.set_yticks(places, names)

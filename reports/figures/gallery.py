@@ -6,7 +6,7 @@ import textwrap
 
 from pydantic import Field, model_validator
 
-from reports.figures.drawn import COLOURS, Spot, Strip, Tile
+import reports.figures.drawn as plot
 from reports.figures.models import (
     ModelOptions,
     Picture,
@@ -18,7 +18,7 @@ from reports.figures.models import (
 )
 
 GAP = 0.35  # of a place, between query and what was found
-QUERY, HIT, MISS = ("black", "-"), (COLOURS[0], "-"), (COLOURS[1], "--")
+QUERY, HIT, MISS = ("black", "-"), (plot.COLOURS[0], "-"), (plot.COLOURS[1], "--")
 LETTERS = 11  # of a class's name below a picture
 
 
@@ -59,18 +59,18 @@ def gallery(views: Views, title: str) -> Picture:
     for at, row in enumerate(rows):
         first = f"{row['class']}: the first of its class is no. {row['rank']}"
         x, y = put_picture(panel, (at, 0), row["query"], _shorten(row["class"]), QUERY)
-        spots.append(Spot(panel, x, y, first))
+        spots.append(plot.Spot(panel, x, y, first))
         tiles = []
         for number, near in enumerate(row["near"]):
             place, score = (at, 1 + GAP + number), f"{near['score']:.2f}"
             x, y = put_picture(panel, place, near["picture"], score, HIT if near["hit"] else MISS)
             words = f"{number + 1}: {near['class']}, {near['score']:.4f}"
-            spots.append(Spot(panel, x, y, words))
+            spots.append(plot.Spot(panel, x, y, words))
             edge, below = "hit" if near["hit"] else "miss", f"{near['class']}, {score}"
-            tiles.append(Tile(near["picture"], below, words, edge))
-        query = Tile(row["query"], "the query", row["class"])
+            tiles.append(plot.Tile(near["picture"], below, words, edge))
+        query = plot.Tile(row["query"], "the query", row["class"])
         failure = "; a failure" if row["failed"] else ""
-        strips.append(Strip(first + failure, query, tuple(tiles)))
+        strips.append(plot.Strip(first + failure, query, tuple(tiles)))
     return Picture(drawing, caption, tuple(spots), tuple(strips))
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from reports.figures.drawn import Spot
+import reports.figures.drawn as plot
 from reports.figures.models import (
     ModelOptions,
     Picture,
@@ -40,13 +40,13 @@ def grad_cam(views: Views, title: str) -> Picture:
     spots = []
     for column, row in enumerate(rows):
         x, y = put_picture(panel, (0, column), row["picture"], row["class"][:12], FRAME)
-        spots.append(Spot(panel, x, y, row["class"]))
+        spots.append(plot.Spot(panel, x, y, row["class"]))
         for at, term in enumerate(terms, 1):
             cam = np.asarray(row["maps"][term])
             x, y = put_picture(panel, (at, column), row["picture"], term, FRAME)
             overlay(panel, (x, y), row["picture"], cam)
             flat = "" if cam.any() else ", which nothing in it lowers"
-            spots.append(Spot(panel, x, y, f"{row['class']}: {term}{flat}"))
+            spots.append(plot.Spot(panel, x, y, f"{row['class']}: {term}{flat}"))
     tall, wide = cam.shape
     caption = (
         f"{views.who(each)}: Grad-CAM of {', '.join(terms)} on training images, of the "

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from reports.figures.drawn import (
-    COLOURS,
-    Canvas,
-    Drawn,
-    Spot,
-    empty,
-    few_ticks,
-    lined,
-    seeds_text,
-    single,
-    style,
-)
+from typing import Any
+
+import reports.figures.drawn as plot
 from reports.frame import Frame
 from reports.recipe import Table
-from reports.tables.cells import Trials, gaps, protocol, run_ids, trials_of
+from reports.tables.cells import gaps, protocol, run_ids, trials_of
 from reports.tables.labels import metric_label, number, scale, slug
 
 
-def history(frame: Frame, recipe: Table) -> Drawn:
+def history(frame: Frame, recipe: Table) -> plot.Drawn:
     """Draw one dot a trial (mean over seeds, ± one sd where there are several), the best so far as
     a line, trials without a result as crosses on the axis.
 
@@ -28,57 +19,57 @@ def history(frame: Frame, recipe: Table) -> Drawn:
         ReportError: unknown study.
     """
     cells, metric = frame.study(recipe.study), recipe.metrics[0]
-    trials = trials_of(cells, metric)
+    trials, factor, digits = trials_of(cells, metric), scale(metric), recipe.digits
+    finished = trials.trials
     title = f"{recipe.title or recipe.study}: history"
-    with style():
-        drawing = _draw(trials, metric, title)
-    counts = [each.result.n for each in trials.trials]
+    numbers = [trial.number for trial in finished]
+    means = [trial.result.mean * factor for trial in finished]
+    with plot.style():
+        drawing, axes = plot.single(title)
+        if finished:
+            sds = [(trial.result.sd or 0.0) * factor for trial in finished]
+            dots: dict[str, Any] = {
+                "fmt": "o",
+                "color": plot.COLOURS[5],
+                "markersize": 4.5,
+                "elinewidth": 1,
+            }
+            axes.errorbar(numbers, means, yerr=sds if any(sds) else None, **dots)
+            best = [value * factor for value in trials.best_so_far(metric)]
+            line = {"color": plot.COLOURS[0], "linewidth": 1.8, "label": "best so far"}
+            axes.step(numbers, best, where="post", **line)
+            if trials.neutral is not None:
+                dashed: dict[str, Any] = {
+                    "color": plot.COLOURS[1],
+                    "linestyle": "--",
+                    "linewidth": 1.4,
+                }
+                axes.axhline(trials.neutral.mean * factor, label="neutral", **dashed)
+            axes.legend(loc="best")
+        else:
+            plot.empty(axes)
+        if trials.lost:
+            crosses: dict[str, Any] = {"color": "#a40e26", "transform": axes.get_xaxis_transform()}
+            axes.plot(trials.lost, [0.0] * len(trials.lost), "x", clip_on=False, **crosses)
+        plot.few_ticks(axes.xaxis)
+        axes.set_xlabel("trial")
+        axes.set_ylabel(metric_label(metric))
+        plot.lined(axes)
+    counts = [trial.result.n for trial in finished]
     spread = " ± one sd" if max(counts, default=0) > 1 else ""
     caption = (
         f"{metric_label(metric)}, {protocol(frame)}, of {len(counts)} trials in the order of "
-        f"their proposal{spread}, {seeds_text(counts)} each; line: the best so far."
+        f"their proposal{spread}, {plot.seeds_text(counts)} each; line: the best so far."
     )
     if trials.lost:
         caption += f" Crosses: {len(trials.lost)} without a result."
     if trials.neutral is not None:
         caption += " Dashed: neutral, the method switched off."
-    factor, digits = scale(metric), recipe.digits
     spots = []
-    for each in trials.trials:
-        sd = "" if each.result.sd is None else f" ± {number(each.result.sd * factor, digits)}"
-        value = each.result.mean * factor
-        words = f"trial {each.number}: {number(value, digits)}{sd}"
-        spots.append(Spot(drawing.axes[0], each.number, value, words))
+    for trial, mean in zip(finished, means, strict=True):
+        sd = "" if trial.result.sd is None else f" ± {number(trial.result.sd * factor, digits)}"
+        words = f"trial {trial.number}: {number(mean, digits)}{sd}"
+        spots.append(plot.Spot(axes, trial.number, mean, words))
     key = slug(f"history_{recipe.study}_{metric}")
     runs, lost = run_ids(cells), gaps(cells)
-    return Drawn(key, recipe.study, title, caption, drawing, runs, lost, tuple(spots))
-
-
-def _draw(trials: Trials, metric: str, title: str) -> Canvas:
-    drawing, axes = single(title)
-    factor = scale(metric)
-    numbers = [each.number for each in trials.trials]
-    means = [each.result.mean * factor for each in trials.trials]
-    sds = [(each.result.sd or 0.0) * factor for each in trials.trials]
-    if numbers:
-        bars = sds if any(sds) else None
-        axes.errorbar(
-            numbers, means, yerr=bars, fmt="o", color=COLOURS[5], markersize=4.5, elinewidth=1
-        )
-        best = [value * factor for value in trials.best_so_far(metric)]
-        axes.step(numbers, best, where="post", color=COLOURS[0], linewidth=1.8, label="best so far")
-        if trials.neutral is not None:
-            level = trials.neutral.mean * factor
-            axes.axhline(level, color=COLOURS[1], linestyle="--", linewidth=1.4, label="neutral")
-        axes.legend(loc="best")
-    else:
-        empty(axes)
-    if trials.lost:
-        at_axis = [0.0] * len(trials.lost)
-        below = axes.get_xaxis_transform()
-        axes.plot(trials.lost, at_axis, "x", color="#a40e26", transform=below, clip_on=False)
-    few_ticks(axes.xaxis)
-    axes.set_xlabel("trial")
-    axes.set_ylabel(metric_label(metric))
-    lined(axes)
-    return drawing
+    return plot.Drawn(key, recipe.study, title, caption, drawing, runs, lost, tuple(spots))

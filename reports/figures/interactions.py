@@ -13,45 +13,20 @@ from itertools import combinations
 import numpy as np
 from pydantic import Field, field_validator
 
+import reports.figures.drawn as plot
 from reports.errors import ReportError
-from reports.figures.drawn import (
-    COLOURS,
-    DASHES,
-    TEXT,
-    WIDTH,
-    Axes,
-    Canvas,
-    Drawn,
-    FigureOptions,
-    Spot,
-    empty,
-    few_ticks,
-    figure,
-    finish,
-    lined,
-    panel_grid,
-    seeds_text,
-)
 from reports.frame import Frame
 from reports.recipe import Figure
 from reports.stats.describe import summary, t_interval
 from reports.stats.factorial import Effect, factorial
+from reports.tables import labels
 from reports.tables.cells import Cells, Levels, cells_of, levels_of, protocol
-from reports.tables.labels import (
-    coordinate_name,
-    greek,
-    is_share,
-    metric_label,
-    number,
-    scale,
-    with_interval,
-)
 
 ACROSS = 2  # panels
 MOST_PAIRS = 12  # of factors in one picture
 
 
-class InteractionOptions(FigureOptions):
+class InteractionOptions(plot.FigureOptions):
     """Of `interactions`. among: pairs among these alone; default: all that vary. top: so many
     pairs, those that interact most."""
 
@@ -98,7 +73,7 @@ def pairs_of(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> 
     A seed's mean at two levels is over the cells there that have it, and a seed counts where it has
     as many of them as any.
     """
-    varied = [name for name, mine in levels.items() if len(mine) > 1]
+    varied = [name for name, own in levels.items() if len(own) > 1]
     names = [name for name in among or varied if name in varied]
     fit = factorial(data, order=2, levels=levels)
     effects = {frozenset(e.term): e for e in fit.effects} if fit else {}
@@ -109,7 +84,7 @@ def pairs_of(data: Cells, levels: Levels, among: Sequence[str], metric: str) -> 
             (at, other): mean
             for at in levels[x]
             for other in levels[line]
-            if (mean := _mean(data, {x: at, line: other}, scale(metric))) is not None
+            if (mean := _mean(data, {x: at, line: other}, labels.scale(metric))) is not None
         }
         pairs.append(Pair(x, line, means, effects.get(frozenset((a, b)))))
     return sorted(pairs, key=lambda pair: -pair.effect.spread if pair.effect else 1.0)
@@ -129,8 +104,8 @@ def _mean(data: Cells, at: dict[str, str], factor: float) -> Mean | None:
     return Mean(mean.mean, low, high, mean.n)
 
 
-@figure(InteractionOptions)
-def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> Drawn:
+@plot.figure(InteractionOptions)
+def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> plot.Drawn:
     """Draw a panel a pair of factors: a line for each level of one, over the levels of the other.
 
     Raises:
@@ -146,55 +121,61 @@ def interactions(frame: Frame, recipe: Figure, options: InteractionOptions) -> D
             "more"
         )
     shown = pairs[: options.top]
-    title = greek(recipe.title) or f"{study}: interactions"
-    drawing, spots = _draw(shown, levels, metric, title)
+    title = labels.greek(recipe.title) or f"{study}: interactions"
+    size = (plot.WIDTH, 0.45, 2.1)
+    drawing, panels = plot.panel_grid(len(shown), ACROSS, title, size, sharey=True)
+    spots = [
+        spot
+        for panel, pair in zip(panels, shown, strict=True)
+        for spot in _draw(panel, pair, levels, metric)
+    ]
+    drawing.supylabel(labels.metric_label(metric), fontsize=plot.TEXT)
     counts = [mean.n for pair in shown for mean in pair.means.values()]
     bars = "; bars: 95 % t intervals over seeds" if max(counts, default=0) > 1 else ""
     caption = (
-        f"{metric_label(metric)}, {protocol(frame)}: mean over the other factors and "
-        f"{seeds_text(counts)}{bars}. Parallel lines: no interaction; its size stands above, as in "
-        "the table of effects."
+        f"{labels.metric_label(metric)}, {protocol(frame)}: mean over the other factors and "
+        f"{plot.seeds_text(counts)}{bars}. Parallel lines: no interaction; its size stands above, "
+        "as in the table of effects."
     )
     if len(pairs) > len(shown):
         caption += f" The {len(shown)} of {len(pairs)} pairs that interact most."
-    key = f"interactions_{study}_{metric}"
-    return finish(recipe, cells, drawing, spots, title=title, caption=caption, key=key)
+    return plot.finish(recipe, cells, drawing, spots, title=title, caption=caption)
 
 
-def _draw(pairs: list[Pair], levels: Levels, metric: str, title: str) -> tuple[Canvas, list[Spot]]:
-    drawing, panels = panel_grid(len(pairs), ACROSS, title, (WIDTH, 0.45, 2.1), sharey=True)
-    spots: list[Spot] = []
-    for panel, pair in zip(panels, pairs, strict=True):
-        spots += _panel(panel, pair, levels, metric)
-    drawing.supylabel(metric_label(metric), fontsize=TEXT)
-    return drawing, spots
-
-
-def _panel(panel: Axes, pair: Pair, levels: Levels, metric: str) -> list[Spot]:
-    names = coordinate_name(pair.x), coordinate_name(pair.line)
-    panel.set_title(f"{names[0]} × {names[1]}{_size(pair, metric)}", loc="left")
+def _draw(panel: plot.Axes, pair: Pair, levels: Levels, metric: str) -> list[plot.Spot]:
+    """Draw the lines of a pair of factors, under what the table of effects says of it."""
+    names = labels.coordinate_name(pair.x), labels.coordinate_name(pair.line)
+    size, effect = "", pair.effect
+    if effect is not None and effect.estimate is not None:
+        size = labels.with_interval(effect.estimate, effect.low, effect.high, metric, 2)
+        size = f"\neffect {size}"
+    elif effect is not None:
+        unit = " points" if labels.is_share(metric) else ""
+        size = f"\nrange {labels.number(effect.spread * labels.scale(metric), 2)}{unit}"
+    panel.set_title(f"{names[0]} × {names[1]}{size}", loc="left")
     panel.set_xticks(range(len(levels[pair.x])), levels[pair.x])
     panel.set_xlim(-0.3, len(levels[pair.x]) - 0.7)
     panel.set_xlabel(names[0])
-    few_ticks(panel.yaxis, 4)
-    lined(panel)
+    plot.few_ticks(panel.yaxis, 4)
+    plot.lined(panel)
     if not pair.means:
-        empty(panel)
+        plot.empty(panel)
         return []
     spots = []
     for i, other in enumerate(levels[pair.line]):
-        here = [(j, pair.means.get((at, other))) for j, at in enumerate(levels[pair.x])]
-        known = [(j, mean) for j, mean in here if mean is not None]
+        at = [j for j, level in enumerate(levels[pair.x]) if (level, other) in pair.means]
+        means = [pair.means[levels[pair.x][j], other] for j in at]
         ends = [
-            [0.0 if mean.low is None else mean.mean - mean.low for _, mean in known],
-            [0.0 if mean.high is None else mean.high - mean.mean for _, mean in known],
+            [0.0 if mean.low is None else mean.mean - mean.low for mean in means],
+            [0.0 if mean.high is None else mean.high - mean.mean for mean in means],
         ]
+        colour, dash = plot.line_style(i)
         panel.errorbar(
-            [j for j, _ in known],
-            [mean.mean for _, mean in known],
+            at,
+            [mean.mean for mean in means],
             yerr=ends if any(map(any, ends)) else None,
-            color=COLOURS[i % len(COLOURS)],
-            linestyle=DASHES[i % len(DASHES)],
+            color=colour,
+            linestyle=dash,
             marker="o",
             markersize=4,
             linewidth=1.6,
@@ -202,19 +183,9 @@ def _panel(panel: Axes, pair: Pair, levels: Levels, metric: str) -> list[Spot]:
             capsize=3,
             label=other,
         )
-        for j, mean in known:
+        for j, mean in zip(at, means, strict=True):
             words = f"{names[0]} = {levels[pair.x][j]}, {names[1]} = {other}"
-            spots.append(Spot(panel, j, mean.mean, f"{words}: {number(mean.mean, 2)}"))
+            value = labels.number(mean.mean, 2)
+            spots.append(plot.Spot(panel, j, mean.mean, f"{words}: {value}"))
     panel.legend(title=names[1], loc="upper left", bbox_to_anchor=(1.0, 1.05), borderaxespad=0.2)
     return spots
-
-
-def _size(pair: Pair, metric: str) -> str:
-    """Return what the table of effects says of the pair, on a line of its own."""
-    effect = pair.effect
-    if effect is None:
-        return ""
-    if effect.estimate is not None:
-        return f"\neffect {with_interval(effect.estimate, effect.low, effect.high, metric, 2)}"
-    unit = " points" if is_share(metric) else ""
-    return f"\nrange {number(effect.spread * scale(metric), 2)}{unit}"

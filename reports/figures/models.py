@@ -17,20 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from reports.figures.drawn import (
-    WIDTH,
-    Axes,
-    Canvas,
-    Drawn,
-    FigureKind,
-    FigureOptions,
-    Spot,
-    Strip,
-    canvas,
-    empty,
-    heading,
-    single,
-)
+import reports.figures.drawn as plot
 from reports.frame import OTHER, Frame
 from reports.kinds import figure_options
 from reports.recipe import Figure, Recipe
@@ -46,7 +33,7 @@ LETTERS = 0.42  # of a place's height, below it
 Pixels = np.ndarray[Any, Any]
 
 
-class ModelOptions(FigureOptions):
+class ModelOptions(plot.FigureOptions):
     """Of figures of trained models: what is read of them once, into their trials' folders.
 
     split: whose images are shown. cells: those of the study, by name; default: the best by the
@@ -110,17 +97,22 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
     done = cells[cells["status"] == "done"]
     first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
     why = ""
-    if options.cells:
-        names = [_with_method(name, first) for name in options.cells if name in first]
-    elif options.every:
-        every = (_with_method(str(name), first) for name in done["cell"])
-        names = list(dict.fromkeys(every))[:MOST_LINES]
+    if options.cells or options.every:
+        wanted = [name for name in options.cells if name in first] or (
+            [] if options.cells else map(str, done["cell"])
+        )
+        # A row whose best is the baseline, shown under its own name, shows its method's best cell.
+        names = list(
+            dict.fromkeys(name + OTHER if name + OTHER in first else name for name in wanted)
+        )
+        if not options.cells:
+            names = names[:MOST_LINES]
     else:
         sign = -1 if lower_is_better(figure.metric) else 1
         means = {
-            name: sign * found.mean
+            name: sign * result.mean
             for name, values in by_cell(done, figure.metric).items()
-            if (found := summary(list(values.values())))
+            if (result := summary(list(values.values())))
         }
         names = [max(means, key=means.__getitem__)] if means else list(first)[:1]
         why = f"the best by {metric_label(figure.metric)}" if means else "the first"
@@ -131,12 +123,6 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
     ]
 
 
-def _with_method(name: str, first: Mapping[str, Any]) -> str:
-    """Return the cell that stands for a row: where the row's best is the baseline, which is shown
-    under its own name, the best cell that has the method on."""
-    return name + OTHER if name + OTHER in first else name
-
-
 def _explain(name: str, first: Mapping[str, Any]) -> str:
     """Say where a cell is not what its row's name leads a reader to expect; empty otherwise."""
     if name.endswith(OTHER):
@@ -145,9 +131,12 @@ def _explain(name: str, first: Mapping[str, Any]) -> str:
             f"{name.removesuffix(OTHER)} is the baseline itself"
         )
     trial = first[name]["trial_id"]
-    twins = [cell for cell, row in first.items() if row["trial_id"] == trial and cell != name]
-    own = [cell for cell in twins if not cell.endswith(OTHER)]
-    return f"the same model as {own[0]}" if own else ""
+    twins = [
+        cell
+        for cell, row in first.items()
+        if row["trial_id"] == trial and cell != name and not cell.endswith(OTHER)
+    ]
+    return f"the same model as {twins[0]}" if twins else ""
 
 
 @dataclass(frozen=True)
@@ -156,32 +145,11 @@ class Views:
 
     options: ModelOptions
     found: list[tuple[Seen, dict[str, Any]]]
-    run_ids: tuple[str, ...]
-    gaps: tuple[str, ...]
     protocol: str
-    lost: tuple[str, ...]
 
     def who(self, each: Seen) -> str:
         """Name a model in a caption: `plain, seed 0, the best by MAP@R`."""
         return f"{each.cell}, seed {each.seed}" + (f", {each.why}" if each.why else "")
-
-
-def views(frame: Frame, figure: Figure, options: ModelOptions) -> Views:
-    """Return what was read for a figure; what was not is among the gaps."""
-    name = options.name(figure.kind)
-    chosen = seen(frame, figure, options)
-    read = [(each, frame.view(each.run_id, name)) for each in chosen]
-    cells = frame.study(figure.studies[0])
-    mine = cells[cells["cell"].isin([each.cell for each in chosen])]
-    lost = tuple(f"{each.cell}, seed {each.seed}: {NOT_READ}" for each, view in read if not view)
-    return Views(
-        options,
-        [(each, view) for each, view in read if view],
-        run_ids(mine[mine["trial_id"].isin([each.trial_id for each in chosen])]),
-        (gaps(mine) if chosen else gaps(cells)) + lost,
-        protocol(frame),
-        lost,
-    )
 
 
 @dataclass(frozen=True)
@@ -189,15 +157,15 @@ class Picture:
     """What is drawn of models: a figure, its caption, the marks that tell their values, and the
     strips as `Drawn` has them."""
 
-    figure: Canvas
+    figure: plot.Canvas
     caption: str
-    spots: tuple[Spot, ...] = ()
-    strips: tuple[Strip, ...] = ()
+    spots: tuple[plot.Spot, ...] = ()
+    strips: tuple[plot.Strip, ...] = ()
 
 
 def model_figure(
     options: type[ModelOptions], what: str, *, apart: bool = False
-) -> Callable[[Callable[[Views, str], Picture]], FigureKind]:
+) -> Callable[[Callable[[Views, str], Picture]], plot.FigureKind]:
     """Declare the decorated function a kind of figure of trained models.
 
     It is given what was read, of one model at least, and the figure's title.
@@ -208,36 +176,73 @@ def model_figure(
         apart: whether it stands on a page of its own, as it holds pictures of images.
     """
 
-    def declare(draw: Callable[[Views, str], Picture]) -> FigureKind:
-        def drawn(frame: Frame, recipe: Figure, chosen: ModelOptions) -> Drawn:
-            study, read = recipe.studies[0], views(frame, recipe, chosen)
+    def declare(draw: Callable[[Views, str], Picture]) -> plot.FigureKind:
+        def draw_models(frame: Frame, recipe: Figure, chosen: ModelOptions) -> plot.Drawn:
+            study, name = recipe.studies[0], chosen.name(recipe.kind)
+            models = seen(frame, recipe, chosen)
+            read = [(each, frame.view(each.run_id, name)) for each in models]
+            found = [(each, view) for each, view in read if view]
+            lost = tuple(f"{each.cell}, seed {each.seed}: {NOT_READ}" for each, v in read if not v)
+            cells = frame.study(study)
+            shown = cells[cells["cell"].isin([each.cell for each in models])]
+            trials = shown[shown["trial_id"].isin([each.trial_id for each in models])]
             title = greek(recipe.title) or f"{study}: {what}"
-            picture = draw(read, title) if read.found else nothing(title)
-            words = [greek(recipe.caption), picture.caption, *(f"{text}." for text in read.lost)]
-            return Drawn(
+            views = Views(chosen, found, protocol(frame))
+            picture = draw(views, title) if found else nothing(title)
+            words = [greek(recipe.caption), picture.caption, *(f"{text}." for text in lost)]
+            return plot.Drawn(
                 slug(f"{recipe.kind}_{study}_{chosen.split}"),
                 study,
                 title,
                 " ".join(filter(None, words)),
                 picture.figure,
-                read.run_ids,
-                read.gaps,
+                run_ids(trials),
+                gaps(shown if models else cells) + lost,
                 picture.spots,
                 apart,
                 picture.strips,
             )
 
-        return FigureKind(options, drawn)
+        return plot.FigureKind(options, draw_models)
 
     return declare
 
 
 def nothing(title: str) -> Picture:
     """Return a figure of no model, which says so."""
-    drawing, panel = single(title, 1.2)
+    drawing, panel = plot.single(title, 1.2)
     panel.set_axis_off()
-    empty(panel, "nothing was read")
+    plot.empty(panel, "nothing was read")
     return Picture(drawing, "Nothing was read.")
+
+
+def model_panels(
+    views: Views, title: str, heads: list[str], *, width: float = plot.WIDTH, room: float = 0.35
+) -> tuple[plot.Canvas, list[plot.Axes]]:
+    """Return a figure of a square panel a model, two in a row, without ticks.
+
+    Args:
+        heads: what stands above each panel, after the model's name.
+        width: of the figure, in inches.
+        room: above a panel, in inches.
+    """
+    side = plot.WIDTH / min(2, len(views.found))
+    drawing, panels = plot.panel_grid(len(views.found), 2, title, (width, 0.4, side + room))
+    for panel, (each, _), head in zip(panels, views.found, heads, strict=True):
+        plot.title_panel(panel, f"{greek(each.cell)}: {head}", side)
+        panel.set_xticks([])
+        panel.set_yticks([])
+    return drawing, panels
+
+
+def put_thumbnail(
+    panel: plot.Axes, at: Any, picture: str, zoom: float, colour: str, **place: Any
+) -> None:
+    """Draw a small picture at a point, in a frame of a colour."""
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+    image, frame = OffsetImage(pixels(picture), zoom=zoom), {"edgecolor": colour}
+    panel.add_artist(AnnotationBbox(image, at, pad=0.1, bboxprops=frame, **place))
 
 
 def pixels(picture: str) -> Pixels:
@@ -248,11 +253,11 @@ def pixels(picture: str) -> Pixels:
         return np.asarray(image.convert("RGB"))
 
 
-def board(rows: int, columns: float, title: str) -> tuple[Canvas, Axes]:
+def board(rows: int, columns: float, title: str) -> tuple[plot.Canvas, plot.Axes]:
     """Return a figure with room for rows of pictures, each with a line of letters below."""
-    drawing = canvas(WIDTH, rows * WIDTH / columns * (1 + LETTERS) + 0.4)
+    drawing = plot.canvas(plot.WIDTH, rows * plot.WIDTH / columns * (1 + LETTERS) + 0.4)
     panel = drawing.add_subplot()
-    heading(drawing, title)
+    plot.heading(drawing, title)
     panel.set_xlim(0, columns)
     panel.set_ylim(rows * (1 + LETTERS), 0)
     panel.set_aspect("equal")
@@ -261,7 +266,7 @@ def board(rows: int, columns: float, title: str) -> tuple[Canvas, Axes]:
 
 
 def put_picture(
-    panel: Axes, at: tuple[int, float], picture: str, words: str, frame: tuple[str, str]
+    panel: plot.Axes, at: tuple[int, float], picture: str, words: str, frame: tuple[str, str]
 ) -> tuple[float, float]:
     """Draw a picture at a row and column, words below it, in a frame of a colour and a dash; return
     where its middle is."""
@@ -279,7 +284,7 @@ def put_picture(
     return middle
 
 
-def overlay(panel: Axes, middle: tuple[float, float], picture: str, grid: Pixels) -> None:
+def overlay(panel: plot.Axes, middle: tuple[float, float], picture: str, grid: Pixels) -> None:
     """Draw numbers in 0 … 1, [H, W], over a picture whose middle is here."""
     extent = _extent(middle, pixels(picture))
     shown = panel.imshow(grid, extent=extent, interpolation="bilinear", aspect="auto")

@@ -7,11 +7,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from reports.figures.drawn import COLOURS, WIDTH, Axes, Spot, panel_grid, title_panel
-from reports.figures.models import ModelOptions, Picture, Views, model_figure
-from reports.tables.labels import greek
+import reports.figures.drawn as plot
+from reports.figures.models import ModelOptions, Picture, Views, model_figure, model_panels
 
-ACROSS = 2  # panels
 GREY = "#5f5f5f"
 
 
@@ -37,19 +35,18 @@ def plane(views: Views, title: str) -> Picture:
         f"nearest to them. Unsure: the share of the directions between the proxies in which "
         f"neither has {level:g} %."
     )
-    side = WIDTH / min(ACROSS, len(views.found))
-    drawing, panels = panel_grid(len(views.found), ACROSS, title, (WIDTH, 0.4, side + 0.35))
-    spots: list[Spot] = []
-    edges = (COLOURS[0], COLOURS[1], GREY)
-    for panel, (each, view) in zip(panels, views.found, strict=True):
-        unsure = f"unsure {100 * view['unsure']:.1f} %"
-        title_panel(panel, f"{greek(each.cell)}: {unsure}", side)
+    heads = [f"unsure {100 * view['unsure']:.1f} %" for _, view in views.found]
+    drawing, panels = model_panels(views, title, heads)
+    spots: list[plot.Spot] = []
+    edges = (plot.COLOURS[0], plot.COLOURS[1], GREY)
+    for panel, (each, view), head in zip(panels, views.found, heads, strict=True):
         _draw_ring(panel, view["sure"])
         marks = zip(view["classes"], view["points"], edges, "osD", strict=True)
         for name, points, colour, mark in marks:
             x, y = zip(*points, strict=True)
             panel.scatter(x, y, s=14, color=colour, marker=mark, alpha=0.75, linewidths=0)
-            spots += [Spot(panel, float(a), float(b), f"{each.cell}: {name}") for a, b in points]
+            words = f"{each.cell}: {name}"
+            spots += [plot.Spot(panel, float(a), float(b), words) for a, b in points]
         for (x, y), colour in zip(view["proxies"], edges[:2], strict=True):
             panel.plot(x, y, "*", color=colour, markersize=12, markeredgecolor="black")
         panel.set_axis_off()
@@ -59,17 +56,17 @@ def plane(views: Views, title: str) -> Picture:
         one, two, unseen = view["classes"]
         more = "" if view["dimensions"] == 2 else f", of {view['dimensions']} dimensions"
         caption += (
-            f" {each.cell}: {one} against {two}, grey {unseen}; {unsure} of "
+            f" {each.cell}: {one} against {two}, grey {unseen}; {head} of "
             f"{view['angle']:.1f}°{more}."
         )
     return Picture(drawing, caption, tuple(spots))
 
 
-def _draw_ring(panel: Axes, sure: list[float]) -> None:
+def _draw_ring(panel: plot.Axes, sure: list[float]) -> None:
     """Draw a wedge a direction, just outside the unit circle."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    colours = LinearSegmentedColormap.from_list("sure", [COLOURS[1], "white", COLOURS[0]])
+    colours = LinearSegmentedColormap.from_list("sure", [plot.COLOURS[1], "white", plot.COLOURS[0]])
     turns = np.linspace(0, 2 * np.pi, len(sure) + 1) - np.pi / len(sure)
     circle = np.stack([np.cos(turns), np.sin(turns)])
     x, y = (np.stack([1.06 * circle[at], 1.24 * circle[at]]) for at in (0, 1))

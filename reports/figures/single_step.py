@@ -6,14 +6,19 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from reports.figures.drawn import COLOURS, WIDTH, Spot, panel_grid, title_panel
-from reports.figures.models import ModelOptions, Picture, Views, model_figure, pixels
-from reports.tables.labels import greek
+import reports.figures.drawn as plot
+from reports.figures.models import (
+    ModelOptions,
+    Picture,
+    Views,
+    model_figure,
+    model_panels,
+    put_thumbnail,
+)
 
-ACROSS = 2  # panels
 SMALL = 0.4  # of a picture's own size
 GREY = "#8a8a8a"
-NAMED = (("dark image", COLOURS[1]), ("its positive", COLOURS[0]))
+NAMED = (("dark image", plot.COLOURS[1]), ("its positive", plot.COLOURS[0]))
 
 
 class SingleStepOptions(ModelOptions):
@@ -30,8 +35,6 @@ class SingleStepOptions(ModelOptions):
 @model_figure(SingleStepOptions, "one gradient step", apart=True)
 def single_step(views: Views, title: str) -> Picture:
     """Draw a panel a cell: a line an image from its embedding before the step to that after it."""
-    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
-
     view = views.found[0][1]
     options = view["options"]
     moves = ";".join(
@@ -45,31 +48,21 @@ def single_step(views: Views, title: str) -> Picture:
         "brightness. Euclidean distance of unit embeddings from it to its positive, before and "
         f"after:{moves}."
     )
-    side = WIDTH / min(ACROSS, len(views.found))
-    drawing, panels = panel_grid(len(views.found), ACROSS, title, (WIDTH, 0.4, side + 0.35))
-    spots: list[Spot] = []
+    distances = [view["distances"] for _, view in views.found]
+    heads = [f"{before:.3f} to {after:.3f}" for before, after in distances]
+    drawing, panels = model_panels(views, title, heads)
+    spots: list[plot.Spot] = []
     for panel, (each, view) in zip(panels, views.found, strict=True):
-        before, after = view["distances"]
-        title_panel(panel, f"{greek(each.cell)}: {before:.3f} to {after:.3f}", side)
-        panel.set_xticks([])
-        panel.set_yticks([])
         for at, (start, end) in enumerate(zip(view["before"], view["after"], strict=True)):
             name, colour = NAMED[at] if at < 2 else (view["classes"][view["label"][at]], GREY)
             panel.plot(*start, "o", color=colour, markersize=4, markerfacecolor="white")
             panel.plot(*end, "o", color=colour, markersize=4)
             panel.plot([start[0], end[0]], [start[1], end[1]], color=colour, linewidth=1.0)
             words = f"{each.cell}, {name}: moved by {view['moved'][at]:.4f}"
-            spots.append(Spot(panel, end[0], end[1], words))
+            spots.append(plot.Spot(panel, end[0], end[1], words))
         pictures = zip(NAMED, view["before"][:2], view["pictures"], strict=True)
         for (_, colour), place, picture in pictures:
-            box = AnnotationBbox(
-                OffsetImage(pixels(picture), zoom=SMALL),
-                place,
-                xybox=(0, 18),
-                boxcoords="offset points",
-                pad=0.1,
-                bboxprops={"edgecolor": colour},
-            )
-            panel.add_artist(box)
+            above = {"xybox": (0, 18), "boxcoords": "offset points"}
+            put_thumbnail(panel, place, picture, SMALL, colour, **above)
         panel.margins(0.12)
     return Picture(drawing, caption, tuple(spots))

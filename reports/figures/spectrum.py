@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from reports.figures.drawn import COLOURS, DASHES, Spot, legend, lined, single
+import reports.figures.drawn as plot
 from reports.figures.models import ModelOptions, Picture, Views, model_figure
 from reports.tables.labels import greek
 
@@ -20,21 +20,21 @@ class SpectrumOptions(ModelOptions):
 @model_figure(SpectrumOptions, "singular values")
 def spectrum(views: Views, title: str) -> Picture:
     """Draw the singular values of the embeddings over their sum, descending, a line a cell."""
-    drawing, panel = single(title)
+    drawing, panel = plot.single(title)
     spots = []
     for at, (each, view) in enumerate(views.found):
         shares = [100 * share for share in view["shares"]]
-        colour, dash = COLOURS[at % len(COLOURS)], DASHES[at % len(DASHES)]
+        colour, dash = plot.line_style(at)
         name = f"{greek(each.cell)} (ρ = {view['spectrum']:.3f})"
         panel.plot(range(1, len(shares) + 1), shares, color=colour, linestyle=dash, label=name)
         for i in range(0, len(shares), max(1, len(shares) // MARKED)):
             words = f"{each.cell}, no. {i + 1}: {shares[i]:.3g} %"
-            spots.append(Spot(panel, i + 1, shares[i], words))
+            spots.append(plot.Spot(panel, i + 1, shares[i], words))
     panel.set_yscale("log")
     panel.set_xlabel("singular value, in descending order")
     panel.set_ylabel("share of their sum (%)")
-    lined(panel)
-    legend(panel, len(views.found))
+    plot.lined(panel)
+    plot.legend(panel, len(views.found))
     caption = (
         f"Singular values of the unit embeddings of the {views.options.split} images over their "
         f"sum, {views.protocol}, the first seed of each cell. ρ = KL(U ‖ S): the smaller, the more "

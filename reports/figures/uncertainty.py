@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from reports.figures.drawn import COLOURS, Spot
+import reports.figures.drawn as plot
 from reports.figures.models import (
     LETTERS,
     ModelOptions,
@@ -38,9 +38,9 @@ def uncertainty(views: Views, title: str) -> Picture:
     spots = []
     for row, (end, dash) in enumerate((("low", "-"), ("high", "--"))):
         for at, shown in enumerate(view[end]):
-            words, frame = f"{shown['value']:.3g}", (COLOURS[row], dash)
+            words, frame = f"{shown['value']:.3g}", (plot.COLOURS[row], dash)
             x, y = put_picture(panel, (row, at), shown["picture"], words, frame)
-            spots.append(Spot(panel, x, y, f"{shown['class']}: {shown['value']:.4g}"))
+            spots.append(plot.Spot(panel, x, y, f"{shown['class']}: {shown['value']:.4g}"))
     width, height = drawing.get_size_inches()
     drawing.set_size_inches(width, height + HISTOGRAM)
     heights = [HISTOGRAM, 2 * (1 + LETTERS) * width / columns]
@@ -52,7 +52,7 @@ def uncertainty(views: Views, title: str) -> Picture:
     edges = np.histogram_bin_edges(np.concatenate(list(alike.values())), BINS)
     for at, (name, values) in enumerate(alike.items()):
         counts, _ = np.histogram(values, edges)
-        top.stairs(counts, edges, fill=True, color=COLOURS[at], alpha=0.45, label=names[name])
+        top.stairs(counts, edges, fill=True, color=plot.COLOURS[at], alpha=0.45, label=names[name])
     top.set_ylabel("images")
     top.legend(loc="best")
     first = next(iter(names))

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from reports.frame import Frame
-from reports.stats.describe import Summary, summary
+from reports.stats.describe import summary
 from reports.tables.cells import by_cell, parse_setting
 from reports.tables.labels import slug
 
@@ -24,28 +24,18 @@ def nested(params: dict[str, str]) -> dict[str, Any]:
     return tree
 
 
-def best_cell(
-    frame: Frame, study: str, metric: str, *, most: bool = True
-) -> tuple[str, Summary] | None:
-    """Return the cell with the best mean over its seeds, the earlier one on a tie; None without."""
-    cells = frame.study(study)
-    best: tuple[str, Summary] | None = None
-    for cell, values in by_cell(cells, metric).items():
-        mine = summary(list(values.values()))
-        if mine is None:
-            continue
-        if best is None or (mine.mean > best[1].mean if most else mine.mean < best[1].mean):
-            best = (cell, mine)
-    return best
-
-
 def best_yaml(frame: Frame, study: str) -> str | None:
     """Return a spec of a study's best configuration, one cell; None if nothing has finished."""
     objective, most = frame.objective(study)
-    best = best_cell(frame, study, objective, most=most)
-    if best is None:
+    means = {
+        cell: mean
+        for cell, values in by_cell(frame.study(study), objective).items()
+        if (mean := summary(list(values.values())))
+    }
+    if not means:
         return None
-    cell, value = best
+    cell = max(means, key=lambda name: means[name].mean if most else -means[name].mean)
+    value = means[cell]
     rows = frame.cells[(frame.cells["study"] == study) & (frame.cells["cell"] == cell)]
     finished = rows[rows["status"] == "done"]
     done = finished.iloc[0]

@@ -70,18 +70,14 @@ def studies(frame: Frame) -> list[dict[str, Any]]:
     """Return per study: design, what it was allowed and what it used."""
     sections = []
     for name in frame.study_order:
-        rows = frame.cells[frame.cells["study"] == name]
-        spec = frame.declared(name)
-        status = rows["status"].value_counts()
-        done, failed = int(status.get("done", 0)), int(status.get("failed", 0))
-        sampler = (
-            f"{spec.get('sampler', 'tpe')}, {spec['trials']} trials" if "trials" in spec else ""
-        )
+        rows, spec = frame.cells[frame.cells["study"] == name], frame.declared(name)
+        done, failed = (int((rows["status"] == status).sum()) for status in ("done", "failed"))
+        trials = f"{spec.get('sampler', 'tpe')}, {spec.get('trials')} trials"
         sections.append(
             {
                 "name": name,
                 "design": frame.design(name),
-                "sampler": sampler,
+                "sampler": trials if "trials" in spec else "",
                 "cells": rows["cell"].nunique(),
                 "trials": len(rows),
                 "done": done,

@@ -11,7 +11,7 @@ from reports.frame import Frame
 from reports.pages import markup, verdict
 from reports.pages.facts import facts, provenance, rerun, studies
 from reports.pages.figures import inline, template
-from reports.pages.markup import Footnotes, footnotes, mark_of
+from reports.pages.markup import Footnotes, footnotes, with_mark
 from reports.pages.verdict import Judged
 from reports.tables.cells import EMPTY, divided, protocol
 from reports.tables.labels import metric_label, number, scale, slug
@@ -71,7 +71,7 @@ def page(
         sections=[(name, anchor) for name, anchor, there in sections if there],
         verdict=_verdict(judged),
         tables=[_table(table, shared) for table in tables],
-        notes=[f"{mark_of(note)} {note}".strip() for note in shared.shared],
+        notes=[with_mark(note) for note in shared.shared],
         figures=figures,
         studies=studies(frame),
         best=list(best.items()),
@@ -95,26 +95,23 @@ def _verdict(judged: Judged) -> dict[str, Any]:
     """Return the headline, the groups of lines that are seen at once, the others, and the plot."""
     seen: list[dict[str, Any]] = []
     folded: list[dict[str, Any]] = []
-    lines = 0
+    count = 0
     for group in groups(judged.verdicts):
-        lines += len(group)
-        (seen if lines <= SHOWN or not seen else folded).append(
+        count += len(group)
+        lines = [
             {
-                "key": group[0].key,
-                "title": group[0].title,
-                "heading": verdict.heading(group),
-                "lines": [
-                    {
-                        "call": each.call,
-                        "kind": slug(each.call),
-                        "label": each.label,
-                        "href": anchor(each.study, each.cell),
-                        "difference": verdict.difference(each),
-                        "evidence": verdict.evidence(each),
-                    }
-                    for each in group
-                ],
+                "call": each.call,
+                "kind": slug(each.call),
+                "label": each.label,
+                "href": anchor(each.study, each.cell),
+                "difference": verdict.difference(each),
+                "evidence": verdict.evidence(each),
             }
+            for each in group
+        ]
+        first, heading = group[0], verdict.heading(group)
+        (seen if count <= SHOWN or not seen else folded).append(
+            {"key": first.key, "title": first.title, "heading": heading, "lines": lines}
         )
     return {
         "headline": judged.headline,
@@ -138,7 +135,7 @@ def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
         "key": table.key,
         "title": table.title,
         "caption": table.recipe.caption,
-        "notes": [f"{mark} {note}".strip() for mark, note in shared.own(table)],
+        "notes": shared.own(table),
         "numbers": shared.numbers(table),
         "parts": [
             {
@@ -158,53 +155,37 @@ def _table(table: AnyTable, shared: Footnotes) -> dict[str, Any]:
     }
 
 
-def _metrics(frame: Frame, tables: Sequence[AnyTable]) -> dict[str, list[str]]:
-    """Return the metrics that the list of a study's runs shows.
-
-    They are the objective and every metric of a table that links to these runs, so that the value
-    that a reader clicked on stands there.
-    """
-    metrics = {study: {frame.main_objective: None} for study in frame.study_order}
-    for table in tables:
-        fields = (field for row in markup.grid(table).rows for field in row)
-        studies = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
-        for study in studies & metrics.keys():
-            metrics[study] |= dict.fromkeys(table.recipe.metrics)
-    return {study: list(names) for study, names in metrics.items()}
-
-
 def _runs(
     frame: Frame, tables: Sequence[AnyTable], trials: Mapping[str, Mapping[str, str]]
 ) -> list[dict[str, Any]]:
+    """Return the list of each study's runs, with the objective and every metric of a table that
+    links to these runs, so that the value that a reader clicked on stands there."""
+    metrics = {study: {frame.main_objective: None} for study in frame.study_order}
+    for table in tables:
+        fields = (field for row in markup.grid(table).rows for field in row)
+        linked = {table.recipe.study, *(field.of[0] for field in fields if field.of)}
+        for study in linked & metrics.keys():
+            metrics[study] |= dict.fromkeys(table.recipe.metrics)
     experiments = {parent.run_id: parent.experiment_id for parent in frame.parents}
     parent_of = dict(zip(frame.trials["run_id"], frame.trials["parent_run_id"], strict=True))
     groups = []
-    for study, metrics in _metrics(frame, tables).items():
+    for study, shown in metrics.items():
         rows, seen = [], set()
         for cell in frame.cells[frame.cells["study"] == study].to_dict("records"):
             mark = anchor(study, cell["cell"])
-            parent = parent_of.get(cell["run_id"], "")
+            experiment = experiments.get(parent_of.get(cell["run_id"], ""), "")
+            values = [float(cell.get(metric, math.nan)) * scale(metric) for metric in shown]
             rows.append(
                 {
                     **cell,
                     "anchor": "" if mark in seen else mark,
-                    "values": [_value(cell, metric) for metric in metrics],
+                    "values": [number(v, 2) if math.isfinite(v) else "–" for v in values],
                     "files": trials.get(cell["trial_id"], NOTHING),
-                    "page": run_page(experiments.get(parent, ""), cell["run_id"]),
+                    "page": run_page(experiment, cell["run_id"]),
                 }
             )
             seen.add(mark)
-        groups.append(
-            {
-                "key": f"runs-{slug(study)}",
-                "name": study,
-                "metrics": [metric_label(metric) for metric in metrics],
-                "rows": rows,
-            }
-        )
+        names = [metric_label(metric) for metric in shown]
+        key = f"runs-{slug(study)}"
+        groups.append({"key": key, "name": study, "metrics": names, "rows": rows})
     return groups
-
-
-def _value(cell: Mapping[str, Any], metric: str) -> str:
-    value = float(cell.get(metric, math.nan))
-    return number(value * scale(metric), 2) if math.isfinite(value) else "–"

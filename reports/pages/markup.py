@@ -13,15 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reports.tables.labels import (
-    coordinate_names,
-    metric_label,
-    metric_name,
-    number,
-    p_text,
-    scale,
-    with_interval,
-)
+from reports.tables import labels
 from reports.tables.model import AnyTable, Field, Grid, Measured, Sheet, TableData, TableRow
 from reports.tables.notes import EFFECT_SIZES
 
@@ -40,13 +32,24 @@ class Footnotes:
         """Return the numbers of the shared notes that belong to a table."""
         return [i for i, note in enumerate(self.shared, 1) if note in table.notes]
 
-    def own(self, table: AnyTable) -> list[tuple[str, str]]:
-        """Return a table's other notes with their marks."""
-        return [(mark_of(note), note) for note in table.notes if note not in self.shared]
+    def own(self, table: AnyTable) -> list[str]:
+        """Return a table's other notes, after their marks."""
+        return [with_mark(note) for note in table.notes if note not in self.shared]
 
     def reference(self, table: AnyTable) -> str:
         """Write `Notes 1–3, 5.`; empty without."""
-        return _refer(self.numbers(table))
+        numbers = self.numbers(table)
+        spans: list[list[int]] = []
+        for number in numbers:
+            if spans and number == spans[-1][-1] + 1:
+                spans[-1].append(number)
+            else:
+                spans.append([number])
+        texts = [f"{s[0]}–{s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans]
+        return f"Note{'' if len(numbers) == 1 else 's'} {', '.join(texts)}." if texts else ""
+
+
+NO_NOTES = Footnotes()
 
 
 def footnotes(tables: Sequence[AnyTable]) -> Footnotes:
@@ -62,39 +65,20 @@ def mark_of(note: str) -> str:
     return "*" if note.startswith("Published ") else ""
 
 
-def _refer(numbers: Sequence[int]) -> str:
-    spans: list[list[int]] = []
-    for note in numbers:
-        if spans and note == spans[-1][-1] + 1:
-            spans[-1].append(note)
-        else:
-            spans.append([note])
-    texts = [f"{s[0]}–{s[-1]}" if len(s) > 2 else ", ".join(map(str, s)) for s in spans]
-    if len(numbers) == 1:
-        return f"Note {numbers[0]}."
-    return f"Notes {', '.join(texts)}." if texts else ""
+def with_mark(note: str) -> str:
+    """Return a note after its mark."""
+    return f"{mark_of(note)} {note}".strip()
 
 
 def mean_sd(measured: Measured, metric: str, digits: int, spread: str = "sd") -> str:
     """Write `62.31 ± 0.42`, ± the sd or (`t95`) half the 95 % interval; `62.31` for one seed; empty
     without a result."""
-    result = measured.summary
+    result, factor = measured.summary, labels.scale(metric)
     if result is None:
         return ""
-    factor = scale(metric)
-    text = number(result.mean * factor, digits)
+    text = labels.number(result.mean * factor, digits)
     after = result.sd if spread == "sd" else measured.half
-    return text if after is None else f"{text} ± {number(after * factor, digits)}"
-
-
-def delta(row: TableRow, metric: str, digits: int) -> str:
-    """Write `+0.52 [+0.11, +0.93]`; `baseline`; without an interval where one seed gives none."""
-    if row.baseline:
-        return "baseline"
-    difference = row.measured[metric].difference
-    if difference is None:
-        return ""
-    return with_interval(difference.mean, difference.low, difference.high, metric, digits)
+    return text if after is None else f"{text} ± {labels.number(after * factor, digits)}"
 
 
 def published_text(measured: Measured) -> str:
@@ -105,16 +89,6 @@ def published_text(measured: Measured) -> str:
     text = f"{printed.value:.{printed.places}f}"
     text += f" ± {printed.sd:.{printed.places}f}" if printed.sd is not None else ""
     return text + ("*" if printed.slip else "")
-
-
-def _off(measured: Measured, digits: int) -> str:
-    """Write `−1.23`: the measured mean less the printed number, in the unit of the print."""
-    printed, result = measured.printed, measured.summary
-    if printed is None or result is None:
-        return ""
-    away = result.mean * printed.scale - printed.value
-    text = number(away, digits)
-    return text if text.startswith("−") else f"+{text}"
 
 
 def improvement(measured: Measured) -> str:
@@ -130,97 +104,98 @@ def improvement(measured: Measured) -> str:
     return f"{chance.probability:.2f} [{chance.low:.2f}, {chance.high:.2f}]"
 
 
-def _dz(measured: Measured) -> str:
-    size = measured.compared.dz if measured.compared else None
-    return "" if size is None else number(size, 2)
-
-
 def grid(table: AnyTable) -> Grid:
     """Lay out the fields of a table, in printing order."""
     if isinstance(table, Sheet):
-        return table.grid()
-    columns = [column for i, metric in enumerate(table.metrics) for column in _of(table, metric, i)]
+        return Grid(table.headers, table.labels, (False,) * len(table.headers), table.rows)
+    columns = [
+        column for i, metric in enumerate(table.metrics) for column in _columns(table, metric, i)
+    ]
     if any(row.tuned is not None for row in table.rows):
         columns.append(("tuning trials", True, lambda row: Field(row.tuned or "")))
     columns.append(("n", False, _n))
+    return _lay_out(table, columns)
+
+
+def _lay_out(table: TableData, columns: Sequence[Column]) -> Grid:
+    """Return the rows' labels and these columns."""
     rows = tuple(
         (*map(Field, row.labels), *(field(row) for _, _, field in columns)) for row in table.rows
     )
-    count = len(table.headers)
-    return Grid(
-        (*coordinate_names(table.headers), *(header for header, _, _ in columns)),
-        count,
-        (*(False,) * count, *(further for _, further, _ in columns)),
-        rows,
-    )
+    names, count = labels.coordinate_names(table.headers), len(table.headers)
+    further = (*(False,) * count, *(further for _, further, _ in columns))
+    return Grid((*names, *(header for header, _, _ in columns)), count, further, rows)
 
 
-def _of(table: TableData, metric: str, place: int) -> list[Column]:
+def _columns(table: TableData, metric: str, place: int) -> list[Column]:
     """Return the columns of one metric, of which the first one's come first."""
     digits, further = table.recipe.digits, place > 0
+    name = labels.metric_name(metric)
 
     def value(row: TableRow) -> Field:
         result = row.measured[metric]
-        text = mean_sd(result, metric, digits, table.recipe.spread)
-        why = "; ".join(row.gaps)
+        if text := mean_sd(result, metric, digits, table.recipe.spread):
+            return Field(text, measured=True, bold=result.better)
         nothing = "missing" if row.planned else "refused"
-        nothing = "–" if row.printed_only else nothing
-        return Field(text or nothing, bool(text), result.better, "" if text else why)
+        return Field("–" if row.printed_only else nothing, hint="; ".join(row.gaps))
 
-    def printed(row: TableRow) -> Field:
+    def delta(row: TableRow) -> Field:
+        gap = row.measured[metric].difference
+        if row.baseline or gap is None:
+            return Field("baseline" if row.baseline else "")
+        return Field(labels.with_interval(gap.mean, gap.low, gap.high, metric, digits))
+
+    def size(row: TableRow) -> Field:
+        comparison = row.measured[metric].compared
+        dz = comparison.dz if comparison else None
+        return Field("" if dz is None else labels.number(dz, 2))
+
+    def published(row: TableRow) -> Field:
         result = row.measured[metric]
-        return Field(
-            published_text(result), hint=result.printed.slip or "" if result.printed else ""
-        )
+        slip = result.printed.slip if result.printed else None
+        return Field(published_text(result), hint=slip or "")
 
-    columns: list[Column] = [(metric_label(metric), further, value)]
-    if table.recipe.kind != "search":
-        columns.append(
-            (
-                f"Δ {metric_name(metric)} [95 %]",
-                further,
-                lambda row: Field(delta(row, metric, digits)),
-            )
-        )
-    if place == 0 and table.has(metric, "p_corrected"):
+    def away(row: TableRow) -> Field:
+        """Write the measured mean less the printed number, in the unit of the print."""
+        printed, result = row.measured[metric].printed, row.measured[metric].summary
+        if printed is None or result is None:
+            return Field("")
+        text = labels.number(result.mean * printed.scale - printed.value, digits)
+        return Field(text if text.startswith("−") else f"+{text}")
+
+    searched = table.recipe.kind == "search"
+    columns: list[Column] = [(labels.metric_label(metric), further, value)]
+    if not searched:
+        columns.append((f"Δ {name} [95 %]", further, delta))
+    if place == 0 and any(row.measured[metric].p_corrected is not None for row in table.rows):
         columns += [
-            ("p (Holm)", True, lambda row: Field(p_text(row.measured[metric].p_corrected))),
-            ("d_z", True, lambda row: Field(_dz(row.measured[metric]))),
+            ("p (Holm)", True, lambda row: Field(labels.p_text(row.measured[metric].p_corrected))),
+            ("d_z", True, size),
             ("P(better) [95 %]", True, lambda row: Field(improvement(row.measured[metric]))),
         ]
     if table.recipe.published_column(metric) is not None:
-        columns.append(("published†", further, printed))
-        if table.recipe.kind != "search":
-            columns.append(
-                (
-                    f"{metric_name(metric)} − published",
-                    True,
-                    lambda row: Field(_off(row.measured[metric], digits)),
-                )
-            )
+        columns.append(("published†", further, published))
+        if not searched:
+            columns.append((f"{name} − published", True, away))
     return columns
 
 
 def mean_sd_grid(table: TableData) -> Grid:
     """Return the plain table: the labels, mean ± sd of each metric, and n."""
 
-    def value(row: TableRow, metric: str) -> Field:
-        result = row.measured[metric]
-        return Field(mean_sd(result, metric, table.recipe.digits) or "–", bold=result.better)
+    def column(metric: str) -> Column:
+        def value(row: TableRow) -> Field:
+            result = row.measured[metric]
+            return Field(mean_sd(result, metric, table.recipe.digits) or "–", bold=result.better)
 
-    rows = tuple(
-        (*map(Field, row.labels), *(value(row, metric) for metric in table.metrics), _n(row))
-        for row in table.rows
-    )
-    headers = (*coordinate_names(table.headers), *map(metric_label, table.metrics), "n")
-    return Grid(headers, len(table.headers), (False,) * len(headers), rows)
+        return labels.metric_label(metric), False, value
+
+    return _lay_out(table, [*map(column, table.metrics), ("n", False, _n)])
 
 
 def _n(row: TableRow) -> Field:
     text = str(row.n) if row.n == row.planned else f"{row.n} of {row.planned}"
-    if row.planned == 0:  # a combination that is refused
-        text = "–"
-    return Field(text, hint="; ".join(row.gaps))
+    return Field(text if row.planned else "–", hint="; ".join(row.gaps))  # –: it is refused
 
 
 def parts(whole: Grid) -> list[Grid]:
@@ -229,72 +204,60 @@ def parts(whole: Grid) -> list[Grid]:
     Rows are the same in both, below the same labels.
     """
     first = [i for i, further in enumerate(whole.further) if not further]
+    if not any(whole.further):
+        return [chosen(whole, first)]
     second = [i for i, further in enumerate(whole.further) if further or i < whole.labels]
-    found = [chosen(whole, first)]
-    return [*found, chosen(whole, second)] if any(whole.further) else found
+    return [chosen(whole, first), chosen(whole, second)]
 
 
 def chosen(whole: Grid, keep: list[int]) -> Grid:
     """Return the columns at these places."""
-    return Grid(
-        tuple(whole.headers[i] for i in keep),
-        whole.labels,
-        (False,) * len(keep),
-        tuple(tuple(row[i] for i in keep) for row in whole.rows),
-    )
+    rows = tuple(tuple(row[i] for i in keep) for row in whole.rows)
+    return Grid(tuple(whole.headers[i] for i in keep), whole.labels, (False,) * len(keep), rows)
 
 
-def plain(table: AnyTable, shared: Footnotes | None = None) -> str:
+def plain(table: AnyTable, shared: Footnotes = NO_NOTES) -> str:
     """Write a table for a terminal: the columns that are read first, aligned; notes below."""
-    shared = shared or Footnotes()
     layout = parts(grid(table))[0]
     lines = [list(layout.headers), *([field.text for field in row] for row in layout.rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(layout.headers))]
-
-    def joined(line: list[str]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    body = []
+    for line in lines:
         padded = [
-            text.ljust(w) if i < layout.labels else text.rjust(w)
-            for i, (text, w) in enumerate(zip(line, widths, strict=True))
+            text.ljust(width) if i < layout.labels else text.rjust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ]
-        return "  ".join(padded).rstrip()
-
-    rule = "─" * len(joined(["x" * w for w in widths]))
-    body = [joined(line) for line in lines]
+        body.append("  ".join(padded).rstrip())
+    rule = "─" * (sum(widths) + 2 * len(widths) - 2)
+    notes = [note for note in shared.own(table) if not note.startswith(EFFECT_SIZES)]
+    notes += filter(None, [shared.reference(table)])
     title = [table.title] if table.title else []
-    notes = [f"{mark}{' ' * bool(mark)}{note}" for mark, note in shared.own(table) if _fits(note)]
-    notes += [shared.reference(table)] if shared.numbers(table) else []
-    width = max(len(rule), 80)
-    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *_filled(notes, width)]) + "\n"
+    filled = _fill(notes, max(len(rule), 80))
+    return "\n".join([*title, rule, body[0], rule, *body[1:], rule, *filled, ""])
 
 
 def plain_notes(shared: Footnotes) -> str:
     """Write the notes of several tables, for the end of a terminal's report."""
-    notes = [f"{i}. {_marked(note)}" for i, note in enumerate(shared.shared, 1) if _fits(note)]
-    return "\n".join(["Notes", *_filled(notes, 100)]) + "\n" if notes else ""
+    notes = [
+        f"{i}. {with_mark(note)}"
+        for i, note in enumerate(shared.shared, 1)
+        if not note.startswith(EFFECT_SIZES)  # of columns that a terminal does not show
+    ]
+    return "\n".join(["Notes", *_fill(notes, 100), ""]) if notes else ""
 
 
-def _fits(note: str) -> bool:
-    """Tell whether a note is of columns that a terminal shows."""
-    return not note.startswith(EFFECT_SIZES)
-
-
-def _filled(notes: list[str], width: int) -> list[str]:
+def _fill(notes: list[str], width: int) -> list[str]:
     return [
         textwrap.fill(note, width, initial_indent="  ", subsequent_indent="    ") for note in notes
     ]
 
 
-def _marked(note: str) -> str:
-    return f"{mark_of(note)} {note}".strip()
-
-
-def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
+def markdown(table: AnyTable, shared: Footnotes = NO_NOTES) -> str:
     """Write a section: the table, the further columns in a second one, its own notes."""
-    shared = shared or Footnotes()
     first, *second = [pipes(part) for part in parts(grid(table))]
     caption = [table.recipe.caption, ""] if table.recipe.caption else []
     more = [line for part in second for line in (FURTHER, "", *part, "")]
-    notes = [f"- {_starred(f'{mark} {note}'.strip())}" for mark, note in shared.own(table)]
+    notes = [f"- {_starred(note)}" for note in shared.own(table)]
     reference = ["", shared.reference(table)] if shared.numbers(table) else []
     return "\n".join(
         [f"### {table.title}", "", *caption, *first, "", *more, *notes, *reference, ""]
@@ -303,7 +266,7 @@ def markdown(table: AnyTable, shared: Footnotes | None = None) -> str:
 
 def markdown_notes(shared: Footnotes) -> str:
     """Write the section of the notes of several tables."""
-    notes = [f"{i}. {_starred(_marked(note))}" for i, note in enumerate(shared.shared, 1)]
+    notes = [f"{i}. {_starred(with_mark(note))}" for i, note in enumerate(shared.shared, 1)]
     return "\n".join(["## Notes", "", *notes, ""]) if notes else ""
 
 
@@ -312,17 +275,13 @@ def _starred(text: str) -> str:
 
 
 def pipes(layout: Grid) -> list[str]:
-    """Write the lines of a table."""
+    """Write the lines of a table, with signs that mean something to Markdown as they stand."""
 
-    def line(texts: list[str]) -> str:
-        return "| " + " | ".join(" ".join(text.split()) for text in texts) + " |"
+    def line(fields: Sequence[Field]) -> str:
+        texts = [MARKUP.sub(r"\\\g<0>", " ".join(field.text.split())) for field in fields]
+        bold = [f"**{t}**" if f.bold else t for t, f in zip(texts, fields, strict=True)]
+        return f"| {' | '.join(bold)} |"
 
     rule = [":--" if i < layout.labels else "--:" for i in range(len(layout.headers))]
-    texts = [[(_escaped(f.text), f.bold) for f in row] for row in layout.rows]
-    body = [line([f"**{text}**" if bold else text for text, bold in row]) for row in texts]
-    return [line([*map(_escaped, layout.headers)]), line(rule), *body]
-
-
-def _escaped(text: str) -> str:
-    """Write signs of Markdown as they stand: emphasis, code, HTML, columns."""
-    return MARKUP.sub(r"\\\g<0>", text)
+    head = line([Field(header) for header in layout.headers])
+    return [head, f"| {' | '.join(rule)} |", *map(line, layout.rows)]

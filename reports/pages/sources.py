@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from reports.frame import Frame
 from reports.recipe import Recipe, Table
@@ -20,11 +19,12 @@ def source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
     blocks = [block for block in recipe.sources if block.of(begun)]
     if not blocks:
         return None
-    lines = [
-        (_patterns(block.studies), _patterns(block.rows), field, _value(value), why)
-        for block in blocks
-        for field, value, why in block.said()
-    ]
+    lines = []
+    for block in blocks:
+        patterns = ["all" if p == ("*",) else ", ".join(p) for p in (block.studies, block.rows)]
+        for field, value, why in block.said():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines.append((*patterns, field, text, why))
     return Sheet(
         Table(kind="compare", study=begun[0], title=TITLE),
         KEY,
@@ -39,11 +39,3 @@ def source_sheet(frame: Frame, recipe: Recipe) -> Sheet | None:
             "its source says.",
         ),
     )
-
-
-def _patterns(given: tuple[str, ...]) -> str:
-    return "all" if given == ("*",) else ", ".join(given)
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -36,10 +36,10 @@ def heading(group: Sequence[Verdict]) -> str:
 
 def difference(verdict: Verdict) -> str:
     """Write `−0.53 [−0.97, −0.10]`, in per cent where the metric is; empty without a pair."""
-    told = verdict.difference
-    if told is None:
+    gap = verdict.difference
+    if gap is None:
         return ""
-    return with_interval(told.mean, told.low, told.high, verdict.metric, verdict.digits)
+    return with_interval(gap.mean, gap.low, gap.high, verdict.metric, verdict.digits)
 
 
 def evidence(verdict: Verdict) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reports.errors import ReportError
 from reports.frame import Frame, load
@@ -24,24 +24,11 @@ from reports.recipe import Table
 from reports.stats.describe import summary
 from reports.stats.paired import Difference, holm, paired_difference, pairs, permutation_p
 from reports.store import open_client
-from reports.tables.cells import by_cell, by_seed, protocol
-from reports.tables.labels import (
-    declare_metrics,
-    lower_is_better,
-    metric_label,
-    metric_name,
-    number,
-    p_text,
-    scale,
-    slug,
-    with_interval,
-)
+from reports.tables import labels
+from reports.tables.cells import by_cell, protocol
 from reports.tables.model import Field, Sheet
 from reports.tables.verdict import call_difference
 from reports.uri import redacted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 BEST = "best of the search"
 ALL = "all trials of the search"
@@ -109,7 +96,7 @@ class Study:
     name: str
     metric: str
     pairs: tuple[Pair, ...]
-    only: tuple[tuple[str, ...], tuple[str, ...]]
+    only: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -130,118 +117,9 @@ class Matched:
     first: Frame
     second: Frame
     studies: tuple[Study, ...]
-    only: tuple[tuple[str, ...], tuple[str, ...]]
+    only: tuple[tuple[str, ...], ...]
     settings: tuple[Setting, ...]
     made: tuple[tuple[str, str, str], ...]
-
-
-def match(first: Frame, second: Frame) -> Matched:
-    """Compare two sweeps, or one sweep in two stores."""
-    known = [frame.cells["study"].unique().tolist() for frame in (first, second)]
-    both = [name for name in first.study_order if name in known[0] and name in known[1]]
-    alone = [
-        tuple(name for name in mine if name not in theirs) for mine, theirs in (known, known[::-1])
-    ]
-    facts = [dict(provenance(frame)) for frame in (first, second)]
-    made = [
-        (what, facts[0].get(what, ""), facts[1].get(what, ""))
-        for what in dict.fromkeys([*facts[0], *facts[1]])
-        if facts[0].get(what) != facts[1].get(what)
-    ]
-    studies = tuple(_study(first, second, name) for name in both)
-    settings = _settings(first, second, both)
-    return Matched(first, second, studies, (alone[0], alone[1]), settings, tuple(made))
-
-
-def metric_of(frame: Frame, study: str) -> str:
-    """Return what a study is shown by: the first metric of its first table, else the objective."""
-    shown = [table.metrics[0] for table in frame.recipe.tables if table.study == study]
-    return next(iter(shown), frame.main_objective)
-
-
-def _study(first: Frame, second: Frame, name: str) -> Study:
-    metric = metric_of(first, name)
-    if metric not in second.metrics and (other := metric_of(second, name)) in first.metrics:
-        metric = other
-    sides = [_sides(frame, name, metric) for frame in (first, second)]
-    common = [cell for cell in sides[0] if cell in sides[1]]
-    found = [(cell, sides[0][cell], sides[1][cell]) for cell in common]
-    p = holm([permutation_p(list(pairs(b.values, a.values))) for _, a, b in found])
-    matched = tuple(
-        Pair(
-            cell,
-            a,
-            b,
-            paired_difference(b.values, a.values),
-            corrected,
-            bool(a.trials) and a.trials == b.trials and dict(a.values) == dict(b.values),
-        )
-        for (cell, a, b), corrected in zip(found, p, strict=True)
-    )
-    only = [tuple(c for c in mine if c not in other) for mine, other in (sides, sides[::-1])]
-    return Study(name, metric, matched, (only[0], only[1]))
-
-
-def _sides(frame: Frame, study: str, metric: str) -> dict[str, Side]:
-    """Return the cells of a study; of a search its best by the sweep's objective."""
-    cells = frame.study(study)
-    if frame.design(study) != "search":
-        values = by_cell(cells, metric)
-        return {cell: _side(cells, cell, values[cell]) for cell in values}
-    by = frame.main_objective
-    sign = -1 if lower_is_better(by) else 1
-    ranked = {
-        cell: sign * found.mean
-        for cell, values in by_cell(cells, by).items()
-        if (found := summary(list(values.values())))
-    }
-    if not ranked:
-        return {}
-    best = max(ranked, key=ranked.__getitem__)
-    return {BEST: _side(cells, best, by_seed(cells[cells["cell"] == best], metric))}
-
-
-def _side(cells: pd.DataFrame, cell: str, values: Mapping[int, float]) -> Side:
-    mine = cells[(cells["cell"] == cell) & (cells["status"] == "done")]
-    return Side(cell, values, frozenset(mine["trial_id"]))
-
-
-def _settings(first: Frame, second: Frame, studies: list[str]) -> tuple[Setting, ...]:
-    """Return what differs in the parameters of trials of one study, cell and fold; of a search what
-    all of its trials have in common."""
-    params = [_params(frame, studies) for frame in (first, second)]
-    found: dict[tuple[str, str, str], dict[str, None]] = {}
-    for key in (key for key in params[0] if key in params[1]):
-        a, b = params[0][key], params[1][key]
-        for path in sorted({*a, *b}):
-            if a.get(path) != b.get(path) and None not in (a.get(path, ""), b.get(path, "")):
-                change = (path, a.get(path) or "", b.get(path) or "")
-                found.setdefault(change, {})[f"{key[0]}: {key[1]}"] = None
-    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(Setting(*change, tuple(cells)) for change, cells in ordered)
-
-
-def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str, str | None]]:
-    """Return (study, cell, fold) → parameters of its trials, whichever their seeds.
-
-    A search proposes other cells in another sweep, so that its trials are taken together under
-    `ALL`. None stands for a parameter in which trials of one key differ.
-    """
-    by_trial = dict(zip(frame.trials["trial_id"], frame.trials["params"], strict=True))
-    rows = frame.cells[frame.cells["study"].isin(studies)]
-    columns = (rows["study"], rows["cell"], rows["fold"].fillna(-1), rows["trial_id"])
-    found: dict[tuple[Any, ...], dict[str, str | None]] = {}
-    searches = {name for name in studies if frame.design(name) == "search"}
-    for study, cell, fold, trial in zip(*columns, strict=True):
-        if trial not in by_trial:
-            continue
-        own = by_trial[trial]
-        key = (study, ALL if study in searches else cell, fold)
-        shared = found.setdefault(key, dict(own))
-        for path in {*shared, *own}:
-            if shared.get(path) != own.get(path):
-                shared[path] = None
-    return found
 
 
 def compare(first: Place, second: Place) -> Matched:
@@ -252,7 +130,7 @@ def compare(first: Place, second: Place) -> Matched:
     """
     frames = [load(place.uri, sweep_id(place)) for place in (first, second)]
     for frame in frames:
-        declare_metrics(frame.document.get("metrics") or {})
+        labels.declare_metrics(frame.document.get("metrics") or {})
     return match(*frames)
 
 
@@ -266,85 +144,190 @@ def sweep_id(place: Place) -> str:
     if "'" in place.sweep:  # which no id has, and MLflow's search has no way to write
         raise ReportError(f"{place.sweep!r} is no sweep: ids and names have no quotes")
     experiments = [each.experiment_id for each in client.search_experiments()]
-    for condition in (
-        f"tags.`ablate.sweep_id` = '{place.sweep}'",
-        f"attributes.run_name = '{place.sweep}'",
-    ):
-        found = client.search_runs(
+    for column in ("tags.`ablate.sweep_id`", "attributes.run_name"):
+        runs = client.search_runs(
             experiments,
-            f"tags.`ablate.kind` = 'sweep' and {condition}",
+            f"tags.`ablate.kind` = 'sweep' and {column} = '{place.sweep}'",
             max_results=1,
             order_by=["attributes.start_time DESC"],
         )
-        if found:
-            return str(found[0].data.tags["ablate.sweep_id"])
+        if runs:
+            return str(runs[0].data.tags["ablate.sweep_id"])
     raise ReportError(
         f"{redacted(place.uri)} has no sweep {place.sweep!r}; give its id or its name"
     )
 
 
+def match(first: Frame, second: Frame) -> Matched:
+    """Compare two sweeps, or one sweep in two stores."""
+    names = [frame.cells["study"].unique().tolist() for frame in (first, second)]
+    both = [name for name in first.study_order if name in names[0] and name in names[1]]
+    told = [dict(provenance(frame)) for frame in (first, second)]
+    made = [
+        (what, told[0].get(what, ""), told[1].get(what, ""))
+        for what in dict.fromkeys([*told[0], *told[1]])
+        if told[0].get(what) != told[1].get(what)
+    ]
+    studies = tuple(_match_study(first, second, name) for name in both)
+    settings = _settings(first, second, both)
+    return Matched(first, second, studies, _alone(*names), settings, tuple(made))
+
+
+def _alone(first: Sequence[str], second: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Return what the first alone has, and the second."""
+    return tuple(name for name in first if name not in second), tuple(
+        name for name in second if name not in first
+    )
+
+
+def _metric_of(frame: Frame, study: str) -> str:
+    """Return what a study is shown by: the first metric of its first table, else the objective."""
+    shown = (table.metrics[0] for table in frame.recipe.tables if table.study == study)
+    return next(shown, frame.main_objective)
+
+
+def _match_study(first: Frame, second: Frame, name: str) -> Study:
+    metric = _metric_of(first, name)
+    if metric not in second.metrics and (other := _metric_of(second, name)) in first.metrics:
+        metric = other
+    sides = [_sides(frame, name, metric) for frame in (first, second)]
+    both = [(cell, a, sides[1][cell]) for cell, a in sides[0].items() if cell in sides[1]]
+    p = holm([permutation_p(list(pairs(b.values, a.values))) for _, a, b in both])
+    matched = tuple(
+        Pair(
+            cell,
+            a,
+            b,
+            paired_difference(b.values, a.values),
+            corrected,
+            bool(a.trials) and a.trials == b.trials and dict(a.values) == dict(b.values),
+        )
+        for (cell, a, b), corrected in zip(both, p, strict=True)
+    )
+    return Study(name, metric, matched, _alone([*sides[0]], [*sides[1]]))
+
+
+def _sides(frame: Frame, study: str, metric: str) -> dict[str, Side]:
+    """Return the cells of a study; of a search its best by the sweep's objective."""
+    cells = frame.study(study)
+    values = by_cell(cells, metric)
+    names = {cell: cell for cell in values}
+    if frame.design(study) == "search":
+        by = frame.main_objective
+        sign = -1 if labels.lower_is_better(by) else 1
+        ranked = {
+            cell: sign * result.mean
+            for cell, own in by_cell(cells, by).items()
+            if (result := summary(list(own.values())))
+        }
+        names = {BEST: max(ranked, key=ranked.__getitem__)} if ranked else {}
+    done = cells[cells["status"] == "done"]
+    return {
+        name: Side(cell, values[cell], frozenset(done["trial_id"][done["cell"] == cell]))
+        for name, cell in names.items()
+    }
+
+
+def _settings(first: Frame, second: Frame, studies: list[str]) -> tuple[Setting, ...]:
+    """Return what differs in the parameters of trials of one study, cell and fold; of a search what
+    all of its trials have in common."""
+    params = [_params(frame, studies) for frame in (first, second)]
+    cells: dict[tuple[str, str, str], dict[str, None]] = {}
+    for key in (key for key in params[0] if key in params[1]):
+        a, b = params[0][key], params[1][key]
+        for path in sorted({*a, *b}):
+            if a.get(path) != b.get(path) and None not in (a.get(path, ""), b.get(path, "")):
+                change = (path, a.get(path) or "", b.get(path) or "")
+                cells.setdefault(change, {})[f"{key[0]}: {key[1]}"] = None
+    ordered = sorted(cells.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Setting(*change, tuple(own)) for change, own in ordered)
+
+
+def _params(frame: Frame, studies: list[str]) -> dict[tuple[Any, ...], dict[str, str | None]]:
+    """Return (study, cell, fold) → parameters of its trials, whichever their seeds.
+
+    A search proposes other cells in another sweep, so that its trials are taken together under
+    `ALL`. None stands for a parameter in which trials of one key differ.
+    """
+    by_trial = dict(zip(frame.trials["trial_id"], frame.trials["params"], strict=True))
+    rows = frame.cells[frame.cells["study"].isin(studies) & frame.cells["trial_id"].isin(by_trial)]
+    columns = (rows["study"], rows["cell"], rows["fold"].fillna(-1), rows["trial_id"])
+    searches = {name for name in studies if frame.design(name) == "search"}
+    params: dict[tuple[Any, ...], dict[str, str | None]] = {}
+    for study, cell, fold, trial in zip(*columns, strict=True):
+        own = by_trial[trial]
+        shared = params.setdefault((study, ALL if study in searches else cell, fold), dict(own))
+        for path in {*shared, *own}:
+            if shared.get(path) != own.get(path):
+                shared[path] = None
+    return params
+
+
 def headline(matched: Matched) -> str:
     """Say how many cells are in both, and what the second is beside the first."""
     calls = Counter(pair.call(study.metric) for study in matched.studies for pair in study.pairs)
-    total = sum(calls.values())
     order = ("better", "worse", "cannot tell", "equal", "same trials", "no result")
     parts = [f"{calls[call]} {call}" for call in order if calls[call]]
     if not parts:
         return "No cell is in both."
-    cells = f"{total} cell{'' if total == 1 else 's'} in both."
+    cells = f"{calls.total()} cell{'' if calls.total() == 1 else 's'} in both."
     return f"{cells} The second beside the first: {', '.join(parts)}."
 
 
 def sheets(matched: Matched) -> list[Sheet]:
     """Return a table a study, then what differs in settings, and in how they were run."""
-    made = [
-        _study_sheet(study) for study in matched.studies if not all(p.same for p in study.pairs)
-    ]
+    made = [_sheet_of(study) for study in matched.studies if not all(p.same for p in study.pairs)]
     if matched.settings:
-        rows = tuple(
-            (Field(s.path), Field(s.first or "–"), Field(s.second or "–"), Field(_some(s.cells)))
+        rows = [
+            (s.path, s.first or "–", s.second or "–", _shorten(s.cells))
             for s in matched.settings[:SHOWN]
-        )
-        left = len(matched.settings) - len(rows)
-        notes = (f"{left} more, of fewer cells.",) if left else ()
-        made.append(
-            _words("settings", "Settings that differ", ("setting", *NAMES, "in"), rows, notes)
-        )
+        ]
+        more = len(matched.settings) - len(rows)
+        notes = [f"{more} more, of fewer cells."] if more else []
+        headers = ("setting", *NAMES, "in")
+        made.append(_sheet("settings", "Settings that differ", headers, rows, notes=notes))
     if matched.made:
-        lines = tuple(tuple(map(Field, (what, a or "–", b or "–"))) for what, a, b in matched.made)
-        made.append(_words("made", "How they were run", ("what", *NAMES), lines, ()))
+        lines = [(what, a or "–", b or "–") for what, a, b in matched.made]
+        made.append(_sheet("made", "How they were run", ("what", *NAMES), lines))
     return made
 
 
-def _words(
+def _sheet(
     key: str,
     title: str,
     headers: tuple[str, ...],
-    rows: tuple[tuple[Field, ...], ...],
-    notes: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    *,
+    labelled: int | None = None,
+    notes: Sequence[str] = (),
 ) -> Sheet:
+    """Return a sheet of words; `labelled` columns (default: all) stand at the left."""
     recipe = Table(kind="compare", study=key)
-    return Sheet(recipe, key, title, headers, len(headers), rows, (), (), notes)
+    fields = tuple(tuple(map(Field, row)) for row in rows)
+    count = len(headers) if labelled is None else labelled
+    return Sheet(recipe, key, title, headers, count, fields, (), (), tuple(notes))
 
 
-def _some(cells: tuple[str, ...]) -> str:
+def _shorten(cells: tuple[str, ...]) -> str:
     more = f" and {len(cells) - 2} more" if len(cells) > 2 else ""
     return "; ".join(cells[:2]) + more
 
 
-def _study_sheet(study: Study) -> Sheet:
-    rows = tuple(
-        (
-            Field(_called(pair)),
-            _value(pair.first, study.metric),
-            _value(pair.second, study.metric),
-            Field(_difference(pair, study.metric)),
-            Field(p_text(pair.p)),
-            Field(pair.call(study.metric)),
-        )
-        for pair in study.pairs
-        if not pair.same
-    )
+def _sheet_of(study: Study) -> Sheet:
+    metric = study.metric
+    rows = []
+    for pair in study.pairs:
+        if pair.same:
+            continue
+        searched = f"{BEST}: {pair.first.cell} and {pair.second.cell}"
+        name = searched if pair.cell == BEST else pair.cell
+        gap, size = pair.difference, ""
+        if gap is not None:
+            size = labels.with_interval(gap.mean, gap.low, gap.high, metric, DIGITS)
+        elif pair.first.values and pair.second.values:
+            size = "no seed in both"
+        values = (_value(pair.first, metric), _value(pair.second, metric))
+        rows.append((name, *values, size, labels.p_text(pair.p), pair.call(metric)))
     same = len(study.pairs) - len(rows)
     notes = [f"Not shown: {same} cells that are the same trials in both."] if same else []
     notes += [
@@ -352,39 +335,21 @@ def _study_sheet(study: Study) -> Sheet:
         for name, cells in zip(NAMES, study.only, strict=True)
         if cells
     ]
-    name = metric_name(study.metric)
-    return Sheet(
-        Table(kind="compare", study=study.name, metrics=(study.metric,)),
-        study.name,
-        f"{study.name}: {metric_label(study.metric)}",
-        ("cell", *NAMES, f"Δ {name} [95 %]", "p (Holm)", "second is"),
-        1,
-        rows,
-        (),
-        (),
-        tuple(notes),
+    headers = (
+        *("cell", *NAMES),
+        *(f"Δ {labels.metric_name(metric)} [95 %]", "p (Holm)", "second is"),
     )
+    title = f"{study.name}: {labels.metric_label(metric)}"
+    return _sheet(study.name, title, headers, rows, labelled=1, notes=notes)
 
 
-def _called(pair: Pair) -> str:
-    if pair.cell != BEST:
-        return pair.cell
-    return f"{BEST}: {pair.first.cell} and {pair.second.cell}"
-
-
-def _value(side: Side, metric: str) -> Field:
-    found = summary(list(side.values.values()))
-    if found is None:
-        return Field("missing")
-    sd = "" if found.sd is None else f" ± {number(found.sd * scale(metric), DIGITS)}"
-    return Field(f"{number(found.mean * scale(metric), DIGITS)}{sd} ({found.n})")
-
-
-def _difference(pair: Pair, metric: str) -> str:
-    told = pair.difference
-    if told is None:
-        return "no seed in both" if pair.first.values and pair.second.values else ""
-    return with_interval(told.mean, told.low, told.high, metric, DIGITS)
+def _value(side: Side, metric: str) -> str:
+    """Write `62.31 ± 0.42 (3)`."""
+    result, factor = summary(list(side.values.values())), labels.scale(metric)
+    if result is None:
+        return "missing"
+    sd = "" if result.sd is None else f" ± {labels.number(result.sd * factor, DIGITS)}"
+    return f"{labels.number(result.mean * factor, DIGITS)}{sd} ({result.n})"
 
 
 def alone(matched: Matched) -> list[str]:
@@ -398,48 +363,46 @@ def alone(matched: Matched) -> list[str]:
     ]
 
 
-def called(frame: Frame) -> str:
-    """Name a sweep for a reader."""
-    return f"{frame.document['name']} ({frame.document['sweep_id']})"
+def _titles(matched: Matched) -> dict[str, str]:
+    """Return `first` and `second` with the name and id of each sweep."""
+    documents = (matched.first.document, matched.second.document)
+    return {
+        name: f"{document['name']} ({document['sweep_id']})"
+        for name, document in zip(NAMES, documents, strict=True)
+    }
 
 
 def plain(matched: Matched) -> str:
     """Write the comparison for a terminal."""
-    lines = [f"first: {called(matched.first)}, {protocol(matched.first)}"]
-    lines += [
-        f"second: {called(matched.second)}, {protocol(matched.second)}",
-        "",
-        headline(matched),
+    frames = (matched.first, matched.second)
+    lines = [
+        f"{name}: {title}, {protocol(frame)}"
+        for (name, title), frame in zip(_titles(matched).items(), frames, strict=True)
     ]
     tables = [markup.plain(sheet) for sheet in sheets(matched)]
-    return "\n".join([*lines, "", *tables, NOTE, *alone(matched)]) + "\n"
+    return "\n".join([*lines, "", headline(matched), "", *tables, NOTE, *alone(matched), ""])
 
 
 def markdown(matched: Matched) -> str:
     """Write the comparison as Markdown."""
-    names = [
-        f"- {n}: {called(f)}" for n, f in zip(NAMES, (matched.first, matched.second), strict=True)
-    ]
+    names = [f"- {name}: {title}" for name, title in _titles(matched).items()]
     tables = [markup.markdown(sheet) for sheet in sheets(matched)]
-    return (
-        "\n".join(
-            ["# Two sweeps", "", *names, "", headline(matched), "", *tables, NOTE, *alone(matched)]
-        )
-        + "\n"
-    )
+    lines = ["# Two sweeps", "", *names, "", headline(matched), "", *tables, NOTE]
+    return "\n".join([*lines, *alone(matched), ""])
 
 
 def page(matched: Matched, links: Mapping[str, str]) -> str:
     """Write one page, all inline. links: `first` and `second` → the address of its own report."""
+    frames = (matched.first, matched.second)
     sides = [
         {
             "name": name,
-            "title": called(frame),
+            "title": title,
             "protocol": protocol(frame),
             "facts": facts(frame),
             "href": links.get(name, ""),
         }
-        for name, frame in zip(NAMES, (matched.first, matched.second), strict=True)
+        for (name, title), frame in zip(_titles(matched).items(), frames, strict=True)
     ]
     return template("sweeps.html.j2").render(
         headline=headline(matched),
@@ -450,43 +413,29 @@ def page(matched: Matched, links: Mapping[str, str]) -> str:
     )
 
 
-def to_csv(matched: Matched) -> str:
-    """Write a row a study, cell and metric that both have, unrounded; of searches their best."""
-    return write_csv([CSV_HEADERS, *_csv_rows(matched)])
-
-
 def _csv_rows(matched: Matched) -> Iterator[tuple[object, ...]]:
+    """Yield a row a study, cell and metric that both have, unrounded; of searches their best."""
+    yield CSV_HEADERS
+    frames = (matched.first, matched.second)
+    shared = [m for m in matched.first.metrics if "/" in m and m in matched.second.metrics]
     for study in matched.studies:
-        for metric in _both(matched, study):
-            yield from _rows(matched, study, metric)
-
-
-def _both(matched: Matched, study: Study) -> list[str]:
-    known = [m for m in matched.first.metrics if "/" in m and m in matched.second.metrics]
-    return [study.metric, *(metric for metric in known if metric != study.metric)]
-
-
-def _rows(matched: Matched, study: Study, metric: str) -> list[tuple[object, ...]]:
-    values = [by_cell(f.study(study.name), metric) for f in (matched.first, matched.second)]
-    found: list[tuple[object, ...]] = []
-    for pair in study.pairs:
-        a, b = values[0].get(pair.first.cell, {}), values[1].get(pair.second.cell, {})
-        one, other = summary(list(a.values())), summary(list(b.values()))
-        if one is None and other is None:
-            continue
-        gap = paired_difference(b, a)
-        ends = (gap.mean, gap.low, gap.high, gap.n) if gap else (None, None, None, 0)
-        sides = [(s.mean, s.n) if s else (None, 0) for s in (one, other)]
-        found.append((study.name, pair.cell, metric, *sides[0], *sides[1], *ends))
-    return found
+        for metric in dict.fromkeys([study.metric, *shared]):
+            values = [by_cell(frame.study(study.name), metric) for frame in frames]
+            for pair in study.pairs:
+                a, b = values[0].get(pair.first.cell, {}), values[1].get(pair.second.cell, {})
+                results = [summary(list(own.values())) for own in (a, b)]
+                if results == [None, None]:
+                    continue
+                gap = paired_difference(b, a)
+                ends = (gap.mean, gap.low, gap.high, gap.n) if gap else (None, None, None, 0)
+                means = [x for s in results for x in ((s.mean, s.n) if s else (None, 0))]
+                yield (study.name, pair.cell, metric, *means, *ends)
 
 
 def write(matched: Matched, places: tuple[Place, Place], out_dir: Path) -> dict[str, Path]:
     """Write the comparison's files in `<out_dir>/<first>-and-<second>`, by name."""
-    names = [
-        f"{slug(f.document['name'])}-{f.document['sweep_id']}"
-        for f in (matched.first, matched.second)
-    ]
+    documents = (matched.first.document, matched.second.document)
+    names = [f"{labels.slug(each['name'])}-{each['sweep_id']}" for each in documents]
     folder = out_dir / "-and-".join(names)
     folder.mkdir(parents=True, exist_ok=True)
     links = {}
@@ -497,7 +446,7 @@ def write(matched: Matched, places: tuple[Place, Place], out_dir: Path) -> dict[
     texts = {
         "compared.html": page(matched, links),
         "compared.md": markdown(matched),
-        "compared.csv": to_csv(matched),
+        "compared.csv": write_csv(_csv_rows(matched)),
     }
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

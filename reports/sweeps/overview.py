@@ -47,7 +47,6 @@ COLUMN = re.compile(r"(?<!\\)\|")
 ESCAPE = re.compile(r"\\(.)")
 DIFFERENCE = re.compile(r"([+−]?[\d.,]+)(?: \[([+−]?[\d.,]+), ([+−]?[\d.,]+)\])?")
 NEUTRAL = " (best is neutral)"
-P = "p (Holm)"
 
 Row = list[str]
 
@@ -83,43 +82,77 @@ class Page:
     tables: dict[str, tuple[Row, list[Row]]]
 
     def verdicts(self, title: str, metric: str) -> list[Verdict]:
-        """Return the rows of a table beside their baseline.
-
-        Args:
-            metric: as in specs (`test/recall_at_1`), whose column and difference are read.
+        """Return the rows of a table beside their baseline, by a metric's column and difference.
 
         Raises:
             ReportError: no such table or column, or none of its rows is a baseline.
         """
-        if title not in self.tables:
-            raise ReportError(
-                f"found no table {title!r} on the page of {self.name}; expected one of: "
-                f"{', '.join(self.tables)}"
-            )
-        headers, rows = self.tables[title]
+        headers, rows = self.tables.get(title, ([], []))
         label = metric_label(metric)
         if label not in headers:
-            raise ReportError(
-                f"found no column {label!r} in {title!r} of {self.name}; expected one of: "
-                f"{', '.join(headers)}"
+            what, known = (
+                (f"column {label!r} in {title!r}", headers)
+                if headers
+                else (
+                    f"table {title!r}",
+                    [*self.tables],
+                )
             )
-        value = headers.index(label)
-        first = min(i for i, name in enumerate(headers) if f"Δ {_plain(name)} [95 %]" in headers)
-        names = [", ".join(filter(None, row[:first])) for row in rows]
-        found: list[Verdict] = []
+            raise ReportError(f"The page of {self.name} has no {what}, only {', '.join(known)}.")
+        # names of rows stand before the first metric, which has a difference beside it
+        deltas = {header.removesuffix(" [95 %]") for header in headers}
+        plain = [header.partition(",")[0].removesuffix(" ↓") for header in headers]
+        first = min(i for i, name in enumerate(plain) if f"Δ {name}" in deltas)
+        verdicts: list[Verdict] = []
         baseline = ""
-        for name, row in zip(names, rows, strict=True):
-            if row[value + 1] == "baseline":
+        for row in rows:
+            name = ", ".join(filter(None, row[:first]))
+            fields = dict(zip(headers, row, strict=True))
+            delta = row[headers.index(label) + 1]
+            if delta == "baseline":
                 baseline = name
                 continue
-            n, p = (row[headers.index(each)] if each in headers else "" for each in ("n", P))
-            texts = [row[value + 1], n, p]
-            found.append(_verdict(title, metric, name=name, baseline=baseline, texts=texts))
+            p = float(fields["p (Holm)"]) if fields.get("p (Holm)") else None
+            n, row_name = int(fields.get("n") or 0), name.replace(NEUTRAL, "")
+            verdicts.append(_judge(title, metric, row_name, baseline, delta=delta, n=n, p=p))
         if not baseline:
-            raise ReportError(
-                f"found no baseline in {title!r} of {self.name}; expected a row of it"
-            )
-        return found
+            raise ReportError(f"The table {title!r} of {self.name} has no baseline row.")
+        return verdicts
+
+
+def _judge(
+    title: str, metric: str, name: str, baseline: str, *, delta: str, n: int, p: float | None
+) -> Verdict:
+    """Judge a row by its printed difference, by the rule of the tables' own verdicts."""
+    call: Call = "no result"
+    gap, digits = None, 2
+    if match := DIFFERENCE.fullmatch(delta):
+        mean, low, high = (
+            None if text is None else float(text.replace("−", "-").replace(",", "")) / scale(metric)
+            for text in match.groups()
+        )
+        assert mean is not None
+        gap, digits = Difference(mean, low, high, n, "as printed"), len(match[1].partition(".")[2])
+        call = call_difference(metric, gap, p)
+        if mean == low == high == 0:
+            call = "no difference"
+    return Verdict(
+        title=title,
+        key=title,
+        study="",
+        metric=metric,
+        digits=digits,
+        cell=name,
+        label=name,
+        baseline=baseline,
+        call=call,
+        difference=gap,
+        n=n if gap else 0,
+        p=p,
+        needed=None,
+        possible=True,
+        tuned="",
+    )
 
 
 def read_page(path: Path) -> Page:
@@ -129,96 +162,39 @@ def read_page(path: Path) -> Page:
         ReportError: there is no such file, or no block of one sweep in it.
     """
     if not path.is_file():
-        raise ReportError(f"found no page {path}; expected one that `reports.readme` has filled")
+        raise ReportError(f"There is no page {path}, which `reports.readme` fills.")
     match = PAGE_BLOCK.search(path.read_text(encoding="utf-8"))
     source = match and SOURCE.match(match[2])
     if match is None or source is None:
-        raise ReportError(f"found no filled `<!-- report NAME -->` block in {path}")
+        raise ReportError(f"{path} has no filled `<!-- report NAME -->` block.")
     tables = {title: _read_table(text) for title, text in TABLE.findall(match[2])}
     return Page(source[1], source[2], tables)
 
 
 def _read_table(text: str) -> tuple[Row, list[Row]]:
     """Read a table: its first columns and the further ones, whose labels come again, as one."""
-    parts: list[list[Row]] = [[]]
-    for line in text.splitlines():
-        if line.startswith("|"):
-            parts[-1].append(_cells(line))
-        elif parts[-1]:
-            parts.append([])
-    filled = [part for part in parts if part]
-    if not filled:
+    blocks = re.findall(r"(?:^\|.*\n?)+", text, re.MULTILINE)
+    parts = [[_read_row(line) for line in block.splitlines()] for block in blocks]
+    if not parts:
         return [], []
-    (headers, _, *rows), *others = filled
+    (headers, _, *rows), *others = parts
     for other, _, *more in others:
-        again = sum(1 for mine, its in zip(headers, other, strict=False) if mine == its)
+        again = sum(1 for header, its in zip(headers, other, strict=False) if header == its)
         headers = headers + other[again:]
         rows = [row + its[again:] for row, its in zip(rows, more, strict=True)]
     return headers, rows
 
 
-def _cells(line: str) -> Row:
+def _read_row(line: str) -> Row:
     texts = [each.strip() for each in COLUMN.split(line.strip())[1:-1]]
     bare = (each[2:-2] if each.startswith("**") and each.endswith("**") else each for each in texts)
     return [ESCAPE.sub(r"\1", each) for each in bare]
 
 
-def _plain(header: str) -> str:
-    """Return `Recall@1` for `Recall@1, test (%)`, as its difference is headed."""
-    return header.partition(",")[0].removesuffix(" ↓")
-
-
-def _verdict(title: str, metric: str, *, name: str, baseline: str, texts: Row) -> Verdict:
-    """Make a verdict of a row's name and its texts of difference, n and p."""
-    difference, n, p = texts
-    label = name.replace(NEUTRAL, "")
-    gap, digits = _difference(difference, metric, int(n or 0))
-    corrected = float(p) if p else None
-    return Verdict(
-        title=title,
-        key=title,
-        study="",
-        metric=metric,
-        digits=digits,
-        cell=label,
-        label=label,
-        baseline=baseline,
-        call=_call(metric, gap, corrected),
-        difference=gap,
-        n=gap.n if gap else 0,
-        p=corrected,
-        needed=None,
-        possible=True,
-        tuned="",
-    )
-
-
-def _difference(text: str, metric: str, n: int) -> tuple[Difference | None, int]:
-    """Return a difference on the scale of the runs, and with how many digits it is printed."""
-    match = DIFFERENCE.fullmatch(text)
-    if match is None:
-        return None, 2
-    mean, low, high = (
-        None if each is None else float(each.replace("−", "-").replace(",", "")) / scale(metric)
-        for each in match.groups()
-    )
-    assert mean is not None
-    return Difference(mean, low, high, n, "as printed"), len(match[1].partition(".")[2])
-
-
-def _call(metric: str, difference: Difference | None, p: float | None) -> Call:
-    """Judge by the rule of the tables' own verdicts."""
-    if difference is None:
-        return "no result"
-    if difference.mean == difference.low == difference.high == 0:
-        return "no difference"
-    return call_difference(metric, difference, p)
-
-
-def leave_out_neutral(found: Sequence[Verdict]) -> list[Verdict]:
+def leave_out_neutral(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return each row once: one whose best is neutral by its best other cell."""
-    cells = {each.cell for each in found}
-    return [each for each in found if each.cell + OTHER not in cells]
+    cells = {each.cell for each in verdicts}
+    return [each for each in verdicts if each.cell + OTHER not in cells]
 
 
 @dataclass(frozen=True)
@@ -239,79 +215,58 @@ def lines(overview: Overview, page_of: Callable[[str], Page]) -> list[Line]:
     Raises:
         ReportError: a page has no such table, column or row.
     """
-    return [
-        Line(comparison, each, page)
-        for comparison in overview.comparisons
-        for page in [page_of(comparison.sweep)]
-        for each in _shown(comparison, page.verdicts(comparison.table, comparison.metric))
-    ]
+    shown: list[Line] = []
+    for comparison in overview.comparisons:
+        page = page_of(comparison.sweep)
+        verdicts = page.verdicts(comparison.table, comparison.metric)
+        names = dict.fromkeys(each.cell.removesuffix(OTHER) for each in verdicts)
+        for row in comparison.rows:
+            if row not in names:
+                raise ReportError(
+                    f"The table {comparison.table!r} of {comparison.sweep} has no row {row!r}, "
+                    f"only {', '.join(names)}."
+                )
+        shown += [
+            Line(comparison, each, page)
+            for each in leave_out_neutral(verdicts)
+            if each.cell.removesuffix(OTHER) in (comparison.rows or names)
+        ]
+    return shown
 
 
-def _shown(comparison: Comparison, own: Sequence[Verdict]) -> list[Verdict]:
-    there = dict.fromkeys(each.cell.removesuffix(OTHER) for each in own)
-    for row in comparison.rows:
-        if row not in there:
-            raise ReportError(
-                f"overview: found no row {row!r} in {comparison.table!r} of {comparison.sweep}; "
-                f"expected one of: {', '.join(there)}"
-            )
-    wanted = comparison.rows or there
-    return [each for each in leave_out_neutral(own) if each.cell.removesuffix(OTHER) in wanted]
-
-
-def markdown(found: Sequence[Line], picture: str) -> str:
+def markdown(shown: Sequence[Line], picture: str) -> str:
     """Write the block: the picture, a table for each metric that rows are compared by, and what
     they were made of."""
-    sweeps = {line.page.name: line.page.sweep_id for line in found}
+    sweeps = {line.page.name: line.page.sweep_id for line in shown}
     made = ", ".join(f"{name} ({sweep})" for name, sweep in sweeps.items())
-    how = note([line.verdict for line in found]).partition(" Seeds that")[0]
-    metrics = dict.fromkeys(line.verdict.metric for line in found)
-    tables = [
-        each
-        for metric in metrics
-        for each in (*_table([line for line in found if line.verdict.metric == metric]), "")
-    ]
-    return "\n".join(
-        [
-            f"![Every method against its baseline]({picture})",
-            "",
-            *tables,
-            f"Sweeps: {made}. Best is neutral: in validation nothing was better than the "
-            f"method switched off; the row is then its best other cell. {how}",
-        ]
+    how = note([line.verdict for line in shown]).partition(" Seeds that")[0]
+    text = [f"![Every method against its baseline]({picture})", ""]
+    for metric in dict.fromkeys(line.verdict.metric for line in shown):
+        delta = f"Δ {metric_label(metric)} [95 %]"
+        headers = ("method", "set-up", "row", "best is", delta, "n", "verdict")
+        rows = []
+        for line in (line for line in shown if line.verdict.metric == metric):
+            verdict, comparison = line.verdict, line.comparison
+            sure = verdict.call in ("better", "worse") and verdict.p
+            row = (
+                comparison.method,
+                comparison.setup,
+                verdict.label.removesuffix(OTHER),
+                "neutral" if verdict.cell.endswith(OTHER) else "",
+                difference(verdict),
+                str(verdict.n),
+                verdict.call + (f" ({p_equals(verdict.p or 0.0)})" if sure else ""),
+            )
+            rows.append(tuple(map(Field, row)))
+        text += [*pipes(Grid(headers, 4, (False,) * len(headers), tuple(rows))), ""]
+    text.append(
+        f"Sweeps: {made}. Best is neutral: in validation nothing was better than the "
+        f"method switched off; the row is then its best other cell. {how}"
     )
+    return "\n".join(text)
 
 
-def _table(found: Sequence[Line]) -> list[str]:
-    metric = metric_label(found[0].verdict.metric)
-    headers = (
-        "method",
-        "set-up",
-        "row",
-        "best is",
-        f"Δ {metric} [95 %]",
-        "n",
-        "verdict",
-    )
-    rows = tuple(tuple(map(Field, _fields(line))) for line in found)
-    return pipes(Grid(headers, 4, (False,) * len(headers), rows))
-
-
-def _fields(line: Line) -> tuple[str, ...]:
-    told = line.verdict
-    p = f" ({p_equals(told.p)})" if told.call in ("better", "worse") and told.p else ""
-    return (
-        line.comparison.method,
-        line.comparison.setup,
-        told.label.removesuffix(OTHER),
-        "neutral" if told.cell.endswith(OTHER) else "",
-        difference(told),
-        str(told.n),
-        told.call + p,
-    )
-
-
-def plot(found: Sequence[Line], path: Path) -> None:
+def plot(shown: Sequence[Line], path: Path) -> None:
     """Draw the forest plot, an SVG file.
 
     Raises:
@@ -324,11 +279,11 @@ def plot(found: Sequence[Line], path: Path) -> None:
             key=f"{line.comparison.sweep}: {line.comparison.table}",
             label=line.verdict.label.replace(OTHER, " (best is neutral: the best other)"),
         )
-        for line in found
+        for line in shown
     ]
     drawn = forest.forest(named)
     if drawn is None:
-        raise ReportError("overview: found no difference to draw; expected finished comparisons")
+        raise ReportError("None of the comparisons is finished, so there is nothing to draw.")
     with style():
         drawn.figure.savefig(path, metadata={"Date": None, "Creator": None})
 
@@ -340,7 +295,7 @@ def filled(text: str, block: str) -> str:
         ReportError: it has none.
     """
     if BLOCK.search(text) is None:
-        raise ReportError("found no `<!-- overview -->` … `<!-- end overview -->` to fill")
+        raise ReportError("There is no `<!-- overview -->` … `<!-- end overview -->` to fill.")
     return BLOCK.sub(lambda match: f"{match[1]}{block}\n{match[3]}", text)
 
 
@@ -351,9 +306,9 @@ def main(arguments: Sequence[str]) -> int:
     recipe, readme = map(Path, arguments)
     overview = Overview.model_validate(yaml.safe_load(recipe.read_text(encoding="utf-8")))
     folder = readme.parent / overview.pages
-    found = lines(overview, cache(lambda sweep: read_page(folder / f"{sweep}.md")))
-    text = filled(readme.read_text(encoding="utf-8"), markdown(found, overview.picture))
-    plot(found, readme.parent / overview.picture)
+    shown = lines(overview, cache(lambda sweep: read_page(folder / f"{sweep}.md")))
+    text = filled(readme.read_text(encoding="utf-8"), markdown(shown, overview.picture))
+    plot(shown, readme.parent / overview.picture)
     readme.write_text(text, encoding="utf-8")
     return 0
 

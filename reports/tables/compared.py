@@ -11,17 +11,9 @@ from reports.frame import Frame
 from reports.published import papers
 from reports.published.papers import PrintedValue
 from reports.recipe import Table, level_name
+from reports.stats import paired
 from reports.stats.describe import half_width, summary
-from reports.stats.paired import (
-    cliffs_delta,
-    cohens_dz,
-    holm,
-    paired_difference,
-    pairs,
-    permutation_p,
-    probability_of_improvement,
-    wilcoxon_p,
-)
+from reports.tables import notes, rows
 from reports.tables.cells import (
     EMPTY,
     NEUTRAL,
@@ -35,17 +27,6 @@ from reports.tables.cells import (
 )
 from reports.tables.labels import level, lower_is_better, slug
 from reports.tables.model import Comparison, Measured, TableData, TableRow
-from reports.tables.notes import BOLD, Tuning, difference_notes, limit_notes, tuning, tuning_notes
-from reports.tables.rows import (
-    baselines,
-    data_of,
-    mark_neutral,
-    neutral_notes,
-    order_rows,
-    printed_rows,
-    refused_notes,
-    refused_rows,
-)
 from reports.tables.verdict import judge
 
 if TYPE_CHECKING:
@@ -54,88 +35,81 @@ if TYPE_CHECKING:
 ON, OFF = "✓", "–"
 
 
-def component_order(cells: pd.DataFrame, recipe: Table) -> list[str]:
-    """Return the components in the recipe's order, or as the study's own cell names list them."""
-    if recipe.components:
-        return list(recipe.components)
-    names = list(cells["coords"].iloc[0]) if len(cells) else []
-    first = str(cells["cell"].iloc[0]) if len(cells) else ""
-    return sorted(names, key=lambda name: (first.find(f"{name}="), name))
-
-
 def compared(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Return each cell's metrics and its difference to the baseline cell, paired by seed."""
-    order = order_rows(dict.fromkeys(cells["cell"]))
+    order = rows.order_rows(dict.fromkeys(cells["cell"]))
     groups = dict(iter(cells.groupby("cell", sort=False)))
-    coords = {cell: _coords(groups[cell]) for cell in order}
+    coords = {
+        cell: {k: level_name(v) for k, v in own["coords"].iloc[0].items() if k != NEUTRAL}
+        for cell, own in groups.items()
+    }
     if recipe.kind == "components":
         # The paper's order where it prints these rows, else by how many are on (the plan's).
         printed = _printed_order(recipe)
         order.sort(key=lambda c: (printed.get(_key(coords[c]), len(printed)), _on(coords[c])))
     headers = _headers(recipe, cells, coords)
     baseline = _baseline(recipe, coords, order)
-    tuned = tuning(frame, recipe.study)
-    data = data_of(frame.trials, cells)
-    against = baselines(data, coords, baseline, recipe.within)
+    tuned = notes.tuning(frame, recipe.study)
+    data = rows.data_of(frame.trials, cells)
+    against = rows.baselines(data, coords, baseline, recipe.within)
     every = {metric: by_cell(cells, metric) for metric in recipe.metrics}
-    rows: list[TableRow] = []
+    table_rows: list[TableRow] = []
     for cell in order:
-        mine = groups[cell]
+        own, base = groups[cell], against.get(cell)
         measured = {}
         for metric in recipe.metrics:
-            values = every[metric][cell]
+            by_seed = every[metric][cell]
+            values = list(by_seed.values())
+            comparison = None
+            if base not in (cell, None):
+                comparison = _comparison(metric, by_seed, every[metric].get(base, {}))
+            printed_value = _printed(recipe, metric, cell, coords[cell])
             measured[metric] = Measured(
-                summary(list(values.values())),
-                half_width(list(values.values())),
-                None
-                if against.get(cell) in (cell, None)
-                else _comparison(metric, values, every[metric].get(against[cell], {})),
-                _printed(recipe, metric, cell, coords[cell]),
+                summary(values), half_width(values), comparison, printed_value
             )
-        labels = mark_neutral(_labels(recipe, headers, cell, coords[cell]), cell, order)
-        seeds = mine["seed"].nunique()
-        rows.append(
+        labels = rows.mark_neutral(_labels(recipe, headers, cell, coords[cell]), cell, order)
+        table_rows.append(
             TableRow(
                 cell,
                 labels,
                 measured,
-                run_ids(mine),
-                seeds,
-                gaps(mine),
-                cell == against.get(cell),
+                run_ids(own),
+                own["seed"].nunique(),
+                gaps(own),
+                cell == base,
                 tuned.trials.get(cell),
                 tuned.text(cell),
-                against.get(cell),
+                base,
             )
         )
-    rows = _finished(rows, recipe)
-    others = refused_rows(frame, recipe, lambda cell, own: _labels(recipe, headers, cell, own))
+    table_rows = _judged(table_rows, recipe)
+    refused = rows.refused_rows(frame, recipe, lambda c, own: _labels(recipe, headers, c, own))
     return TableData(
         recipe,
         slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         headers,
-        (*rows, *others, *printed_rows(recipe, headers, rows)),
+        (*table_rows, *refused, *rows.printed_rows(recipe, headers, table_rows)),
         (
-            *_data_notes(data, against, recipe),
-            *_notes(frame, recipe, rows, tuned),
-            *neutral_notes(order),
+            *rows.data_notes(data, against, recipe),
+            *_notes(frame, recipe, table_rows, tuned),
+            *rows.neutral_notes(order),
             *fold_notes(cells, recipe.metrics),
-            *refused_notes(frame, recipe.study),
+            *rows.refused_notes(frame, recipe.study),
         ),
     )
 
 
 def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, float]) -> Comparison:
-    differences = list(pairs(values, base))
+    differences = list(paired.pairs(values, base))
     mine, theirs = list(values.values()), list(base.values())
     return Comparison(
-        paired_difference(values, base),
-        permutation_p(differences),
-        wilcoxon_p(differences),
-        cohens_dz(differences),
-        cliffs_delta(mine, theirs),
-        probability_of_improvement(
+        paired.paired_difference(values, base),
+        paired.permutation_p(differences),
+        paired.wilcoxon_p(differences),
+        paired.cohens_dz(differences),
+        paired.cliffs_delta(mine, theirs),
+        paired.probability_of_improvement(
             *((theirs, mine) if lower_is_better(metric) else (mine, theirs))
         ),
         zero=len(differences) > 0 and not any(differences),
@@ -145,9 +119,14 @@ def _comparison(metric: str, values: Mapping[int, float], base: Mapping[int, flo
 def _headers(
     recipe: Table, cells: pd.DataFrame, coords: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Return components, or crossed factors; else one column with the cells' names."""
+    """Return components in the recipe's order, or as the study's own cell names list them; or
+    crossed factors; else one column with the cells' names."""
     if recipe.kind == "components":
-        return tuple(component_order(cells, recipe))
+        known: list[str] = list(cells["coords"].iloc[0]) if len(cells) else []
+        first = str(cells["cell"].iloc[0]) if len(cells) else ""
+        return recipe.components or tuple(
+            sorted(known, key=lambda name: (first.find(f"{name}="), name))
+        )
     shapes = {tuple(keys) for keys in coords.values()}
     names = next(iter(shapes)) if len(shapes) == 1 else ()
     if names == ("variant",) or len(names) > 1:
@@ -163,12 +142,6 @@ def _labels(
     if headers == ("cell",):
         return (cell,)
     return tuple(level(coords[name]) for name in headers)
-
-
-def _coords(mine: pd.DataFrame) -> dict[str, Any]:
-    """Return the coordinates of one cell's rows."""
-    coords_of_cell: dict[str, Any] = mine["coords"].iloc[0]
-    return {key: level_name(value) for key, value in coords_of_cell.items() if key != NEUTRAL}
 
 
 def _key(coords: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -217,65 +190,55 @@ def _printed(
     return None if row is None else table.value(row, column)
 
 
-def _finished(rows: list[TableRow], recipe: Table) -> list[TableRow]:
+def _judged(table_rows: list[TableRow], recipe: Table) -> list[TableRow]:
     """Add to rows their corrected p, and a mark where the verdict on a metric is "better"."""
-    place = {row.cell: i for i, row in enumerate(rows)}
-    measured: list[dict[str, Measured]] = [dict(row.measured) for row in rows]
+    place = {row.cell: i for i, row in enumerate(table_rows)}
+    measured: list[dict[str, Measured]] = [dict(row.measured) for row in table_rows]
     for metric in recipe.metrics:
-        comparisons = [of_row[metric].compared for of_row in measured]
-        p = holm([t.permutation if t else None for t in comparisons])
-        p_wilcoxon = holm([t.wilcoxon if t else None for t in comparisons])
-        for i, (row, of_row) in enumerate(zip(rows, measured, strict=True)):
-            other = comparisons[i]
-            corrected = other and replace(other, p=p[i], p_wilcoxon=p_wilcoxon[i])
-            of_row[metric] = replace(of_row[metric], compared=corrected)
+        comparisons = [own[metric].compared for own in measured]
+        p = paired.holm([each.permutation if each else None for each in comparisons])
+        p_wilcoxon = paired.holm([each.wilcoxon if each else None for each in comparisons])
+        for i, (own, each) in enumerate(zip(measured, comparisons, strict=True)):
+            corrected = each and replace(each, p=p[i], p_wilcoxon=p_wilcoxon[i])
+            own[metric] = replace(own[metric], compared=corrected)
+        for row, own in zip(table_rows, measured, strict=True):
             if row.against in place and not row.baseline:
                 base = measured[place[row.against]][metric]
-                better = judge(metric, of_row[metric], base) == "better"
-                of_row[metric] = replace(of_row[metric], better=better)
-    return [replace(row, measured=of_row) for row, of_row in zip(rows, measured, strict=True)]
+                better = judge(metric, own[metric], base) == "better"
+                own[metric] = replace(own[metric], better=better)
+    return [replace(row, measured=own) for row, own in zip(table_rows, measured, strict=True)]
 
 
-def _notes(frame: Frame, recipe: Table, rows: list[TableRow], tuned: Tuning) -> list[str]:
-    notes = [protocol_note(frame, recipe.metrics), *race_notes(frame, recipe.study)]
+def _notes(
+    frame: Frame, recipe: Table, table_rows: list[TableRow], tuned: notes.Tuning
+) -> list[str]:
+    lines = [protocol_note(frame, recipe.metrics), *race_notes(frame, recipe.study)]
     if recipe.spread == "t95":
-        notes.append(
+        lines.append(
             "±: half the 95 % interval of the mean, t with n − 1 degrees of freedom times sd/√n, "
             "as the reality check's code has it."
         )
-    if any(result.better for row in rows for result in row.measured.values()):
-        notes.append(BOLD)
-    notes += [*difference_notes(rows), *limit_notes(recipe.metrics, rows)]
-    notes += tuning_notes(tuned, rows)
+    if any(result.better for row in table_rows for result in row.measured.values()):
+        lines.append(notes.BOLD)
+    lines += notes.difference_notes(table_rows) + notes.limit_notes(recipe.metrics, table_rows)
+    lines += notes.tuning_notes(tuned, table_rows)
     if recipe.published is not None:
         table = papers.table(recipe.published.table)
-        columns = ", ".join(
-            sorted({c for m in recipe.metrics if (c := recipe.published_column(m)) is not None})
-        )
-        notes.append(
-            f"Published: {table.source} of “{table.paper}”, {columns}, as printed, "
-            f"{table.protocol}; another data set and backbone than measured unless they agree."
+        columns = sorted(filter(None, {recipe.published_column(m) for m in recipe.metrics}))
+        lines.append(
+            f"Published: {table.source} of “{table.paper}”, {', '.join(columns)}, "
+            f"as printed, {table.protocol}; another data set and backbone than measured unless "
+            "they agree."
         )
         if protocol(frame) not in (EMPTY, table.protocol):
-            notes.append(
+            lines.append(
                 f"Measured numbers are {protocol(frame)} and published ones {table.protocol}: of "
                 "the differences between them, some is the protocol's."
             )
-        for row in rows:
-            for result in row.measured.values():
-                if result.printed is not None and result.printed.slip:
-                    value = result.printed.value
-                    notes.append(f"Published {value:g} is marked: {result.printed.slip}.")
-    notes += [f"Without a result: {gap}." for row in rows for gap in row.gaps]
-    return notes
-
-
-def _data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Table) -> list[str]:
-    factors = " and ".join(recipe.within)
-    notes = [f"Differences are taken at the same {factors}."] if factors else []
-    count = len(set(data.values()))
-    if count > 1:
-        notes.append(f"Rows are on {count} data sets: differences are taken within each of them.")
-    if alone := [cell for cell in data if cell not in against]:
-        notes.append(f"No baseline to compare with: {', '.join(alone)}.")
-    return notes
+        lines += [
+            f"Published {result.printed.value:g} is marked: {result.printed.slip}."
+            for row in table_rows
+            for result in row.measured.values()
+            if result.printed is not None and result.printed.slip
+        ]
+    return lines + [f"Without a result: {gap}." for row in table_rows for gap in row.gaps]

@@ -122,10 +122,6 @@ class TableData:
     def metrics(self) -> tuple[str, ...]:
         return self.recipe.metrics
 
-    def has(self, metric: str, what: str) -> bool:
-        """Tell whether any row has a `difference`, `p_corrected` or `printed` of this metric."""
-        return any(getattr(row.measured[metric], what) is not None for row in self.rows)
-
 
 @dataclass(frozen=True)
 class Sheet:
@@ -143,9 +139,6 @@ class Sheet:
     columns: tuple[str, ...]
     numbers: tuple[tuple[Any, ...], ...]
     notes: tuple[str, ...] = field(default=())
-
-    def grid(self) -> Grid:
-        return Grid(self.headers, self.labels, (False,) * len(self.headers), self.rows)
 
 
 AnyTable = TableData | Sheet

@@ -10,7 +10,15 @@ from reports.frame import Frame
 from reports.recipe import Table
 from reports.stats.describe import summary, t_interval
 from reports.stats.ranks import spearman
-from reports.tables.cells import NEUTRAL, by_seed, fold_notes, gaps, protocol_note, race_notes
+from reports.tables.cells import (
+    NEUTRAL,
+    by_seed,
+    fold_notes,
+    gaps,
+    protocol_note,
+    race_notes,
+    run_ids,
+)
 from reports.tables.labels import (
     coordinate_names,
     level,
@@ -83,27 +91,44 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
     names = [name for name in every if name not in (RANK, SOURCE, NEUTRAL)]
     rows, numbers = [], []
     pairs: list[tuple[float, float]] = []
-    for cell, mine in cells.groupby("cell", sort=False):
-        coords: dict[str, Any] = mine["coords"].iloc[0]
+    for cell, own in cells.groupby("cell", sort=False):
+        coords: dict[str, Any] = own["coords"].iloc[0]
         was = str(coords.get(SOURCE, ""))
         sampled = [level(coords.get(name, "")) for name in names]
         sides = [(by, promotion.values_before(was), (source, was))]
-        sides += [(m, by_seed(mine, m), (recipe.study, str(cell))) for m in recipe.metrics]
-        lost = "; ".join(gaps(mine))
-        fields = [_field(metric, values, of, recipe.digits, lost) for metric, values, of in sides]
+        sides += [(m, by_seed(own, m), (recipe.study, str(cell))) for m in recipe.metrics]
+        lost = "; ".join(gaps(own))
+        fields, unrounded, means = [], [], []
+        for metric, values, of in sides:
+            scores, factor = list(values.values()), scale(metric)
+            result, ends = summary(scores), t_interval(scores)
+            field = Field("missing", hint=lost)
+            if result is not None:  # `61.31 [60.90, 61.72]`; one seed gives no interval
+                text = number(result.mean * factor, recipe.digits)
+                if ends:
+                    low, high = (number(end * factor, recipe.digits) for end in ends)
+                    text += f" [{low}, {high}]"
+                field = Field(text, measured=True, of=of)
+            fields.append(field)
+            means.append(result.mean if result else None)
+            numbers_of = (result.mean, result.sd) if result else (None, None)
+            unrounded += [metric, *numbers_of, *(ends or (None, None)), result.n if result else 0]
         if not was:
             fields[0] = Field("–", hint=f"no cell of {source}")
-        planned, n = mine["seed"].nunique(), len(sides[1][1])
+        planned, n = own["seed"].nunique(), len(sides[1][1])
         count = Field(str(n) if n == planned else f"{n} of {planned}", hint=lost)
         rank = str(coords.get(RANK, cell))
         rows.append((Field(rank), Field(was), *map(Field, sampled), *fields, count))
-        means = [_numbers(metric, values) for metric, values, _ in sides]
-        unrounded = [x for each in means for x in each]
-        runs = " ".join(run for run in mine["run_id"] if run)
+        runs = " ".join(run_ids(own))
         numbers.append((cell, coords.get(RANK), was, *sampled, *unrounded, runs))
-        if means[0][1] is not None and means[1][1] is not None:
-            pairs.append((means[0][1], means[1][1]))
-    headers = [f"{metric_label(m)}, {recipe.study}" for m in recipe.metrics]
+        if means[0] is not None and means[1] is not None:
+            pairs.append((means[0], means[1]))
+    total = frame.cells[frame.cells["study"] == source]["cell"].nunique()
+    neutral = cells["cell"] == NEUTRAL
+    best = f"The best {cells[~neutral]['cell'].nunique()} of {total} cells of {source}, trained "
+    best += "again."
+    if neutral.any():
+        best += " neutral: the method switched off, at the best rates of its baseline."
     columns = [f"source_{column}" for column in COLUMNS]
     for i in range(len(recipe.metrics)):
         columns += [column if i == 0 else f"{column}_{i + 1}" for column in COLUMNS]
@@ -112,41 +137,25 @@ def promoted(frame: Frame, recipe: Table, cells: pd.DataFrame) -> Sheet:
         slug(f"table_{recipe.study}"),
         recipe.title or recipe.study,
         (
-            "rank",
-            f"{source} cell",
-            *coordinate_names(names),
+            *("rank", f"{source} cell", *coordinate_names(names)),
             f"{metric_label(by)}, {source}",
-            *headers,
+            *(f"{metric_label(metric)}, {recipe.study}" for metric in recipe.metrics),
             "n",
         ),
         2 + len(names),
         tuple(rows),
         ("cell", RANK, SOURCE, *names, *columns, "run_ids"),
         tuple(numbers),
-        _notes(frame, recipe, promotion, cells, pairs),
+        (
+            best,
+            _agreement(recipe, promotion, pairs),
+            "[…]: 95 % Student interval of the mean over seeds; none with one seed.",
+            protocol_note(frame, recipe.metrics),
+            *race_notes(frame, recipe.study),
+            *fold_notes(cells, recipe.metrics),
+            *(f"Without a result: {gap}." for gap in gaps(cells)),
+        ),
     )
-
-
-def _field(
-    metric: str, values: dict[int, float], of: tuple[str, str], digits: int, lost: str
-) -> Field:
-    """Write `61.31 [60.90, 61.72]`; without an interval where one seed gives none."""
-    mean, factor = summary(list(values.values())), scale(metric)
-    if mean is None:
-        return Field("missing", hint=lost)
-    text = number(mean.mean * factor, digits)
-    if (interval := t_interval(list(values.values()))) is not None:
-        text += f" [{', '.join(number(end * factor, digits) for end in interval)}]"
-    return Field(text, measured=True, of=of)
-
-
-def _numbers(metric: str, values: dict[int, float]) -> tuple[Any, ...]:
-    """Return the numbers of `COLUMNS`, on the scale of the runs."""
-    result = summary(list(values.values()))
-    if result is None:
-        return (metric, None, None, None, None, 0)
-    low, high = t_interval(list(values.values())) or (None, None)
-    return (metric, result.mean, result.sd, low, high, result.n)
 
 
 def _agreement(recipe: Table, promotion: Promotion, pairs: list[tuple[float, float]]) -> str:
@@ -164,28 +173,4 @@ def _agreement(recipe: Table, promotion: Promotion, pairs: list[tuple[float, flo
         f"{what}: ρ = {number(agreement.value, 2)} over {agreement.n} promoted cells, 1 if both "
         f"order them alike. Only the best of {source} are in it, which are alike there: over all "
         "its cells it may be larger."
-    )
-
-
-def _notes(
-    frame: Frame,
-    recipe: Table,
-    promotion: Promotion,
-    cells: pd.DataFrame,
-    pairs: list[tuple[float, float]],
-) -> tuple[str, ...]:
-    source = promotion.source
-    total = frame.cells[frame.cells["study"] == source]["cell"].nunique()
-    own = cells["cell"] == NEUTRAL
-    best = f"The best {cells[~own]['cell'].nunique()} of {total} cells of {source}, trained again."
-    if own.any():
-        best += " neutral: the method switched off, at the best rates of its baseline."
-    return (
-        best,
-        _agreement(recipe, promotion, pairs),
-        "[…]: 95 % Student interval of the mean over seeds; none with one seed.",
-        protocol_note(frame, recipe.metrics),
-        *race_notes(frame, recipe.study),
-        *fold_notes(cells, recipe.metrics),
-        *(f"Without a result: {gap}." for gap in gaps(cells)),
     )

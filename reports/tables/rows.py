@@ -58,14 +58,14 @@ def refused_rows(
     nothing = dict.fromkeys(recipe.metrics, Measured(None))
     return [
         TableRow(each["cell"], labels(each["cell"], each["coords"]), nothing, (), 0)
-        for each in _refused(frame, recipe.study)
+        for each in frame.planned("refused", recipe.study) or []
     ]
 
 
 def refused_notes(frame: Frame, study: str) -> list[str]:
     """Return the planner's reasons, one note each."""
     by_reason: dict[str, list[str]] = {}
-    for each in _refused(frame, study):
+    for each in frame.planned("refused", study) or []:
         by_reason.setdefault(each["reason"], []).append(each["cell"])
     return [f"Refused: {'; '.join(cells)}: expected {why}." for why, cells in by_reason.items()]
 
@@ -96,11 +96,6 @@ def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
     return more
 
 
-def _refused(frame: Frame, study: str) -> list[dict[str, Any]]:
-    refused: list[dict[str, Any]] = frame.planned("refused", study) or []
-    return refused
-
-
 def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
     """Return cell → what tells its data set; a cell that no run tells of is left out.
 
@@ -108,17 +103,16 @@ def data_of(trials: pd.DataFrame, cells: pd.DataFrame) -> dict[str, str]:
         trials: as in a `Frame`.
         cells: of one study.
     """
+    columns = (trials["run_id"], trials["tags"], trials["params"])
     by_run = {
         run: tags.get("ablate.data_fingerprint") or params.get("data.name")
-        for run, tags, params in zip(
-            trials["run_id"], trials["tags"], trials["params"], strict=True
-        )
+        for run, tags, params in zip(*columns, strict=True)
     }
-    found: dict[str, str] = {}
+    data: dict[str, str] = {}
     for cell, run in zip(cells["cell"], cells["run_id"], strict=True):
-        if data := by_run.get(run):  # any of its seeds tells
-            found.setdefault(cell, str(data))
-    return found
+        if name := by_run.get(run):  # any of its seeds tells
+            data.setdefault(cell, str(name))
+    return data
 
 
 def baselines(
@@ -166,3 +160,15 @@ def _tells(
     """Tell whether a factor is more than a name of data sets: it varies on one, or two share it."""
     levels = [{level(coords[cell].get(name)) for cell in cells} for cells in by_data]
     return any(len(of) > 1 for of in levels) or len(set().union(*levels)) < len(levels)
+
+
+def data_notes(data: Mapping[str, str], against: Mapping[str, str], recipe: Table) -> list[str]:
+    """Say within what differences are taken, and which rows have no baseline."""
+    notes = []
+    if recipe.within:
+        notes.append(f"Differences are taken at the same {' and '.join(recipe.within)}.")
+    if (count := len(set(data.values()))) > 1:
+        notes.append(f"Rows are on {count} data sets: differences are taken within each of them.")
+    if alone := [cell for cell in data if cell not in against]:
+        notes.append(f"No baseline to compare with: {', '.join(alone)}.")
+    return notes
