@@ -16,9 +16,8 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ablate.ledger.ledger import Ledger
 from ablate.ledger.owner import Owner
@@ -43,14 +42,13 @@ WEIGHTS = {
     "method.gamma": {"low": 1e-7, "high": 1e-1, "log": True},
 }
 TERMS = {
-    "agnostic": {"method.alpha": 0},
-    "specific": {"method.beta": 0},
-    "split": {"method.gamma": 0},
+    name: {f"method.{weight}": 0}
+    for name, weight in (("agnostic", "alpha"), ("specific", "beta"), ("split", "gamma"))
 }
+FACTOR = {"factor": "method.alpha"}
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(NamedTuple):
     """seconds: of the command, and those of them that it computed, whatever else the machine did.
     page, files: bytes of the page, and of all that was written."""
 
@@ -74,13 +72,8 @@ def spec(trials: int) -> dict[str, Any]:
         "trial": {"training": {"epochs": 3}, **ddml},
         "studies": {
             "tune": {
-                "design": "search",
-                "sampler": "random",
-                "trials": searched,
-                "round": searched,
-                "startup": 1,
-                "seeds": [1000],
-                "space": RATES | WEIGHTS,
+                **{"design": "search", "sampler": "random", "space": RATES | WEIGHTS},
+                **{"trials": searched, "round": searched, "startup": 1, "seeds": [1000]},
             },
             "parts": {"design": "components", "components": TERMS, "seeds": rows},
             "rows": {
@@ -120,11 +113,7 @@ def spec(trials: int) -> dict[str, Any]:
                 {"kind": "shapley", "studies": ["parts"]},
                 {"kind": "interactions", "studies": ["parts"]},
                 {"kind": "cost", "studies": ["tune", "rows", "grid"]},
-                {
-                    "kind": "critical_difference",
-                    "studies": ["grid"],
-                    "options": {"factor": "method.alpha"},
-                },
+                {"kind": "critical_difference", "studies": ["grid"], "options": FACTOR},
             ],
             "best": ["tune"],
         },

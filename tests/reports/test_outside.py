@@ -75,13 +75,13 @@ print(json.dumps({
 """
 
 
-def run(folder: Path, script: str, *arguments: str, entries: dict[str, str] = ENTRIES) -> Any:
+def run(folder: Path, script: str, *arguments: str) -> Any:
     """What a process says that finds the entries installed as any package is."""
     known = folder / "site" / "more_readings-0.1.dist-info"
     known.mkdir(parents=True)
     (known / "METADATA").write_text("Metadata-Version: 2.1\nName: more-readings\nVersion: 0.1\n")
     (known / "entry_points.txt").write_text(
-        "\n".join(f"[ablate.{group}]\n{line}\n" for group, line in entries.items())
+        "\n".join(f"[ablate.{group}]\n{line}\n" for group, line in ENTRIES.items())
     )
     paths = os.pathsep.join(map(str, [folder / "site", folder, FILES, ROOT]))
     return subprocess.run(
@@ -134,18 +134,3 @@ def test_faults_are_one_line_each(answer: dict[str, Any]) -> None:
     assert "report.figures.0.metric" in refused["metric"]
     assert "report.figures.0.studies.0" in refused["study"]
     assert not [text for text in refused.values() if "\n" in text]
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("map_at_r = farthest:farthest", "the name 'map_at_r'"),
-        ("Far = farthest:farthest", "the name 'Far'"),
-        ("far = farthest:torch", "a function"),
-    ],
-)
-def test_a_metric_that_is_none_is_refused(line: str, expected: str, tmp_path: Path) -> None:
-    done = run(tmp_path, "import trainables.evaluation.metrics", entries={"metrics": line})
-    assert done.returncode != 0
-    last = done.stderr.strip().splitlines()[-1]
-    assert "ConfigError" in last and expected in last

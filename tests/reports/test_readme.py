@@ -72,26 +72,17 @@ def test_tables_replace_what_stood_there_and_again() -> None:
     assert "stale" not in once and "| 9 | 9 |" not in once and "| c |" not in once
     assert once.startswith("before\n") and once.endswith("<!-- end report -->\nafter\n")
     assert filled(once, REPORT) == once
-
-
-def test_a_note_of_several_tables_is_told_once() -> None:
+    # a note of several tables is told once
     both = filled(README.replace("One -->", "One -->\n<!-- table: Two -->"), REPORT)
     assert both.count("- note") == 1 and both.index("- note") < both.index("| c |")
     assert "| c |\n\n- of its own\n<!-- end" in both
-
-
-def test_a_page_may_have_the_first_columns_alone() -> None:
-    report = REPORT.replace(
-        "| 1 | 2 |\n", "| 1 | 2 |\n\nFurther metrics and statistics:\n\n| d |\n"
-    )
+    # a page may have the first columns alone
+    more = "| 1 | 2 |\n\nFurther metrics and statistics:\n\n| d |\n"
+    report = REPORT.replace("| 1 | 2 |\n", more)
     short = README.replace("<!-- table", "<!-- first columns alone -->\n<!-- table")
     once = filled(short, report)
     assert "| 1 | 2 |" in once and "| d |" not in once and "- note" not in once
-    assert "| d |" in filled(README, report)
-    assert filled(once, report) == once
-
-
-def test_what_is_missing_is_named() -> None:
+    assert "| d |" in filled(README, report) and filled(once, report) == once
     with pytest.raises(ReportError, match="One, Two"):
         filled(README.replace("table: One", "table: Three"), REPORT)
     with pytest.raises(ReportError, match="report demo"):
@@ -101,31 +92,28 @@ def test_what_is_missing_is_named() -> None:
 # --- what stands there --------------------------------------------------------------------------
 
 
-def blocks(page: Path) -> dict[str, str]:
-    return dict(BLOCK.findall(page.read_text(encoding="utf-8")))
-
-
 def rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_measured_table_stands_in_a_block_of_its_sweep(page: Path) -> None:
+def test_a_measured_table_stands_in_a_block_of_its_sweep() -> None:
     """With the sweep and the commit that it is of, under a title that its spec gives it."""
-    text, found = page.read_text(encoding="utf-8"), blocks(page)
-    assert text.count("<!-- report ") == text.count("<!-- end report -->") == len(found)
-    measured = [line for line in rows(BLOCK.sub("", text)) if " ± " in line]
-    assert not measured, f"{page.name}: measured numbers that no report gave"
-    assert page.name == "README.md" or list(found) == [page.stem]
-    for name, block in found.items():
-        source = SOURCE.match(block)
-        assert source is not None and source[1] == name, f"{page.name}: {block[:80]!r}"
-        titles = re.findall(r"<!-- table: (.*?) -->", block)
-        tables = TABLE.findall(block)
-        assert titles and [title for title, _ in tables] == titles
-        spec = (SPACES / f"{name}.yaml").read_text(encoding="utf-8")
-        for title, table in tables:
-            assert len(rows(table)) >= 3 and f'"{title}"' in spec, title
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found = dict(BLOCK.findall(text))
+        assert text.count("<!-- report ") == text.count("<!-- end report -->") == len(found)
+        measured = [line for line in rows(BLOCK.sub("", text)) if " ± " in line]
+        assert not measured, f"{page.name}: measured numbers that no report gave"
+        assert page.name == "README.md" or list(found) == [page.stem]
+        for name, block in found.items():
+            source = SOURCE.match(block)
+            assert source is not None and source[1] == name, f"{page.name}: {block[:80]!r}"
+            titles = re.findall(r"<!-- table: (.*?) -->", block)
+            tables = TABLE.findall(block)
+            assert titles and [title for title, _ in tables] == titles
+            spec = (SPACES / f"{name}.yaml").read_text(encoding="utf-8")
+            for title, table in tables:
+                assert len(rows(table)) >= 3 and f'"{title}"' in spec, title
 
 
 def test_every_measured_search_space_is_listed_and_the_readme_is_short() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 import subprocess
@@ -42,9 +43,10 @@ def facts(sweep: Any, study: str, cell: str, split: str, metric: str) -> dict[in
     """{seed: value} straight from the ledger."""
     with Ledger(sweep.ledger_path) as ledger:
         return {
-            row["seed"]: ledger.evaluations(row["trial_id"])[split][metric]
+            row["seed"]: values[split][metric]
             for row in ledger.cells(sweep.sweep_id)
             if (row["study"], row["cell"]) == (study, cell)
+            and (values := ledger.evaluations(row["trial_id"]))
         }
 
 
@@ -86,14 +88,10 @@ def test_component_table_is_the_paper_s_and_right(finished: Any, report: Report)
         assert found.summary is not None and len(row.run_ids) == 3
         assert found.summary.mean == pytest.approx(np.mean(list(values.values())))
         assert found.summary.sd == pytest.approx(np.std(list(values.values()), ddof=1))
-        if row.baseline:
-            assert found.difference is None
-        else:
-            assert found.difference is not None
-            assert found.difference.mean == pytest.approx(
-                np.mean([values[s] - base[s] for s in base])
-            )
-    assert [row.baseline for row in table.rows] == [True] + [False] * 7
+        assert row.baseline == (row is table.rows[0]) == (found.difference is None)
+        if found.difference is not None:
+            gaps = [values[seed] - base[seed] for seed in base]
+            assert found.difference.mean == pytest.approx(np.mean(gaps))
 
 
 def test_terminal_starts_with_the_verdict_then_the_tables(report: Report) -> None:
@@ -152,34 +150,17 @@ def test_page_is_well_formed_and_asks_for_nothing(report: Report, finished: Any)
         assert words in told, words
 
 
-def test_page_escapes_what_users_write(sweep: Any, tmp_path: Path) -> None:
-    trials = sweep.plan(
-        seeds=1,
-        report={
-            "tables": [{"kind": "search", "study": "tune", "title": "<img src=x onerror=alert(1)>"}]
-        },
-    )
-    sweep.fail(trials[0], "</td><script>alert(1)</script>")
-    sweep.track()
-    page = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False).html
-    text = page.read_text()
-    assert "<img src=x" not in text and "<script>alert" not in text
-    assert "&lt;script&gt;alert" in text
-
-
 def test_heatmap_means_and_hatching(finished: Any, report: Report) -> None:
     drawn = heatmap.heatmap(report.frame, Heatmap(study="grid", x="method.gamma", y="method.alpha"))
     axes = drawn.figure.axes[0]
     image = np.asarray(axes.images[0].get_array())
     assert image.shape == (3, 3)
-    for i, alpha in enumerate([0.001, 0.01, 0.1]):
-        for j, gamma in enumerate([1e-7, 1e-5, 1e-3]):
-            cell = f"method.alpha={alpha},method.gamma={gamma}"
-            with Ledger(finished.ledger_path) as ledger:
-                mine = [r for r in ledger.cells(finished.sweep_id) if r["cell"] == cell]
-                found = [ledger.evaluations(r["trial_id"]) for r in mine]
-            values = [100 * e["val"]["map_at_r"] for e in found if e]
-            assert image[i, j] == pytest.approx(np.mean(values))
+    for (i, alpha), (j, gamma) in itertools.product(
+        enumerate([0.001, 0.01, 0.1]), enumerate([1e-7, 1e-5, 1e-3])
+    ):
+        cell = f"method.alpha={alpha},method.gamma={gamma}"
+        values = facts(finished, "grid", cell, "val", "map_at_r").values()
+        assert image[i, j] == pytest.approx(100 * np.mean(list(values)))
     assert "n = 1–2 seeds" in drawn.caption
     by_cell = {text.get_position(): text.get_text() for text in axes.texts}
     assert by_cell[0, 0].count("±") == 1 and "±" not in by_cell[2, 2]
@@ -290,19 +271,18 @@ def test_runs_are_linked_where_a_server_is_known(report: Report) -> None:
     assert "- MLflow" not in markdown.report(frame, [], judged, [], {})
 
 
-@pytest.mark.parametrize("finished_trials", [0, 1, 12])
+@pytest.mark.parametrize("finished_trials", [0, 12])
 def test_an_incomplete_sweep_gives_a_report(
     sweep: Any, tmp_path: Path, finished_trials: int
 ) -> None:
     sweep.finish(sweep.plan(seeds=2)[:finished_trials])
     sweep.track()
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
-    assert "missing" in report.text
     page = report.html.read_text()
-    assert "incomplete" in page
+    assert "missing" in report.text and "incomplete" in page
     assert ("Nothing has finished" in report.text) == (finished_trials == 0)
-    assert ('class="badge nothing-finished"' in page) == (finished_trials == 0)
-    assert ('class="badge validation-selected"' in page) == (finished_trials > 0)
+    badge = "validation-selected" if finished_trials else "nothing-finished"
+    assert f'class="badge {badge}"' in page
 
 
 def test_studies_that_have_not_begun_are_named_and_left_out(sweep: Any, tmp_path: Path) -> None:
@@ -364,11 +344,8 @@ def test_a_wrong_recipe_is_answered_in_one_line(report: Report, recipe: Table, w
 
 
 def test_an_unknown_sweep_or_store_is_answered_in_one_line(finished: Any, tmp_path: Path) -> None:
-    for uri, sweep_id in [
-        (finished.uri, "nothing"),
-        (finished.uri, "f" * 32),
-        (f"sqlite:///{tmp_path}/no.db", finished.sweep_id),
-    ]:
+    absent = f"sqlite:///{tmp_path}/no.db"
+    for uri, sweep_id in [(finished.uri, "nothing"), (finished.uri, "f" * 32), (absent, "x")]:
         with pytest.raises(ReportError):
             load(uri, sweep_id)
     assert not (tmp_path / "no.db").exists()
@@ -423,33 +400,28 @@ assert not names & {{"torch", "ray", "ablate", "trainables"}}, names
     assert result.stdout == ""
 
 
-def test_protocol_is_marked(sweep: Any, tmp_path: Path) -> None:
-    trial = sweep.plan(seeds=1)[0]
-    sweep.finish([trial])
+def test_hostile_names_the_protocol_and_studies_that_stand_twice(
+    sweep: Any, tmp_path: Path
+) -> None:
+    table = {"kind": "compare", "study": "tuned", "title": "<img src=x onerror=alert(1)>"}
+    axes = {"x": "method.alpha", "y": "method.gamma"}
+    turned = {"x": "method.gamma", "y": "method.alpha"}
+    maps = [{"study": "grid", **each} for each in (axes, turned)]
+    trials = sweep.plan(seeds=1, report={"tables": [table, table], "heatmaps": maps})
+    sweep.fail(trials[0], "</td><script>alert(1)</script>")
+    sweep.finish(trials[1:])
     with Ledger(sweep.ledger_path) as ledger, ledger.write() as db:
         config = json.loads(db.execute("SELECT config_json FROM trials").fetchone()[0])
         config["data"]["split"]["protocol"] = "paper"
         db.execute("UPDATE trials SET config_json=?", [json.dumps(config)])
     sweep.track()
     report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
+    text = report.html.read_text()
+    assert "<img src=x" not in text and "<script>alert" not in text
+    assert "&lt;script&gt;alert" in text
     assert "Measured: test-selected" in report.text
-    assert 'class="badge test-selected"' in report.html.read_text()
-
-
-def test_one_study_may_stand_in_several_tables_and_figures(sweep: Any, tmp_path: Path) -> None:
-    table = {"kind": "compare", "study": "tuned"}
-    heatmap = {"study": "grid", "x": "method.alpha", "y": "method.gamma"}
-    turned = {"study": "grid", "x": "method.gamma", "y": "method.alpha"}
-    sweep.finish(
-        sweep.plan(seeds=1, report={"tables": [table, table], "heatmaps": [heatmap, turned]})
-    )
-    sweep.track()
-    report = compile_report(sweep.uri, sweep.sweep_id, tmp_path, log_to_parent=False)
-    assert {
-        "table_tuned.csv",
-        "table_tuned_2.csv",
-        "heatmap_grid_val_map_at_r.png",
-        "heatmap_grid_val_map_at_r_2.png",
-    } <= set(report.paths)
+    assert 'class="badge test-selected"' in text
+    names = ("table_tuned{}.csv", "heatmap_grid_val_map_at_r{}.png")
+    assert {name.format(end) for name in names for end in ("", "_2")} <= set(report.paths)
     ids = re.findall(r' id="([^"]+)"', report.html.read_text())
     assert len(ids) == len(set(ids))

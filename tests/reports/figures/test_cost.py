@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import optuna
-import pandas as pd
 import pytest
 
 from reports.errors import ReportError
@@ -17,6 +16,7 @@ from tests.reports.made import METRIC, frame
 
 SECONDS = {"a": 10.0, "b": 20.0, "c": 200.0, "d": 210.0}
 VALUES = {"a": 0.40, "b": 0.39, "c": 0.60, "d": 0.60}
+RECIPE = Figure(kind="cost", studies=("s",), metric=METRIC)
 
 
 def made(metric: str = METRIC) -> Frame:
@@ -24,14 +24,8 @@ def made(metric: str = METRIC) -> Frame:
         return VALUES[at["variant"]] + 0.01 * seed
 
     found = frame("compare", [{"variant": name} for name in VALUES], value, metric=metric, seeds=2)
-    paid = [
-        SECONDS[name] + seed for name in VALUES for seed in range(2)
-    ]  # as made.frame lists its trials
+    paid = [SECONDS[name] + seed for name in VALUES for seed in range(2)]
     return Frame(None, found.parents, found.trials.assign(seconds=paid))
-
-
-def recipe(**options: Any) -> Figure:
-    return Figure(kind="cost", studies=("s",), metric=METRIC, options=options)
 
 
 def test_the_front_is_optunas() -> None:
@@ -46,54 +40,34 @@ def test_the_front_is_optunas() -> None:
     found = front(x.tolist(), y.tolist())
     assert set(found) == {trial.user_attrs["i"] for trial in study.best_trials}
     assert list(x[list(found)]) == sorted(x[list(found)])
-
-
-def test_the_front_leaves_out_what_is_no_number() -> None:
     assert front([1.0, float("nan"), 0.5], [1.0, 9.0, float("inf")]) == (0,)
     assert front([], []) == ()
 
 
-def test_a_cell_s_point_is_its_means() -> None:
-    points = points_of(made(), "s", METRIC, "seconds")
+def test_a_cell_s_point_is_its_means_and_with_folds_a_seed_costs_all_of_them() -> None:
+    found = made()
+    points = points_of(found, "s", METRIC, "seconds")
     assert [(p.cell, p.n) for p in points] == [(f"variant={name}", 2) for name in VALUES]
     assert [p.cost for p in points] == pytest.approx([c + 0.5 for c in SECONDS.values()])
     assert [p.value for p in points] == pytest.approx([100 * v + 0.5 for v in VALUES.values()])
-
-
-def test_with_folds_a_seed_costs_all_of_them() -> None:
-    found = made()
-    cells = found.cells.assign(fold=[0, 1] * len(VALUES), seed=0)
-    whole = Frame(None, found.parents, found.trials)
-    whole.cells = cells
-    assert [p.cost for p in points_of(whole, "s", METRIC, "seconds")] == pytest.approx(
-        [2 * c + 1 for c in SECONDS.values()]
-    )
+    found.cells = found.cells.assign(fold=[0, 1] * len(VALUES), seed=0)
+    folded = [p.cost for p in points_of(found, "s", METRIC, "seconds")]
+    assert folded == pytest.approx([2 * c + 1 for c in SECONDS.values()])
 
 
 def test_marks_and_the_front_are_drawn() -> None:
-    drawn = cost(made(), recipe())
+    drawn = cost(made(), RECIPE)
     with pytest.raises(ReportError, match="'steps'"):
-        cost(made(), recipe(cost="steps"))
+        cost(made(), RECIPE.model_copy(update={"options": {"cost": "steps"}}))
     panel = drawn.figure.axes[0]
     dots = np.asarray(panel.collections[0].get_offsets())
     assert len(dots) == len(VALUES) == len(drawn.spots)
     (line,) = panel.lines
     assert list(line.get_xdata()) == pytest.approx([10.5, 200.5])
     assert list(line.get_ydata()) == pytest.approx([40.5, 60.5])
-    assert panel.get_xscale() == "log" and "seconds of training" in panel.get_xlabel()
-    assert "variant=a, variant=c." in drawn.caption
-
-
-def test_where_less_is_better_the_front_is_at_the_bottom() -> None:
-    metric = "test/spectrum"
-    drawn = cost(made(metric), recipe().model_copy(update={"metric": metric}))
-    (line,) = drawn.figure.axes[0].lines
-    assert list(line.get_ydata()) == pytest.approx([0.405, 0.395])
-
-
-def test_nothing_finished_gives_an_empty_figure() -> None:
+    assert panel.get_xscale() == "log" and "variant=a, variant=c." in drawn.caption
+    less = cost(made("test/spectrum"), RECIPE.model_copy(update={"metric": "test/spectrum"}))
+    assert list(less.figure.axes[0].lines[0].get_ydata()) == pytest.approx([0.405, 0.395])
     found = frame("compare", [{"variant": "a"}], lambda at, seed: None)
-    empty = Frame(None, found.parents, found.trials.assign(seconds=np.nan))
-    drawn = cost(empty, recipe())
-    assert [text.get_text() for text in drawn.figure.axes[0].texts] == ["no finished runs"]
-    assert isinstance(empty.cells, pd.DataFrame) and drawn.spots == ()
+    empty = cost(Frame(None, found.parents, found.trials.assign(seconds=np.nan)), RECIPE)
+    assert [text.get_text() for text in empty.figure.axes[0].texts] == ["no finished runs"]

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection
 from pydantic import ValidationError
@@ -57,23 +56,18 @@ DONE = [i for i in range(12) if i != LOST]
 MEANS = {i + 1: 0.5 + 0.008 * i + 0.005 for i in DONE}  # number → mean over two seeds
 
 
-def test_the_neutral_cell_is_no_proposal_and_a_lost_one_keeps_its_number() -> None:
-    told = trials_of(made().study("s"), METRIC)
-    assert {each.number: each.result.mean for each in told.trials} == pytest.approx(MEANS)
-    assert told.lost == (LOST + 1,)
-    assert told.neutral is not None and told.neutral.mean == pytest.approx(0.6)
-    best = told.best(METRIC)
-    worst = told.best("test/spectrum")  # where less is better
-    assert best is not None and best.number == 12 and worst is not None and worst.number == 1
-
-
-def test_the_best_so_far_follows_the_order_of_the_plan() -> None:
+def test_trials_are_numbered_as_proposed_and_the_best_so_far_follows() -> None:
     means = list(MEANS.values())
-    for metric, best in ((METRIC, np.maximum), ("test/spectrum", np.minimum)):
+    for metric, better, number in ((METRIC, np.maximum, 12), ("test/spectrum", np.minimum, 1)):
         cells = made(metric).study("s")
         trials = trials_of(cells, metric)
-        assert trials.best_so_far(metric) == pytest.approx(best.accumulate(means))
-        assert trials_of(pd.concat([cells.iloc[::-1]]), metric) == trials
+        assert {each.number: each.result.mean for each in trials.trials} == pytest.approx(MEANS)
+        assert trials.lost == (LOST + 1,), "it keeps its number"
+        assert trials.neutral is not None and trials.neutral.mean == pytest.approx(0.6)
+        assert trials.best_so_far(metric) == pytest.approx(better.accumulate(means))
+        best = trials.best(metric)
+        assert best is not None and best.number == number
+        assert trials_of(cells.iloc[::-1], metric) == trials
 
 
 def test_a_history_has_dots_with_their_spread_and_the_best_so_far() -> None:
@@ -93,12 +87,8 @@ def test_a_history_has_dots_with_their_spread_and_the_best_so_far() -> None:
 def test_slices_have_a_dot_for_each_trial_that_has_the_parameter() -> None:
     drawn = drawer("slices")(made(), recipe("slices"))
     panels = drawn.figure.axes[:4]
-    assert [panel.get_xlabel() for panel in panels] == [
-        "optimizer.lr",
-        "loss.margin",
-        "loss.name",
-        "α",
-    ]
+    names = ["optimizer.lr", "loss.margin", "loss.name", "α"]
+    assert [panel.get_xlabel() for panel in panels] == names
     for panel, (path, axis) in zip(panels, SPACE.items(), strict=True):
         dots = np.asarray(panel.collections[0].get_offsets())
         have = [i for i in DONE if path in POINTS[i]]
@@ -112,12 +102,8 @@ def test_slices_have_a_dot_for_each_trial_that_has_the_parameter() -> None:
     assert "11 trials" in drawn.caption and "Dashed: neutral" in drawn.caption
     dashed = [line for line in panels[0].lines if line.get_linestyle() == "--"]
     assert [float(line.get_ydata()[0]) for line in dashed] == pytest.approx([60.0])
-
-
-def test_slices_are_of_the_parameters_that_are_asked_for() -> None:
-    drawn = drawer("slices")(made(), recipe("slices", axes=["loss.name", "optimizer.lr"]))
-    named = [panel.get_xlabel() for panel in drawn.figure.axes]
-    assert named == ["loss.name", "optimizer.lr"]
+    chosen = drawer("slices")(made(), recipe("slices", axes=["loss.name", "optimizer.lr"]))
+    assert [panel.get_xlabel() for panel in chosen.figure.axes] == ["loss.name", "optimizer.lr"]
 
 
 def test_parallel_lines_pass_the_places_of_their_values() -> None:
@@ -158,17 +144,16 @@ def test_importance_bars_are_optunas_shares() -> None:
     assert "11 trials" in drawn.caption and "Caution" in drawn.caption
 
 
-@pytest.mark.parametrize("kind", ["slices", "parallel", "importance"])
-def test_nothing_finished_gives_an_empty_figure(kind: str) -> None:
+def test_nothing_finished_gives_an_empty_figure() -> None:
     found = frame("search", POINTS, lambda at, seed: None, study={"space": SPACE})
-    drawn = drawer(kind)(found, recipe(kind))
-    words = [text.get_text() for panel in drawn.figure.axes for text in panel.texts]
-    assert {"no finished runs", "too few trials"} & set(words) and drawn.gaps
-    assert drawn.spots == ()
+    for kind in ("slices", "parallel", "importance"):
+        drawn = drawer(kind)(found, recipe(kind))
+        words = {text.get_text() for panel in drawn.figure.axes for text in panel.texts}
+        assert {"no finished runs", "too few trials"} & words and drawn.gaps and not drawn.spots
 
 
 def test_a_recipe_that_does_not_fit_is_answered_in_one_line() -> None:
-    with pytest.raises(ReportError, match=r"'loss\.rate' for s; expected of optimizer\.lr"):
+    with pytest.raises(ReportError, match=r"'loss\.rate'; it searches optimizer\.lr"):
         drawer("slices")(made(), recipe("slices", axes=["loss.rate"]))
     grid = frame("grid", POINTS[:3], value)
     for kind in ("slices", "parallel", "importance"):

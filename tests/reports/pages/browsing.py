@@ -18,16 +18,6 @@ FOUND = """async () => (await axe.run(document, {resultTypes: ["violations"]})).
     .map(each => [each.impact, each.id, each.nodes.map(n => n.html.slice(0, 160)).slice(0, 4)])"""
 
 
-def opened(browser: Any, address: str, width: int, scheme: str = "light") -> Any:
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page.said = []
-    page.on("console", lambda message: page.said.append(message.text))
-    page.on("pageerror", lambda error: page.said.append(str(error)))
-    page.on("request", lambda request: page.said.append(f"asked for {request.url[:80]}"))
-    page.goto(address)
-    return page
-
-
 def serious(page: Any) -> list[Any]:
     """What axe finds, all that is folded being open."""
     page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")

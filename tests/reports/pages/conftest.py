@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,26 @@ def browser() -> Iterator[Any]:
         running = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield running
         running.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open an address at a width, in a colour scheme; the page notes what it says and asks for."""
+    pages = []
+
+    def open_at(address: str, width: int, scheme: str = "light") -> Any:
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        pages.append(page)
+        page.said = []
+        page.on("console", lambda message: page.said.append(message.text))
+        page.on("pageerror", lambda error: page.said.append(str(error)))
+        page.on("request", lambda request: page.said.append(f"asked for {request.url[:80]}"))
+        page.goto(address)
+        return page
+
+    yield open_at
+    for page in pages:
+        page.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
-
-import pytest
 
 from reports.compile import distinct
 from reports.pages import csv_table
@@ -18,16 +15,10 @@ from tests.reports.made import METRIC, frame
 EVIL = ("=1+1", "+A1", "-A1+1", "@SUM(A1)", "\t=1", "＝1+1", "-", "=cmd|' /C calc'!A0")
 
 
-@pytest.mark.parametrize("text", EVIL)
-def test_formulas_are_quoted(text: str) -> None:
-    assert guarded(text) == f"'{text}"
-
-
-@pytest.mark.parametrize(
-    "value", [-1.5, 0, None, True, "-1.5", "+3", "-1e-5", "a=1", "", "a-b", "'="]
-)
-def test_all_else_is_as_it_was(value: Any) -> None:
-    assert guarded(value) is value
+def test_formulas_are_quoted_and_all_else_is_as_it_was() -> None:
+    assert [guarded(text) for text in EVIL] == [f"'{text}" for text in EVIL]
+    for value in (-1.5, 0, None, True, "-1.5", "+3", "-1e-5", "a=1", "", "a-b", "'="):
+        assert guarded(value) is value
 
 
 def test_a_table_of_hostile_names() -> None:

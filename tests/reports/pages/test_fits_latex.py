@@ -113,22 +113,16 @@ def test_the_test_sees_what_is_overfull(tmp_path: Path) -> None:
     assert "Overfull \\hbox" in log
 
 
-def test_labels_name_the_table_once() -> None:
-    labels = re.findall(r"\\label\{(.*?)\}", "".join(written().values()))
+def test_each_file_has_its_label_and_notes_and_further_metrics_stand_below() -> None:
+    """Further metrics stand below each other rather than shrink."""
+    texts = written()
+    labels = re.findall(r"\\label\{(.*?)\}", "".join(texts.values()))
     names = ("rows", "again", "searched")
     assert labels == [f"tab:{name}{part}" for name in names for part in ("", "-more", "-plain")]
-
-
-def test_further_metrics_stand_below_each_other_rather_than_shrink() -> None:
-    for name, text in written().items():
+    for name, text in texts.items():
         for block in re.findall(r"\\begin\{tabular\}\{@\{\}(\w+)@\{\}\}", text):
             assert len(block) >= 2, name
-    assert written()["table_rows_more"].count(r"\begin{tabular}") > 1
-    assert COLUMN < PAGE
-
-
-def test_each_file_has_its_notes_and_none_refers_to_another() -> None:
-    texts = written()
+    assert texts["table_rows_more"].count(r"\begin{tabular}") > 1 and COLUMN < PAGE
     for name in ("table_rows", "table_rows_more", "table_again"):
         assert texts[name].count("paired by seed, with its") == 1
     assert not [name for name, text in texts.items() if re.search(r"Notes? \d", text)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.reports.pages.browsing import BEYOND, WIDTHS, opened, said, serious
+from tests.reports.pages.browsing import BEYOND, WIDTHS, said, serious
 
 A4 = 718  # CSS pixels between margins of 10 mm
 SPILLED = """() => Array.from(document.querySelectorAll(".scroll")).filter(
@@ -20,41 +20,37 @@ SPILLED = """() => Array.from(document.querySelectorAll(".scroll")).filter(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_runs_off(browser: Any, address: str, width: int, scheme: str) -> None:
-    page = opened(browser, address, width, scheme)
+def test_nothing_runs_off(open_page: Any, address: str, width: int, scheme: str) -> None:
+    page = open_page(address, width, scheme)
     wide_as = "document.documentElement.scrollWidth"
     for _ in range(2):  # as it opens, then with all that is folded unfolded
         assert page.evaluate(wide_as) <= width
         assert page.evaluate(BEYOND) == []
         page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     assert said(page) == []
-    page.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_whoever_cannot_see_it_reads_it_too(
-    browser: Any, address: str, width: int, scheme: str
+    open_page: Any, address: str, width: int, scheme: str
 ) -> None:
-    page = opened(browser, address, width, scheme)
-    assert serious(page) == []
-    page.close()
+    assert serious(open_page(address, width, scheme)) == []
 
 
-def test_the_measures_find_what_is_wrong(browser: Any, address: str) -> None:
+def test_the_measures_find_what_is_wrong(open_page: Any, address: str) -> None:
     """So that the tests above cannot pass by looking at nothing."""
-    page = opened(browser, address, 390)
+    page = open_page(address, 390)
     page.evaluate("document.querySelector('.headline').style.width = '600px'")
     assert any("headline" in found for found in page.evaluate(BEYOND))
     page.evaluate("document.querySelector('.headline').style = 'color: #ddd'")
     page.evaluate("document.querySelector('img').removeAttribute('alt')")
     assert {each[1] for each in serious(page)} == {"color-contrast", "image-alt"}
-    page.close()
 
 
-def test_paper_has_every_column(browser: Any, address: str, tmp_path: Path) -> None:
-    page = opened(browser, address, A4)
+def test_paper_has_every_column(open_page: Any, address: str, tmp_path: Path) -> None:
+    page = open_page(address, A4)
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("document.querySelectorAll('details.more:not([open])').length") == 0
@@ -63,25 +59,28 @@ def test_paper_has_every_column(browser: Any, address: str, tmp_path: Path) -> N
     assert page.evaluate(SPILLED) == []
     page.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
-    page.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_first_screen_has_the_verdict(browser: Any, address: str, width: int) -> None:
-    page = opened(browser, address, width)
+def test_the_first_screen_has_the_verdict(open_page: Any, address: str, width: int) -> None:
+    page = open_page(address, width)
     for place in (".headline", ".verdicts li"):
         box = page.locator(place).first.bounding_box()
         assert box["y"] + box["height"] < 900
     assert page.locator(".verdicts li").count() == 8
+    ratios = (
+        "Array.from(document.querySelectorAll('.figures img')).map(e => e.width / e.naturalWidth)"
+    )
+    shown = page.evaluate(ratios) if width == 1440 else [1]
+    assert shown and all(abs(ratio - 1) < 0.1 for ratio in shown), "letters have one size"
     picture = page.locator("#verdict figure img").bounding_box()
     assert picture["width"] <= width and (width < 1440 or picture["y"] < 600)
-    page.close()
 
 
 def test_tables_scroll_in_themselves_with_their_first_column_in_place(
-    browser: Any, address: str
+    open_page: Any, address: str
 ) -> None:
-    page = opened(browser, address, 390)
+    page = open_page(address, 390)
     inside = page.locator("#table_rows .scroll").first
     assert inside.evaluate("e => e.scrollWidth > e.clientWidth")
     cell, other = inside.locator("tbody td").nth(0), inside.locator("tbody td").nth(1)
@@ -89,11 +88,10 @@ def test_tables_scroll_in_themselves_with_their_first_column_in_place(
     inside.evaluate("e => { e.scrollLeft = 120; }")
     assert cell.bounding_box()["x"] == before
     assert other.bounding_box()["x"] == moved - 120
-    page.close()
 
 
-def test_further_metrics_open_on_a_click_and_columns_sort(browser: Any, address: str) -> None:
-    page = opened(browser, address, 1440)
+def test_further_metrics_open_on_a_click_and_columns_sort(open_page: Any, address: str) -> None:
+    page = open_page(address, 1440)
     more = page.locator("#table_rows details.more")
     assert not more.locator("table").is_visible()
     more.locator("summary").click()
@@ -116,20 +114,10 @@ def test_further_metrics_open_on_a_click_and_columns_sort(browser: Any, address:
     values = [float(t.split(" ")[0].replace("−", "-")) for t in shown if t != "baseline"]
     assert values == sorted(values) and shown[-1] == "baseline"
     assert head.get_attribute("aria-sort") is None
-    page.close()
 
 
-def test_letters_in_figures_have_one_size(browser: Any, address: str) -> None:
-    page = opened(browser, address, 1440)
-    shown = page.evaluate(
-        "Array.from(document.querySelectorAll('.figures img')).map(e => e.width / e.naturalWidth)"
-    )
-    assert shown and all(abs(ratio - 1) < 0.1 for ratio in shown)
-    page.close()
-
-
-def test_a_click_on_a_number_shows_its_runs_with_that_metric(browser: Any, address: str) -> None:
-    page = opened(browser, address, 1440)
+def test_a_click_on_a_number_shows_its_runs_with_that_metric(open_page: Any, address: str) -> None:
+    page = open_page(address, 1440)
     more = page.locator("#table_rows details.more")
     more.locator("summary").click()
     heads = [text.strip() for text in more.locator("th").all_inner_texts()]
@@ -145,28 +133,26 @@ def test_a_click_on_a_number_shows_its_runs_with_that_metric(browser: Any, addre
     rows = [each.locator("td").all_inner_texts() for each in runs.locator("tbody tr").all()]
     values = [float(texts[at]) for texts in rows if texts[0] == f"variant={name}"]
     assert len(values) == 3 and sum(values) / 3 == pytest.approx(mean, abs=0.01)
-    page.close()
 
 
 @pytest.mark.parametrize(("scheme", "low", "high"), [("light", 200, 255), ("dark", 0, 90)])
 def test_figures_are_as_light_as_their_page(
-    browser: Any, address: str, scheme: str, low: float, high: float
+    open_page: Any, address: str, scheme: str, low: float, high: float
 ) -> None:
-    page = opened(browser, address, 1440, scheme)
+    page = open_page(address, 1440, scheme)
     for place in ("#verdict figure img", ".figures figure:nth-of-type(2) img"):
         with Image.open(BytesIO(page.locator(place).screenshot())) as shot:
             grey = np.asarray(shot.convert("L"))
         assert low <= np.median(grey) <= high and low <= grey[grey.shape[0] // 2, 8] <= high
         assert np.ptp(grey) > 120, "letters are read on it"
-    page.close()
 
 
 @pytest.mark.slow
-def test_numbers_in_a_heatmap_are_read_in_both_schemes(browser: Any, address: str) -> None:
+def test_numbers_in_a_heatmap_are_read_in_both_schemes(open_page: Any, address: str) -> None:
     """The squares keep their colours, so the letters on them do too."""
     shots = []
     for scheme in ("light", "dark"):
-        page = opened(browser, address, 1440, scheme)
+        page = open_page(address, 1440, scheme)
         picture = page.locator(".figures figure").nth(2).locator("img")
         spots = json.loads(picture.get_attribute("data-spots"))
         with Image.open(BytesIO(picture.screenshot())) as shot:
@@ -174,5 +160,4 @@ def test_numbers_in_a_heatmap_are_read_in_both_schemes(browser: Any, address: st
         height, width = grey.shape
         x, y = round(spots[0][0] * width / 1000), round(spots[0][1] * height / 1000)
         shots.append(grey[y - 12 : y + 12, x - 24 : x + 24])
-        page.close()
-    assert np.ptp(shots[0]) > 80 and np.abs(shots[0] - shots[1]).max() < 16
+        assert np.ptp(shots[0]) > 80 and np.abs(shots[0] - shots[1]).max() < 16

@@ -12,7 +12,7 @@ import pytest
 
 from reports.compile import Report, compile_report
 from tests.reports.conftest import Sweep
-from tests.reports.pages.browsing import BEYOND, WIDTHS, opened, said, serious
+from tests.reports.pages.browsing import BEYOND, WIDTHS, said, serious
 from tests.reports.views_read import READ, large_gallery, leave
 
 APART = ("gallery", "embedding_map", "grad_cam", "uncertainty")
@@ -70,55 +70,50 @@ def test_each_page_is_well_formed_and_leads_back(made: Report, kind: str) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_nothing_runs_off_a_page(browser: Any, made: Report, width: int, scheme: str) -> None:
+def test_nothing_runs_off_a_page(open_page: Any, made: Report, width: int, scheme: str) -> None:
     for name in ("report.html", *PAGES.values()):
-        page = opened(browser, (made.html.parent / name).as_uri(), width, scheme)
+        page = open_page((made.html.parent / name).as_uri(), width, scheme)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         assert page.evaluate(BEYOND) == [], name
         assert said(page) == [], name
-        page.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nothing_serious_is_found(browser: Any, made: Report, scheme: str) -> None:
+def test_nothing_serious_is_found(open_page: Any, made: Report, scheme: str) -> None:
     for name in (PAGES["gallery"], PAGES["uncertainty"]):
-        page = opened(browser, (made.html.parent / name).as_uri(), 390, scheme)
+        page = open_page((made.html.parent / name).as_uri(), 390, scheme)
         assert serious(page) == []
-        page.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_pictures_keep_their_size_at_any_width(browser: Any, made: Report, width: int) -> None:
-    page = opened(browser, (made.html.parent / PAGES["gallery"]).as_uri(), width)
+def test_pictures_keep_their_size_at_any_width(open_page: Any, made: Report, width: int) -> None:
+    page = open_page((made.html.parent / PAGES["gallery"]).as_uri(), width)
     sides = page.evaluate("Array.from(document.querySelectorAll('.tile img')).map(e => e.width)")
     assert len(sides) == 8 * 17 and min(sides) >= 64
     edges = "e => getComputedStyle(e).borderTopStyle"
     assert page.locator(".tile.miss img").first.evaluate(edges) == "dashed"
     assert page.locator(".tile.hit img").first.evaluate(edges) == "solid"
-    page.close()
 
 
-def test_a_click_leads_there_and_back(browser: Any, made: Report) -> None:
-    page = opened(browser, made.html.as_uri(), 1440)
+def test_a_click_leads_there_and_back(open_page: Any, made: Report) -> None:
+    page = open_page(made.html.as_uri(), 1440)
     page.locator(f"figure a.page[href='{PAGES['gallery']}']").first.click()
     page.wait_for_url(f"**/{PAGES['gallery']}")
     page.locator("header a.page").click()
     page.wait_for_url("**/report.html#gallery_tuned_test")
     assert page.locator("figure#gallery_tuned_test").is_visible()
-    page.close()
 
 
-def test_in_mlflow_the_pages_are_named(browser: Any, made: Report) -> None:
+def test_in_mlflow_the_pages_are_named(open_page: Any, made: Report) -> None:
     """It shows a file in a frame of this kind, from which no other file can be reached."""
-    page = opened(browser, "about:blank", 1440)
+    page = open_page("about:blank", 1440)
     page.evaluate(FRAMED, [made.html.read_text()])
     frame = page.frames[1]
     assert frame.locator("a.page[href]").count() == 0
     told = frame.locator("figure#gallery_tuned_test figcaption a.page").inner_text()
     assert told == f"On a page of its own: {PAGES['gallery']} in the list of files"
     assert [line for line in page.said if not line.startswith("asked for ")] == []
-    page.close()
 
 
 def test_pages_are_logged_beside_the_report(made: Report) -> None:
@@ -128,12 +123,11 @@ def test_pages_are_logged_beside_the_report(made: Report) -> None:
 
 
 @pytest.mark.parametrize("width", [820, 1440])
-def test_words_stand_beside_a_small_picture(browser: Any, made: Report, width: int) -> None:
+def test_words_stand_beside_a_small_picture(open_page: Any, made: Report, width: int) -> None:
     """So that no white is left beside it, as wide as the figures of a column are."""
-    page = opened(browser, made.html.as_uri(), width)
+    page = open_page(made.html.as_uri(), width)
     for figure in page.locator("figure.small").all():
         whole, words = figure.bounding_box(), figure.locator("figcaption").bounding_box()
         picture = figure.locator("img").bounding_box()
         assert words["x"] >= picture["x"] + picture["width"] and words["y"] <= picture["y"] + 1
         assert words["x"] + words["width"] >= whole["x"] + whole["width"] - 2
-    page.close()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.reports.pages import wide
-from tests.reports.pages.browsing import opened, said
+from tests.reports.pages.browsing import said
 
 PICTURE = ".figures figure"
 TOLD = f"{PICTURE} .tip:not([hidden])"
@@ -22,16 +21,11 @@ def spots(page: Any) -> list[tuple[int, int, str]]:
     return sorted(found, key=lambda spot: (spot[0], spot[1]))
 
 
-def test_the_script_is_small() -> None:
-    script = Path(wide.html.__file__).with_name("page.js.j2")
-    assert script.stat().st_size < 100_000
-
-
 @pytest.mark.parametrize("width", [390, 1440])
 def test_the_mark_below_the_pointer_tells_its_values(
-    browser: Any, address: str, width: int
+    open_page: Any, address: str, width: int
 ) -> None:
-    page = opened(browser, address, width)
+    page = open_page(address, width)
     picture = page.locator(f"{PICTURE} img").first
     picture.scroll_into_view_if_needed()
     box, known = picture.bounding_box(), spots(page)
@@ -46,11 +40,10 @@ def test_the_mark_below_the_pointer_tells_its_values(
     assert tip["x"] >= 0 and tip["x"] + tip["width"] <= width
     page.mouse.move(1, 1)
     assert page.locator(TOLD).count() == 0
-    page.close()
 
 
-def test_arrow_keys_walk_over_the_marks(browser: Any, address: str) -> None:
-    page = opened(browser, address, 1440)
+def test_arrow_keys_walk_over_the_marks(open_page: Any, address: str) -> None:
+    page = open_page(address, 1440)
     known = [words for _, _, words in spots(page)]
     assert len(known) == 2 * (len(wide.COMPARED) - 1)  # two tables
     page.locator(f"{PICTURE} button").first.focus()
@@ -59,12 +52,11 @@ def test_arrow_keys_walk_over_the_marks(browser: Any, address: str) -> None:
         assert page.locator(TOLD).all_inner_texts() == [words]
     page.keyboard.press("ArrowLeft")
     assert page.locator(TOLD).all_inner_texts() == [known[-1]]
-    page.close()
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_enter_enlarges_and_esc_closes(browser: Any, address: str, width: int) -> None:
-    page = opened(browser, address, width)
+def test_enter_enlarges_and_esc_closes(open_page: Any, address: str, width: int) -> None:
+    page = open_page(address, width)
     button = page.locator(f"{PICTURE} button").first
     small = button.locator("img").bounding_box()["width"]
     button.focus()
@@ -82,7 +74,6 @@ def test_enter_enlarges_and_esc_closes(browser: Any, address: str, width: int) -
     page.locator("dialog .close").click()
     page.locator("dialog").wait_for(state="detached")
     assert said(page) == []
-    page.close()
 
 
 def test_without_script_the_picture_is_there_as_it_was(browser: Any, address: str) -> None:
@@ -94,12 +85,10 @@ def test_without_script_the_picture_is_there_as_it_was(browser: Any, address: st
     context.close()
 
 
-def test_pictures_shrink_alike_on_a_phone(browser: Any, address: str) -> None:
-    page = opened(browser, address, 390)
-    ratios = page.evaluate(
+def test_pictures_shrink_alike_on_a_phone(open_page: Any, address: str) -> None:
+    ratios = open_page(address, 390).evaluate(
         """() => Array.from(document.querySelectorAll(".figures img")).map(
             e => e.width / parseFloat(e.style.getPropertyValue("--w")))"""
     )
     wide_one, *others = ratios  # the forest plot, which the first screen has for itself
     assert len(others) == 2 and max(others) - min(others) < 0.01 and wide_one < max(others)
-    page.close()

@@ -148,17 +148,15 @@ def test_the_files_hold_what_was_found(tmp_path: Path) -> None:
 
 
 def test_two_stores_of_one_sweep_are_found_by_name_or_id(finished: Any) -> None:
-    name = Place("made-up", finished.uri)
-    found = compare(Place(finished.sweep_id, finished.uri), Place(finished.sweep_id, finished.uri))
+    by_id = Place(finished.sweep_id, finished.uri)
+    found = compare(by_id, Place("ddml", finished.uri))
     assert {p.call(s.metric) for s in found.studies for p in s.pairs} <= {
         "same trials",
         "no result",
     }
-    for wrong in (name, Place("it's", finished.uri)):
+    for wrong in ("made-up", "it's"):
         with pytest.raises(ReportError, match="sweep"):
-            compare(wrong, name)
-    title = found.first.document["name"]
-    assert compare(Place(title, finished.uri), Place(title, finished.uri)).studies
+            compare(Place(wrong, finished.uri), by_id)
 
 
 def test_the_commands(finished: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

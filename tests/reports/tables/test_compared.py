@@ -170,21 +170,17 @@ def test_each_data_set_with_each_loss_has_its_own_baseline() -> None:
     assert {gap for name, gap in differences(found).items() if "ddml" in name} == {0.1}
 
 
-def test_the_recipe_s_baseline_names_the_method() -> None:
+def test_the_baseline_is_the_method_s_and_none_where_a_data_set_has_no_other() -> None:
     found = differences(on_data(CROSS, baseline={"method": "ddml"}))
     assert found == {
         **{f"plain {data}": -0.1 for data in LEVEL},
         **{f"ddml {data}": None for data in LEVEL},
     }
-
-
-def test_a_variant_alone_on_its_data_set_is_compared_with_nothing() -> None:
-    found = on_data([{"variant": "a birds"}, {"variant": "b birds"}, {"variant": "c cars"}])
-    assert differences(found) == {"a birds": None, "b birds": 0.0, "c cars": None}
-    assert baselines(found) == ["a birds"]
-    assert "No baseline to compare with: c cars." in found.notes
-    one = on_data([{"variant": "a birds"}, {"variant": "b birds"}])
-    assert differences(one) == {"a birds": None, "b birds": 0.0}
+    alone = on_data([{"variant": "a\n| a birds"}, {"variant": "b birds"}, {"variant": "c cars"}])
+    gaps = {"a\n| a birds": None, "b birds": 0.0, "c cars": None}
+    assert differences(alone) == gaps and baselines(alone) == ["a\n| a birds"]
+    assert "No baseline to compare with: c cars." in alone.notes
+    assert "| a \\| a birds |" in markup.markdown(alone), "one row, though its name has two lines"
 
 
 def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None:
@@ -201,11 +197,6 @@ def test_a_sweep_that_is_not_done_has_its_rows_and_what_it_can_compare() -> None
     assert [row.cell for row in found.rows] == names
     assert differences(found)["ddml birds"] == 0.1 and differences(found)["ddml cars"] is None
     assert "| ddml | cars | missing |" in markup.markdown(found)
-
-
-def test_a_name_of_two_lines_stays_one_row_of_markdown() -> None:
-    found = on_data([{"variant": "a\n| b birds"}, {"variant": "c birds"}])
-    assert "| a \\| b birds |" in markup.markdown(found)
 
 
 def test_a_refused_combination_is_a_row_without_numbers_and_a_reason() -> None:
@@ -259,17 +250,14 @@ def test_printed_rows_that_nobody_trains_stand_below_with_their_numbers_alone() 
     assert csv_table.to_csv(found).count("HDC 384") == 2, "once as a cell and once as its label"
 
 
-def test_patterns_choose_them() -> None:
+def test_patterns_choose_them_and_a_measured_number_says_how_far_it_is() -> None:
     assert [row.cell for row in beside_print(others=["MS *"]).rows[2:]] == ["MS 64", "MS 512"]
     assert len(beside_print().rows) == 2
     with pytest.raises(ReportError, match="Clustering 64"):
         beside_print(others=["MX *"])
-
-
-def test_a_measured_number_says_how_far_it_is_from_the_printed_one() -> None:
     found = beside_print(others=["MS 64"])
     lines = [line for line in markup.markdown(found).splitlines() if line.startswith("| DetReg |")]
-    assert len([line for line in lines if "−8.10" in line]) == 1
+    assert sum("−8.10" in line for line in lines) == 1
     assert any("published ones test-selected" in note for note in found.notes)
 
 
@@ -297,18 +285,12 @@ def test_each_metric_may_have_a_printed_row_of_its_own() -> None:
         of_training(Triplet={"test/relative_deviation": "test: Triplet deviation"})
 
 
-def test_how_metrics_are_shown() -> None:
-    assert is_share("train/recall_at_1") and is_share("train/gaussian_p")
-    assert not is_share("train/loss") and not is_share("train/density")
-    assert not is_share("test/of_another_package")
+def test_metrics_are_shown_as_they_are_declared() -> None:
+    assert is_share("train/recall_at_1") and not is_share("train/loss")
     assert metric_label("test/of_another_package") == "of another package, test"
     assert metric_label("train/nmi") == "NMI, training (%)"
-    assert metric_label("train/loss") == "loss, training"
-
-
-def test_metrics_are_shown_as_they_are_declared() -> None:
-    for name in METRIC_REGISTRY:
-        declared, shown = METRIC_REGISTRY[name], metric_of(f"test/{name}")
+    for name, declared in METRIC_REGISTRY.items():
+        shown = metric_of(f"test/{name}")
         assert (shown.unit, shown.direction) == (declared.unit, declared.direction), name
     declare_metrics({"far_of_others": {"unit": "%", "direction": "minimize"}})
     assert metric_label("test/far_of_others") == "far of others ↓, test (%)"

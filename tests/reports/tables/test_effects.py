@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reports.errors import ReportError
 from reports.figures.factor_curves import factor_curves
-from reports.pages import csv_table, latex, markup
+from reports.pages import csv_table, markup
 from reports.recipe import FactorCurves, Recipe, Table
 from reports.stats.describe import half_width
 from reports.stats.importance import EVALUATORS
@@ -65,13 +64,12 @@ def test_effects_of_components_are_the_planted_ones() -> None:
     assert {line["term"] for line in lines} == {"A", "B", "C", "A*B", "A*C", "B*C"}
 
 
-@pytest.mark.parametrize("kind", ["effects", "compare"])
-def test_a_race_is_told(kind: Any) -> None:
-    recipe = Table(kind=kind, study="s")
-    raced = frame("factorial", ON_OFF, planted, study={"race": {"after": 3, "level": 0.95}})
-    assert any(note.startswith("Raced:") for note in build(raced, recipe).notes)
-    plain = frame("factorial", ON_OFF, planted, study={"race": None})
-    assert not any(note.startswith("Raced:") for note in build(plain, recipe).notes)
+@pytest.mark.parametrize("race", [None, {"after": 3, "level": 0.95}])
+def test_a_race_is_told(race: Any) -> None:
+    made = frame("factorial", ON_OFF, planted, study={"race": race})
+    for kind in ("effects", "compare"):
+        notes = build(made, Table(kind=kind, study="s")).notes
+        assert any(note.startswith("Raced:") for note in notes) == bool(race)
 
 
 def test_one_seed_gives_effects_without_intervals() -> None:
@@ -83,22 +81,19 @@ def test_one_seed_gives_effects_without_intervals() -> None:
 
 
 def test_a_lost_cell_takes_its_seed_from_shapley_and_is_named() -> None:
-    lost = ON_OFF[3]
+    def table_without(seeds: set[int]) -> Sheet:
+        def value(coords: dict[str, Any], seed: int) -> float | None:
+            return None if coords == ON_OFF[3] and seed in seeds else planted(coords, seed)
 
-    def value(coords: dict[str, Any], seed: int) -> float | None:
-        return None if coords == lost and seed == 1 else planted(coords, seed)
+        made = frame("components", ON_OFF, value)
+        return sheet(build(made, Table(kind="effects", study="s")))
 
-    table = sheet(build(frame("components", ON_OFF, value), Table(kind="effects", study="s")))
-    told = " ".join(table.notes)
+    told = " ".join(table_without({1}).notes)
     assert "Left out, without every cell: seed 1." in told and "t over 2 seeds" in told
     assert "seed 1: failed (not finite)" in told and "23 values of 8 cells" in told
-
-    def none(coords: dict[str, Any], seed: int) -> float | None:
-        return None if coords == lost else planted(coords, seed)
-
-    table = sheet(build(frame("components", ON_OFF, none), Table(kind="effects", study="s")))
-    assert "Shapley, MAP@R, validation (%): none, no seed has every cell." in table.notes
-    assert all(row[-1] == "" for row in rows_of(table).values())
+    none = table_without({0, 1, 2})
+    assert "Shapley, MAP@R, validation (%): none, no seed has every cell." in none.notes
+    assert all(row[-1] == "" for row in rows_of(none).values())
 
 
 def test_a_fraction_names_its_aliases() -> None:
@@ -147,20 +142,6 @@ def test_one_factor_studies_take_the_centre_s_levels_from_its_runs() -> None:
     table = build(found, Table(kind="compare", study="s"))
     assert isinstance(table, TableData) and table.headers == ("cell",)
     assert [row.labels[0] for row in table.rows if row.baseline] == ["centre"]
-
-
-def test_leaving_one_out_is_compared_with_all() -> None:
-    coords = [{"cell": "all"}, {"cell": "split"}, {"cell": "specific"}]
-    found = frame(
-        "leave_one_out",
-        coords,
-        lambda c, s: 0.5 - 0.1 * (c["cell"] == "split"),
-        names=["all", "without split", "without specific"],
-    )
-    table = build(found, Table(kind="compare", study="s"))
-    assert isinstance(table, TableData)
-    assert [row.baseline for row in table.rows] == [True, False, False]
-    assert table.rows[1].measured[METRIC].difference.mean == pytest.approx(-0.1)  # type: ignore[union-attr]
 
 
 def compared(
@@ -226,33 +207,27 @@ def test_too_few_seeds_are_called_so() -> None:
     assert "one seed gives no interval, no effect size and no test" in " ".join(compared(1).notes)
 
 
-def tuning_notes(**options: Any) -> list[str]:
-    return [note for note in compared(3, **options).notes if note.startswith("Tuning")]
-
-
 def test_tuning_budgets_are_stated() -> None:
     names = ("plain", "ddml", "idml")
-    equal = compared(3, dict.fromkeys(names, 16))
-    assert "Tuning: 16 trials planned for each row, an equal budget." in equal.notes
-    assert [row[-2].text for row in markup.grid(equal).rows] == ["16", "16", "16"]
-    (uneven,) = tuning_notes(tuning={"plain": 8, "ddml": 16, "idml": 16})
+
+    def told(*trials: int, **options: Any) -> tuple[list[str], list[str]]:
+        table = compared(3, dict(zip(names, trials, strict=True)), **options)
+        notes = [note for note in table.notes if note.startswith("Tuning")]
+        return notes, [row[-2].text for row in markup.grid(table).rows]
+
+    equal = ["Tuning: 16 trials planned for each row, an equal budget."]
+    assert told(16, 16, 16) == (equal, ["16", "16", "16"])
+    assert told(16, 16, 16, lineages={"plain": {"a": 16}})[0] == equal
+    ((uneven,), _) = told(8, 16, 16)
     assert "budgets differ" in uneven and "plain 8, ddml 16, idml 16" in uneven
-    (none,) = tuning_notes(tuning=dict.fromkeys(names, 0))
-    assert none.startswith("Tuning: none in this sweep")
+    assert told(0, 0, 0)[0][0].startswith("Tuning: none in this sweep")
     assert "tuning trials" not in markup.grid(compared(3)).headers
     lineages = {"plain": {"a": 16}, "ddml": {"final": 6, "b": 10}, "idml": {}}
-    told = tuning_notes(tuning={"plain": 16, "ddml": 16, "idml": 0}, lineages=lineages)
-    assert told[1:] == ["Tuning trials, study by study: ddml: 6 of final + 10 of b."]
-    assert len(tuning_notes(tuning=dict.fromkeys(names, 16), lineages={"plain": {"a": 16}})) == 1
-
-
-def test_settings_as_published_are_stated() -> None:
-    options: Any = {"tuning": {"plain": 0, "ddml": 16, "idml": 0}}
-    options["study"] = {"tuning": "as_published"}
-    shown = [row[-2].text for row in markup.grid(compared(3, **options)).rows]
+    notes, _ = told(16, 16, 0, lineages=lineages)
+    assert notes[1:] == ["Tuning trials, study by study: ddml: 6 of final + 10 of b."]
+    notes, shown = told(0, 16, 0, study={"tuning": "as_published"})
     assert shown == ["as published", "16, else as published", "as published"]
-    (note,) = tuning_notes(**options)
-    assert note.startswith("Tuning: as published.")
+    assert len(notes) == 1 and notes[0].startswith("Tuning: as published.")
 
 
 SPACE = {  # as a plan resolves it
@@ -289,12 +264,6 @@ def test_importances_name_evaluator_and_trials(evaluator: Any) -> None:
     assert "PED-ANOVA of the best 5 of 20 trials" in " ".join(few.notes)
 
 
-def test_importances_of_what_is_no_search_are_refused() -> None:
-    found = frame("components", ON_OFF, planted)
-    with pytest.raises(ReportError, match="expected a search"):
-        build(found, Table(kind="importance", study="s"))
-
-
 def test_what_goes_with_a_table() -> None:
     def keys(found: Any, *parts: dict[str, Any]) -> list[str]:
         return [t.key for t in build_all(found, Recipe.model_validate({"tables": parts}))]
@@ -312,11 +281,3 @@ def test_what_goes_with_a_table() -> None:
     )
     assert [t.key for t in few] == ["table_s"]
     assert few[0].notes[-1].startswith("Importances: none, 6 trials are finished")
-
-
-def test_sheets_are_written_in_every_form() -> None:
-    table = build(frame("components", ON_OFF, planted), Table(kind="effects", study="s"))
-    text = latex.latex(table)
-    assert text.count("{") == text.count("}") and not set("−±Δ×→…") & set(text)
-    assert "| A | off → on |" in markup.markdown(table)
-    assert max(map(len, markup.plain(table).splitlines())) <= 120

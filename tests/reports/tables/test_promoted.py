@@ -11,7 +11,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from reports.errors import ReportError
-from reports.figures.promotions import moves_of, promotions
+from reports.figures.promotions import promotions
 from reports.pages import csv_table, html, latex, markup
 from reports.pages.markup import Footnotes
 from reports.recipe import Figure, Recipe, Table
@@ -19,7 +19,7 @@ from reports.stats.ranks import Correlation, kendall, spearman
 from reports.tables.build import build, build_all
 from reports.tables.model import Sheet
 from tests.reports.made import METRIC
-from tests.reports.made_promoted import HIGH, LOW, RANKS, made
+from tests.reports.made_promoted import HIGH, LOW, made
 
 TABLE = Table(kind="promoted", study="network")
 FIGURE = Figure(kind="promotions", studies=("network",), metric=METRIC)
@@ -79,19 +79,17 @@ def test_a_neutral_cell_was_none_of_the_source() -> None:
     assert row[4].text.startswith("65.00 [")
 
 
-def test_ranks_are_those_of_the_promoted_cells() -> None:
-    found = moves_of(made(), "network", METRIC)
-    assert (found.source, found.by) == ("heads", METRIC)
-    before = {f"{i:04d}": LOW[i] - 0.005 for i in RANKS}  # means of the seeds 0 and 1
-    after = {f"{i:04d}": HIGH[i] for i in RANKS}
-    assert {m.cell: m.before for m in found.moves} == pytest.approx(before)
-    assert {m.cell: m.after for m in found.moves} == pytest.approx(after)
-    ranks = {m.cell: (m.rank, m.became) for m in found.moves}
-    assert ranks == {"0001": (1, 3), "0003": (2, 2), "0002": (3, 1)}
-    sides = [*before.values()], [after[name] for name in before]
-    assert found.rho is not None and found.tau is not None and found.rho.n == 3
-    assert found.rho.value == pytest.approx(scipy_stats.spearmanr(*sides).statistic)
-    assert found.tau.value == pytest.approx(scipy_stats.kendalltau(*sides).statistic)
+def test_a_line_a_cell_joins_its_ranks_among_the_promoted_ones() -> None:
+    drawn = promotions(made(neutral=NEUTRAL), FIGURE)
+    panel = drawn.figure.axes[0]
+    ends = sorted(tuple(line.get_ydata()) for line in panel.lines)
+    assert ends == [(1, 3), (2, 2), (3, 1)]  # the neutral cell comes of none
+    assert panel.get_title(loc="left") == "heads → network\nρ = −1.00, τ = −1.00, 3 cells"
+    words = []
+    for cell, (rank, became) in {1: (1, 3), 3: (2, 2), 2: (3, 1)}.items():
+        before, after = 100 * (LOW[cell] - 0.005), 100 * HIGH[cell]  # of the seeds 0 and 1; of all
+        words.append(f"{cell:04d}: rank {rank} ({before:.2f}) → rank {became} ({after:.2f})")
+    assert [spot.text for spot in drawn.spots] == [text for text in words for _ in range(2)]
 
 
 def test_agreement_is_from_worst_to_best_of_both() -> None:
@@ -99,20 +97,9 @@ def test_agreement_is_from_worst_to_best_of_both() -> None:
     frame = made()
     frame.document["studies"]["heads"]["objectives"] = MINIMIZE
     assert "ρ = 1.00 over 3" in " ".join(build(frame, TABLE).notes)
-    found = moves_of(frame, "network", METRIC)
-    assert found.rho is not None and found.rho.value == pytest.approx(1)
-    assert {m.cell: m.rank for m in found.moves} == {"0002": 1, "0003": 2, "0001": 3}
-
-
-def test_a_line_a_cell_joins_its_ranks() -> None:
-    drawn = promotions(made(neutral=NEUTRAL), FIGURE)
-    panel = drawn.figure.axes[0]
-    ends = sorted(tuple(line.get_ydata()) for line in panel.lines)
-    assert ends == [(1, 3), (2, 2), (3, 1)]  # the neutral cell comes of none
-    assert panel.get_title(loc="left") == "heads → network\nρ = −1.00, τ = −1.00, 3 cells"
-    assert "0001  49.50" in [text.get_text() for text in panel.texts]
-    assert len(drawn.spots) == 6
-    assert "0001: rank 1 (49.50) → rank 3 (60.00)" in [spot.text for spot in drawn.spots]
+    drawn = promotions(frame, FIGURE)
+    assert "ρ = 1.00, τ = 1.00" in drawn.figure.axes[0].get_title(loc="left")
+    assert drawn.spots[0].text.startswith("0001: rank 3")
 
 
 def test_no_table_of_effects_follows_and_other_designs_are_refused() -> None:

@@ -106,8 +106,7 @@ def test_they_name_the_study_the_trials_and_the_range() -> None:
 def test_a_report_of_still_trials_says_so(
     finished: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frame = load(finished.uri, finished.sweep_id)
-    assert find_warnings(frame) == []
+    assert find_warnings(load(finished.uri, finished.sweep_id)) == []
     monkeypatch.setattr("reports.tables.warnings.STILL", 10.0)
     report = compile_report(finished.uri, finished.sweep_id, tmp_path, log_to_parent=False)
     for text in (report.text, report.html.read_text(), report.paths["report.md"].read_text()):
