@@ -25,29 +25,12 @@ TABLES = {
     "importance": "importance:importance",
     "promoted": "promoted:promoted",
 }
-FIGURES = {
-    kind: f"{kind}:{kind}"
-    for kind in (
-        "affinity",
-        "class_sizes",
-        "cost",
-        "critical_difference",
-        "distances",
-        "embedding_map",
-        "gallery",
-        "grad_cam",
-        "importance",
-        "interactions",
-        "parallel",
-        "plane",
-        "promotions",
-        "shapley",
-        "single_step",
-        "slices",
-        "spectrum",
-        "uncertainty",
-    )
-}
+NAMES = (
+    *("affinity", "class_sizes", "cost", "critical_difference", "distances", "embedding_map"),
+    *("gallery", "grad_cam", "importance", "interactions", "parallel", "plane", "promotions"),
+    *("shapley", "single_step", "slices", "spectrum", "uncertainty"),
+)
+FIGURES = {kind: f"{kind}:{kind}" for kind in NAMES}
 OWN: dict[Group, dict[str, str]] = {"tables": TABLES, "figures": FIGURES}
 
 

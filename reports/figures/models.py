@@ -98,15 +98,10 @@ def seen(frame: Frame, figure: Figure, options: ModelOptions) -> list[Seen]:
     first = {str(row["cell"]): row for row in reversed(done.to_dict("records"))}
     why = ""
     if options.cells or options.every:
-        wanted = [name for name in options.cells if name in first] or (
-            [] if options.cells else map(str, done["cell"])
-        )
         # A row whose best is the baseline, shown under its own name, shows its method's best cell.
-        names = list(
-            dict.fromkeys(name + OTHER if name + OTHER in first else name for name in wanted)
-        )
-        if not options.cells:
-            names = names[:MOST_LINES]
+        wanted = [name for name in options.cells or map(str, done["cell"]) if name in first]
+        shown = (name + OTHER if name + OTHER in first else name for name in wanted)
+        names = list(dict.fromkeys(shown))[:MOST_LINES]
     else:
         sign = -1 if lower_is_better(figure.metric) else 1
         means = {

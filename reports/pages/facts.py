@@ -44,16 +44,14 @@ def provenance(frame: Frame) -> list[tuple[str, str]]:
         return shown + (f" and {len(tagged) - 4} more" if len(tagged) > 4 else "")
 
     versions = sorted({name for t in tags for name in t if name.startswith("ablate.version.")})
+    shown = [f"{name.removeprefix('ablate.version.')} {values(name)}" for name in versions]
     rows = [
         ("Commit", values("ablate.git_commit")),
         ("Uncommitted changes", values("ablate.git_dirty")),
         ("Device", values("ablate.device")),
         ("Threads", values("ablate.threads")),
         ("Data fingerprint", values("ablate.data_fingerprint")),
-        (
-            "Versions",
-            ", ".join(f"{v.removeprefix('ablate.version.')} {values(v)}" for v in versions),
-        ),
+        ("Versions", ", ".join(shown)),
         ("Parent runs", ", ".join(parent.run_id for parent in frame.parents)),
     ]
     return [(name, value) for name, value in rows if value]

@@ -60,32 +60,29 @@ def shown(drawn: Drawn, svg: Path) -> dict[str, str]:
     if not stands_apart(drawn, svg):
         return inline(drawn, svg)
     data, width = _thumbnail(drawn)
-    source = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
-    return _fields(drawn, source, f"{width}", page=file_name(drawn))
+    return _fields(drawn, "webp", data, width) | {"page": file_name(drawn)}
 
 
 def inline(drawn: Drawn, svg: Path) -> dict[str, str]:
     """Return a figure in full, with the marks that tell their values."""
-    data = base64.b64encode(themed(svg.read_text(encoding="utf-8")).encode()).decode()
     spots = [[round(1000 * x), round(1000 * y), text] for x, y, text in drawn.places()]
-    told = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
-    width = f"{drawn.figure.get_figwidth() * CSS_INCH:.0f}"
-    return _fields(drawn, f"data:image/svg+xml;base64,{data}", width, spots=told)
+    text = json.dumps(spots, ensure_ascii=False, separators=(",", ":")) if spots else ""
+    data = themed(svg.read_text(encoding="utf-8")).encode()
+    width = drawn.figure.get_figwidth() * CSS_INCH
+    return _fields(drawn, "svg+xml", data, width) | {"spots": text}
 
 
-def _fields(
-    drawn: Drawn, source: str, width: str, spots: str = "", page: str = ""
-) -> dict[str, str]:
+def _fields(drawn: Drawn, kind: str, data: bytes, width: float) -> dict[str, str]:
     """Return what a page's template takes of a figure."""
     return {
         "key": drawn.key,
         "title": drawn.title,
         "caption": drawn.caption,
-        "source": source,
+        "source": f"data:image/{kind};base64,{base64.b64encode(data).decode()}",
         "href": f"runs-{slug(drawn.study)}",
-        "width": width,
-        "spots": spots,
-        "page": page,
+        "width": f"{width:.0f}",
+        "spots": "",
+        "page": "",
     }
 
 

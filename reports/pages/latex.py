@@ -14,7 +14,7 @@ import re
 from collections.abc import Sequence
 
 from reports.pages.markup import chosen, grid, mark_of, mean_sd_grid, parts
-from reports.tables.model import AnyTable, Field, Grid, TableData
+from reports.tables.model import AnyTable, Grid, TableData
 from reports.tables.notes import EFFECT_SIZES
 
 _GREEK = (
@@ -124,38 +124,32 @@ def _blocks(layout: Grid) -> list[Grid]:
 
 
 def _tabular(layout: Grid) -> list[str]:
-    columns = "l" * layout.labels + "r" * (len(layout.headers) - layout.labels)
-    heads = [
-        _header(text, "l" if i < layout.labels else "r") for i, text in enumerate(layout.headers)
-    ]
+    """Return the lines of a table.
+
+    A header stands on several lines where it has a unit, an interval or a path: columns are as wide
+    as their numbers. The `\\` before a row would take a `*` or a `[` that it began with as its own.
+    """
+    sides = "l" * layout.labels + "r" * (len(layout.headers) - layout.labels)
+    heads = []
+    for text, side in zip(layout.headers, sides, strict=True):
+        lines = [latex_text(line) for line in _broken(text)]
+        stacked = r"\\{}".join(lines)
+        heads.append(stacked if len(lines) == 1 else rf"\shortstack[{side}]{{{stacked}}}")
+    rows = []
+    for row in layout.rows:
+        texts = [latex_text(field.text) for field in row]
+        bold = [rf"\textbf{{{t}}}" if f.bold else t for t, f in zip(texts, row, strict=True)]
+        line = " & ".join(bold)
+        rows.append(f"{'{}' if line.startswith(('*', '[')) else ''}{line} \\\\")
     return [
-        rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+        rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}",
         r"\toprule",
-        _line(heads),
+        f"{' & '.join(heads)} \\\\",
         r"\midrule",
-        *(_line([_cell(field) for field in row]) for row in layout.rows),
+        *rows,
         r"\bottomrule",
         r"\end{tabular}",
     ]
-
-
-def _line(cells: list[str]) -> str:
-    r"""Write a row. The `\\` before it would take a `*` or a `[` that it began with as its own."""
-    text = " & ".join(cells)
-    return f"{'{}' if text.startswith(('*', '[')) else ''}{text} \\\\"
-
-
-def _cell(field: Field) -> str:
-    text = latex_text(field.text)
-    return rf"\textbf{{{text}}}" if field.bold else text
-
-
-def _header(text: str, side: str) -> str:
-    """Write a header on several lines where it has a unit, an interval or a path: columns are as
-    wide as their numbers."""
-    lines = [latex_text(line) for line in _broken(text)]
-    stacked = r"\\{}".join(lines)
-    return stacked if len(lines) == 1 else rf"\shortstack[{side}]{{{stacked}}}"
 
 
 def _broken(text: str) -> list[str]:
@@ -164,13 +158,6 @@ def _broken(text: str) -> list[str]:
 
 def _width(layout: Grid) -> float:
     """Return the width in signs, gaps counted."""
-    columns = range(len(layout.headers))
-    widest = [
-        max(
-            *(len(part) for part in _broken(layout.headers[i])),
-            *(len(row[i].text) for row in layout.rows),
-            0,
-        )
-        for i in columns
-    ]
-    return sum(widest) + GAP * len(widest)
+    heads = [max(map(len, _broken(header))) for header in layout.headers]
+    columns = zip(heads, *([len(field.text) for field in row] for row in layout.rows), strict=True)
+    return float(sum(max(column) for column in columns)) + GAP * len(heads)

@@ -160,8 +160,7 @@ def _columns(table: TableData, metric: str, place: int) -> list[Column]:
         printed, result = row.measured[metric].printed, row.measured[metric].summary
         if printed is None or result is None:
             return Field("")
-        text = labels.number(result.mean * printed.scale - printed.value, digits)
-        return Field(text if text.startswith("−") else f"+{text}")
+        return Field(labels.with_sign(result.mean * printed.scale - printed.value, digits))
 
     searched = table.recipe.kind == "search"
     columns: list[Column] = [(labels.metric_label(metric), further, value)]

@@ -16,21 +16,16 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import Field, model_validator
 
 from reports.errors import ReportError
+from reports.recipe import RecipePart
 
 FOLDER = Path(__file__).parent
 UNITS = {"percent": 100.0, "one": 1.0}
 
 
-class Strict(BaseModel):
-    """Unknown keys in a data file are mistakes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Slip(Strict):
+class Slip(RecipePart):
     """A place where the print contradicts itself. `column` is empty where no number is meant."""
 
     row: str
@@ -39,12 +34,12 @@ class Slip(Strict):
     note: str
 
 
-class Row(Strict):
+class Row(RecipePart):
     """One printed row. `values` and `sd` follow the table's columns; None is a printed dash."""
 
     name: str
     cites: str | None = None
-    coords: dict[str, str | int] = {}
+    coords: dict[str, str | int] = Field({})
     values: tuple[float | None, ...]
     sd: tuple[float | None, ...] | None = None
     unread: tuple[str, ...] = ()
@@ -72,7 +67,7 @@ class PrintedValue:
         return self.value / self.scale
 
 
-class PublishedTable(Strict):
+class PublishedTable(RecipePart):
     """One printed table. unit: where it is not the paper's."""
 
     source: str
@@ -117,10 +112,8 @@ class PublishedTable(Strict):
     def row_at(self, coords: Mapping[str, object]) -> Row | None:
         """The row that carries exactly these coordinates, or None."""
         wanted = {key: str(value) for key, value in coords.items()}
-        for row in self.rows:
-            if row.coords and {key: str(value) for key, value in row.coords.items()} == wanted:
-                return row
-        return None
+        alike = (r for r in self.rows if {k: str(v) for k, v in r.coords.items()} == wanted)
+        return next(alike, None) if wanted else None
 
     def value(self, row: Row, column: str) -> PrintedValue | None:
         """The printed number, or None for a dash."""
@@ -131,16 +124,16 @@ class PublishedTable(Strict):
         value = row.values[at]
         if value is None:
             return None
-        slip = next(
-            (slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column)),
-            None,
-        )
-        places = max(_places(found.values[at]) for found in self.rows)
+        slips = (slip.note for slip in self.slips if (slip.row, slip.column) == (row.name, column))
+        printed = [repr(each.values[at]) for each in self.rows if each.values[at] is not None]
+        places = max(len(text.partition(".")[2]) for text in printed)
         unit = UNITS[self.unit or "percent"]
-        return PrintedValue(value, row.sd[at] if row.sd else None, slip, unit, places, row.name)
+        return PrintedValue(
+            value, row.sd[at] if row.sd else None, next(slips, None), unit, places, row.name
+        )
 
 
-class Paper(Strict):
+class Paper(RecipePart):
     """One paper's printed tables."""
 
     key: str
@@ -169,14 +162,5 @@ def table(reference: str) -> PublishedTable:
         known = ", ".join(f"{key}/{known}" for known in source.tables)
         raise ReportError(f"published: found table {reference!r}; known: {known}")
     chosen = source.tables[name]
-    update = {
-        "paper": source.title,
-        "protocol": source.protocol,
-        "unit": chosen.unit or source.unit,
-    }
-    return chosen.model_copy(update=update)
-
-
-def _places(value: float | None) -> int:
-    """Digits after the point of a number as it stands in the file."""
-    return 0 if value is None else len(repr(value).partition(".")[2])
+    own = {"paper": source.title, "protocol": source.protocol, "unit": chosen.unit or source.unit}
+    return chosen.model_copy(update=own)

@@ -80,8 +80,9 @@ def importances(
     dropped = conditional if evaluator == "fanova" else ()
     assessed = [path for path in paths if path not in dropped]
     best = max(math.ceil(TARGET * n), IN_TARGET)
-    judge = _evaluator(evaluator, best / n, seed)
-    shares = _evaluate(trials, space, assessed, judge)
+    shares = dict.fromkeys(assessed, 0.0)
+    if assessed and len({value for _, value in trials}) > 1:
+        shares = _evaluate(trials, space, assessed, evaluator, target=best / n, seed=seed)
     name = f"{EVALUATORS[evaluator]} of {n} trials"
     if evaluator == "ped_anova":
         name = f"{EVALUATORS[evaluator]} of the best {best} of {n} trials"
@@ -96,68 +97,60 @@ def importances(
     return Importances(name, shares, n, target, conditional, dropped, tuple(notes))
 
 
-def _evaluator(name: str, target: float, seed: int) -> Any:
-    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that its interface may change is no news to a reader
-        if name == "fanova":
-            return FanovaImportanceEvaluator(seed=seed)
-        return PedAnovaImportanceEvaluator(target_quantile=target)
-
-
 def _evaluate(
-    told: Sequence[tuple[dict[str, Any], float]],
+    trials: Sequence[tuple[dict[str, Any], float]],
     space: Mapping[str, Mapping[str, Any]],
     assessed: list[str],
-    judge: Any,
+    evaluator: str,
+    *,
+    target: float,
+    seed: int,
 ) -> dict[str, float]:
+    """Return the shares of these parameters, largest first, by one of Optuna's evaluators."""
     import optuna
+    from optuna.importance import FanovaImportanceEvaluator, PedAnovaImportanceEvaluator
 
-    values = {value for _, value in told}
-    if len(values) == 1 or not assessed:
-        return dict.fromkeys(assessed, 0.0)
     axes = {path: _distribution(axis) for path, axis in space.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what matters to a reader stands in our own warnings
-        level = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        try:
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what matters to a reader stands in our own warnings
+            judge: Any = PedAnovaImportanceEvaluator(target_quantile=target)
+            if evaluator == "fanova":
+                judge = FanovaImportanceEvaluator(seed=seed)
             study = optuna.create_study(direction="maximize")
-            for point, value in told:
-                drawn = {path: _drawn(path, v, space) for path, v in point.items()}
-                kinds = {path: axes[path] for path in drawn}
-                trial = optuna.trial.create_trial(value=value, params=drawn, distributions=kinds)
+            for point, value in trials:
+                params = {path: _parameter(path, v, space) for path, v in point.items()}
+                kinds = {path: axes[path] for path in params}
+                trial = optuna.trial.create_trial(value=value, params=params, distributions=kinds)
                 study.add_trial(trial)
             found = optuna.importance.get_param_importances(
                 study, evaluator=judge, params=assessed, normalize=False
             )
-        finally:
-            optuna.logging.set_verbosity(level)
+    finally:
+        optuna.logging.set_verbosity(level)
     total = sum(found.values())
     shares = {path: (share / total if total > 0 else 0.0) for path, share in found.items()}
     return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def _distribution(axis: Mapping[str, Any]) -> BaseDistribution:
-    """The distribution of a `space` entry as a sweep's YAML has it; choices go by index."""
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    """Return the distribution of a `space` entry; choices go by index."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if axis.get("choice") is not None:
         return CategoricalDistribution(tuple(range(len(axis["choice"]))))
-    log, step = bool(axis.get("log")), axis.get("step")
+    low, high, step, log = axis["low"], axis["high"], axis.get("step"), bool(axis.get("log"))
     if axis.get("int") or axis.get("whole"):
-        return IntDistribution(int(axis["low"]), int(axis["high"]), log=log, step=int(step or 1))
+        return IntDistribution(int(low), int(high), log=log, step=int(step or 1))
     return FloatDistribution(
-        float(axis["low"]), float(axis["high"]), log=log, step=None if step is None else float(step)
+        float(low), float(high), log=log, step=None if step is None else float(step)
     )
 
 
-def _drawn(path: str, value: Any, space: Mapping[str, Mapping[str, Any]]) -> Any:
+def _parameter(path: str, value: Any, space: Mapping[str, Mapping[str, Any]]) -> Any:
+    """Return a value as Optuna has it: a number, or the index of a choice."""
     if path not in space:
         raise ValueError(f"a path of the space, one of {', '.join(space)}, not {path}")
     choices = space[path].get("choice")

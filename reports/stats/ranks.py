@@ -116,15 +116,10 @@ def rank_methods(
     q = float(studentized_range.ppf(1 - level, k, np.inf)) / math.sqrt(2)
     critical = q * math.sqrt(k * (k + 1) / (6 * n))
     order = tuple(int(i) for i in np.argsort(mean, kind="stable"))
-    groups = _groups([float(mean[i]) for i in order], critical)
-    return Ranking(tuple(map(float, mean)), p, critical, groups, order, n, level)
-
-
-def _groups(ascending: Sequence[float], critical: float) -> tuple[tuple[int, int], ...]:
-    """Return the largest runs of neighbours whose ends are less than `critical` apart."""
-    runs: list[tuple[int, int]] = []
+    ascending = [float(mean[i]) for i in order]
+    groups: list[tuple[int, int]] = []  # the largest runs whose ends are closer than `critical`
     for first, low in enumerate(ascending):
-        last = max(i for i, high in enumerate(ascending) if i >= first and high - low < critical)
-        if last > first and not (runs and runs[-1][1] >= last):
-            runs.append((first, last))
-    return tuple(runs)
+        last = max(i for i in range(first, k) if ascending[i] - low < critical)
+        if last > first and not (groups and groups[-1][1] >= last):
+            groups.append((first, last))
+    return Ranking(tuple(map(float, mean)), p, critical, tuple(groups), order, n, level)

@@ -120,15 +120,12 @@ def levels_of(frame: Frame, cells: pd.DataFrame) -> Levels:
     for coords in coordinates(frame, cells):
         for name, value in coords.items():
             seen.setdefault(name, {}).setdefault(level(level_name(value)), level_name(value))
-    levels = {}
     for name, values in seen.items():
-        texts = list(values)
-        if set(texts) == {"on", "off"}:
-            texts = ["off", "on"]
+        if set(values) == {"on", "off"}:
+            seen[name] = dict.fromkeys(["off", "on"])
         elif all(isinstance(value, int | float) for value in values.values()):
-            texts.sort(key=lambda text: float(values[text]))
-        levels[name] = texts
-    return levels
+            seen[name] = dict(sorted(values.items(), key=lambda item: float(item[1])))
+    return {name: list(values) for name, values in seen.items()}
 
 
 def cells_of(frame: Frame, cells: pd.DataFrame, metric: str) -> Cells:

@@ -52,14 +52,8 @@ SPLITS = {
     "ensemble": "test, ensemble of folds",
 }
 GREEK = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "delta": "δ",
-    "lambda": "λ",
-    "omega": "ω",
-    "epsilon": "ε",
-    "tau": "τ",
+    **{"alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ"},
+    **{"lambda": "λ", "omega": "ω", "epsilon": "ε", "tau": "τ"},
 }
 
 
@@ -122,10 +116,8 @@ def difference_label(metric: str) -> str:
 
 def coordinate_name(path: str) -> str:
     """Return `α` for `method.alpha`; a path without a Greek name keeps its last two parts."""
-    last = path.rsplit(".", 1)[-1]
-    if last in GREEK:
-        return GREEK[last]
-    return ".".join(path.split(".")[-2:])
+    parts = path.split(".")
+    return GREEK.get(parts[-1], ".".join(parts[-2:]))
 
 
 WORDS = re.compile(rf"\b({'|'.join(GREEK)})\b", re.IGNORECASE)
@@ -201,7 +193,12 @@ def slug(text: str) -> str:
 
 def signed(value: float, metric: str, digits: int) -> str:
     """Write a difference with its sign, in the unit in which the metric is shown."""
-    text = number(value * scale(metric), digits)
+    return with_sign(value * scale(metric), digits)
+
+
+def with_sign(value: float, digits: int) -> str:
+    """Write a number with its sign, plus too."""
+    text = number(value, digits)
     return text if text.startswith("−") else f"+{text}"
 
 

@@ -65,17 +65,17 @@ def limit_notes(metrics: Sequence[str], rows: Sequence[TableRow]) -> list[str]:
     """Name metrics that tell no row from another: all at their limit, or the same at every seed."""
     notes = []
     for metric in metrics:
-        found = [m.summary for row in rows if (m := row.measured[metric]).summary]
-        means = {each.mean for each in found if each}
-        comparisons = [m.compared for row in rows if (m := row.measured[metric]).compared]
-        if len(found) < 2:
+        results = [result for row in rows if (result := row.measured[metric]).summary]
+        means = {result.summary.mean for result in results if result.summary}
+        comparisons = [result.compared for result in results if result.compared]
+        if len(results) < 2:
             continue
         if is_share(metric) and means == {1.0}:
             notes.append(
                 f"Saturated: {metric_label(metric)} is 100 in every row, so that it tells none "
                 "from another; a harder task or a finer metric would."
             )
-        elif comparisons and all(each.zero for each in comparisons if each):
+        elif comparisons and all(each.zero for each in comparisons):
             notes.append(
                 f"No difference: {metric_label(metric)} is the same in every row at every seed. "
                 "Where rows should differ, look whether what was varied had any effect."

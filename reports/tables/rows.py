@@ -78,12 +78,8 @@ def printed_rows(recipe: Table, headers: Sequence[str], rows: Sequence[TableRow]
     table = papers.table(published.table)
     wanted = table.rows if published.others is True else table.like(published.others)
     columns = {metric: recipe.published_column(metric) for metric in recipe.metrics}
-    trained = {
-        result.printed.row
-        for row in rows
-        for result in row.measured.values()
-        if result.printed is not None
-    }
+    printed = (result.printed for row in rows for result in row.measured.values())
+    trained = {each.row for each in printed if each is not None}
     more = []
     for row in wanted:
         measured = {

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 def searched(frame: Frame, recipe: Table, cells: pd.DataFrame) -> TableData:
     """Return the `top` configurations by the first metric, and how many were tried or lost."""
     names = list(dict.fromkeys(n for coords in cells["coords"] for n in coords if n != NEUTRAL))
-    ranked = []
     values = {metric: by_cell(cells, metric) for metric in recipe.metrics}
     place = dict(zip(map(str, cells["cell"]), cells["idx"], strict=True))
-    for cell, found in values[recipe.metrics[0]].items():
-        first = summary(list(found.values()))
-        if first is not None:
-            ranked.append((-first.mean, int(place[cell]), cell))
-    ranked.sort(key=lambda entry: entry[:2])
+    ranked = sorted(
+        (-mean.mean, int(place[cell]), cell)
+        for cell, own in values[recipe.metrics[0]].items()
+        if (mean := summary(list(own.values())))
+    )
     rows = []
     for _, _, cell in ranked[: recipe.top]:
         mine = cells[cells["cell"] == cell]

@@ -95,10 +95,9 @@ def headline(frame: Frame, found: Sequence[Verdict]) -> str:
 
 def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
     metric = table.metrics[0]
-    mine, theirs = row.measured[metric], base.measured[metric]
-    told = mine.compared
-    tests = count_tests(table.rows, metric)
-    call = judge(metric, mine, theirs)
+    result, comparison = row.measured[metric], row.measured[metric].compared
+    tests, gap = count_tests(table.rows, metric), result.difference
+    call = judge(metric, result, base.measured[metric])
     return Verdict(
         table.title,
         table.key,
@@ -109,26 +108,26 @@ def _verdict(table: TableData, row: TableRow, base: TableRow) -> Verdict:
         label(table, row),
         label(table, base),
         call,
-        mine.difference,
-        mine.difference.n if mine.difference else 0,
-        told.p if told else None,
-        _needed(mine, tests) if call == "cannot tell" else None,
-        mine.difference is not None and can_reach_verdict(mine.difference.n, tests, LEVEL),
+        gap,
+        gap.n if gap else 0,
+        comparison.p if comparison else None,
+        _needed(result, tests) if call == "cannot tell" else None,
+        gap is not None and can_reach_verdict(gap.n, tests, LEVEL),
         _tuned(table, row, base),
     )
 
 
-def judge(metric: str, mine: Measured, theirs: Measured) -> Call:
+def judge(metric: str, result: Measured, base: Measured) -> Call:
     """Return the verdict on a row's metric beside that of its baseline row."""
-    difference, told = mine.difference, mine.compared
-    if mine.summary is None or theirs.summary is None:
+    comparison = result.compared
+    if result.summary is None or base.summary is None:
         return "no result"
-    if difference is None or told is None:
+    if comparison is None or comparison.difference is None:
         return "cannot tell"
-    if told.zero:
-        full = is_share(metric) and mine.summary.mean == theirs.summary.mean == 1.0
+    if comparison.zero:
+        full = is_share(metric) and result.summary.mean == base.summary.mean == 1.0
         return "saturated" if full else "no difference"
-    return call_difference(metric, difference, told.p)
+    return call_difference(metric, comparison.difference, comparison.p)
 
 
 def call_difference(metric: str, difference: Difference, p: float | None) -> Call:
@@ -138,16 +137,16 @@ def call_difference(metric: str, difference: Difference, p: float | None) -> Cal
     return "better" if (difference.mean > 0) != lower_is_better(metric) else "worse"
 
 
-def _needed(mine: Measured, tests: int) -> int | None:
+def _needed(result: Measured, tests: int) -> int | None:
     """Return the seeds for a power of 0.8 at the level of Holm's first step, 0.05 over the number
     of tests, and never fewer than the permutation test can tell anything from."""
-    told, difference = mine.compared, mine.difference
-    if told is None or difference is None or difference.n < 2:
+    comparison, gap = result.compared, result.difference
+    if comparison is None or gap is None or gap.n < 2:
         return None
-    least = max(pairs_needed(tests, LEVEL), difference.n + 1)
-    if told.dz is None:  # alike at every seed: any number that the test can use
+    least = max(pairs_needed(tests, LEVEL), gap.n + 1)
+    if comparison.dz is None:  # alike at every seed: any number that the test can use
         return least
-    by_power = pairs_for_power(told.dz, LEVEL / tests)
+    by_power = pairs_for_power(comparison.dz, LEVEL / tests)
     return None if by_power is None else max(by_power, least)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reports.frame import LARGEST_RATIO, Frame
-from reports.tables.cells import Trial, trials_of
+from reports.tables.cells import trials_of
 from reports.tables.labels import is_share, level, lower_is_better
 
 STILL = 0.005  # of a share: half a point; of other metrics this part of their mean size
@@ -28,7 +28,7 @@ def find_warnings(frame: Frame) -> list[str]:
     lines = []
     for study in frame.study_order:
         metric, _ = frame.objective(study)
-        lines += _still(frame, study, metric) + _edges(frame, study, metric)
+        lines += [*_still(frame, study, metric), *_edges(frame, study, metric)]
         lines += _overwhelmed(frame, study)
     return lines
 
@@ -69,20 +69,13 @@ def at_edge(axis: Mapping[str, Any], best: Sequence[float]) -> str | None:
     step = axis.get("step") or (1 if axis.get("int") else None)
     if high <= low or (step is not None and (high - low) / step + 1 < VALUES):
         return None
-    shares = [_share(axis, value) for value in best]
+    along = math.log if axis.get("log") else float  # the scale on which the range is searched
+    shares = [(along(value) - along(low)) / (along(high) - along(low)) for value in best]
     for end, shift in (("low", shares), ("high", [1 - share for share in shares])):
         natural = low == 0 and (end == "low" or high == 1)
         if not natural and shift[0] <= EDGE and any(each <= NEAR for each in shift[1:3]):
             return end
     return None
-
-
-def _share(axis: Mapping[str, Any], value: float) -> float:
-    """How far along its range a value stands: 0 at the low end, 1 at the high one."""
-    low, high, at = float(axis["low"]), float(axis["high"]), float(value)
-    if axis.get("log"):
-        low, high, at = math.log(low), math.log(high), math.log(at)
-    return (at - low) / (high - low)
 
 
 def _still(frame: Frame, study: str, metric: str) -> list[str]:
@@ -91,7 +84,7 @@ def _still(frame: Frame, study: str, metric: str) -> list[str]:
     runs = list(dict.fromkeys(done["run_id"]))
     runs = runs[:: -(-len(runs) // LOOKED_AT)] if runs else []
     curves = frame.curves(metric, runs)
-    answers = [did_not_move(list(own), metric) for _, own in curves.groupby("run_id")["value"]]
+    answers = (did_not_move(list(own), metric) for _, own in curves.groupby("run_id")["value"])
     still = [each for each in answers if each is not None]
     if not still or sum(still) <= MOST_STILL * len(still):
         return []
@@ -106,9 +99,10 @@ def _edges(frame: Frame, study: str, metric: str) -> list[str]:
     if frame.design(study) != "search" or not space:
         return []
     trials = trials_of(frame.study(study), metric).trials
-    lines = []
+    sign, lines = 1 if lower_is_better(metric) else -1, []
     for path, axis in space.items():
-        ranked = _ranked([trial for trial in trials if path in trial.coords], metric)
+        drawn = [trial for trial in trials if path in trial.coords]
+        ranked = sorted(drawn, key=lambda trial: sign * trial.result.mean)
         if len(ranked) < TRIALS:
             continue
         end = at_edge(axis, [trial.coords[path] for trial in ranked])
@@ -143,8 +137,3 @@ def _overwhelmed(frame: Frame, study: str) -> list[str]:
                 "of nir, `training.clip_norm`)."
             )
     return lines
-
-
-def _ranked(trials: Sequence[Trial], metric: str) -> list[Trial]:
-    sign = 1 if lower_is_better(metric) else -1
-    return sorted(trials, key=lambda trial: sign * trial.result.mean)

@@ -194,22 +194,18 @@ class Sweep:
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= (
-            _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
-        )
+        path = f"{prefix}{key}"
+        flat |= _flat(value, f"{path}.") if isinstance(value, dict) else {path: value}
     return flat
 
 
 def quality(made: dict[str, Any]) -> float:
     """A made-up level of MAP@R for a config."""
-    m = made["method"]
-    gain = 0.02 * min(m.get("alpha", 0), 1) + 0.05 * m.get("beta", 0)
-    return float(
-        0.6
-        + gain
-        - 0.01 * abs(np.log10(made["optimizer"]["lr"]) + 3)
-        - 0.004 * abs(np.log10(max(m.get("gamma", 1e-5), 1e-9)) + 5)
-    )
+    method = made["method"]
+    gain = 0.02 * min(method.get("alpha", 0), 1) + 0.05 * method.get("beta", 0)
+    rate = abs(np.log10(made["optimizer"]["lr"]) + 3)
+    split = abs(np.log10(max(method.get("gamma", 1e-5), 1e-9)) + 5)
+    return float(0.6 + gain - 0.01 * rate - 0.004 * split)
 
 
 def final_event(level: float, value: float, epochs: int, noise: Any) -> dict[str, Any]:
@@ -220,8 +216,7 @@ def final_event(level: float, value: float, epochs: int, noise: Any) -> dict[str
     return {
         **{"epochs": epochs, "best_epoch": epochs, "steps": 10 * epochs, "seconds": 0.1 * epochs},
         "evaluations": {"val": {**split(0.0), "map_at_r": value}, "test": split(-0.05)},
-        "evaluator": "retrieval-1",
-        "export": "best.safetensors",
+        **{"evaluator": "retrieval-1", "export": "best.safetensors"},
         "provenance": {
             **{"device": "cpu", "threads": 1, "torch": "2.15.0", "resumed_from_epoch": None},
             **{"data_fingerprint": "feedbeef" * 4, "steps_this_process": 10 * epochs},

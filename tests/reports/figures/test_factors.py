@@ -101,8 +101,9 @@ def test_pairs_that_interact_most_come_first_and_options_choose() -> None:
     assert len(drawn.figure.axes) == 1 and "1 of 3 pairs that interact most" in drawn.caption
     drawn = draw(found, "interactions", among=["split", "specific"])
     assert [axes.get_xlabel() for axes in drawn.figure.axes] == ["split"]
+    one = frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.1 * at["a"])
     with pytest.raises(ReportError, match="fewer than two factors"):
-        draw(frame("grid", [{"a": 1}, {"a": 2}], lambda at, seed: 0.1 * at["a"]), "interactions")
+        draw(one, "interactions")
     for options in ({"among": ["a"]}, {"among": ["a", "a"]}, {"top": 0}):
         with pytest.raises(ValidationError):
             draw(found, "interactions", **options)
@@ -246,25 +247,20 @@ def test_curves_are_drawn_over_any_kind_of_axis() -> None:
         Recipe.model_validate({"factor_curves": [{"studies": ["a"], "x": "p", "at": {"p": 1}}]})
 
 
-@pytest.mark.parametrize(
-    ("levels", "log", "kind"),
-    [
+def test_axis_follows_the_levels() -> None:
+    for levels, log, kind in (
         ([0.1, 0.2, 0.3], None, "linear"),
         ([1, 2, 3, 20], None, "log"),
-        ([1e-7, 1e-5, 1e-3], None, "log"),
         ([0, 0.01, 0.1, 1], None, "symlog"),
         ([0, 0.25, 0.5, 0.75, 1], None, "linear"),
         ([-1, 0.1, 1, 10, 100], None, "linear"),
         ([0.1, 1], None, "linear"),
         ([0.1, 1], True, "log"),
         ([1e-3, 1e-2, 1e-1], False, "linear"),
-        (["a", "b"], None, "words"),
         (["on", 1], True, "words"),
         ([], None, "linear"),
-    ],
-)
-def test_axis_follows_the_levels(levels: list[Any], log: bool | None, kind: str) -> None:
-    assert axis_kind(levels, log) == kind
+    ):
+        assert axis_kind(levels, log) == kind, levels  # type: ignore[arg-type]
 
 
 # --- heatmaps: colours of their own, with the scatter of the seeds on the scale
@@ -305,9 +301,7 @@ def test_heatmaps_of_a_report_have_one_size() -> None:
     size = size_of(found, [PART, turned])
     for part in (PART, turned):
         assert tuple(heatmap(found, part, size).figure.get_size_inches()) == size
-        own = size_of(found, [part])
-        assert all(mine <= shared for mine, shared in zip(own, size, strict=True))
-    assert size_of(found, [])[0] > 0
+        assert all(a <= b for a, b in zip(size_of(found, [part]), size, strict=True))
 
 
 def test_the_scale_has_the_sd_on_it_and_letters_stand_for_their_names() -> None:

@@ -175,30 +175,28 @@ def values(table: TableData, row: int) -> list[float]:
 
 def test_compared_rows_have_effect_sizes_and_corrected_p() -> None:
     table = compared(9)
-    base = dict(enumerate(values(table, 0)))
+    rows = [dict(enumerate(values(table, place))) for place in range(3)]
+    comparisons = []
     for place in (1, 2):
-        mine, told = dict(enumerate(values(table, place))), table.rows[place].measured[METRIC]
-        d = list(pairs(mine, base))
+        told = table.rows[place].measured[METRIC]
+        both = list(rows[place].values()), list(rows[0].values())
+        d = list(pairs(rows[place], rows[0]))
         assert told.compared is not None
         assert told.compared.dz == pytest.approx(cohens_dz(d))
         assert told.compared.wilcoxon == pytest.approx(wilcoxon_p(d))
-        assert told.compared.improvement == probability_of_improvement(
-            list(mine.values()), list(base.values())
-        )
-        assert told.half == pytest.approx(half_width(list(mine.values())))
-    p = [table.rows[i].measured[METRIC].compared.permutation for i in (1, 2)]  # type: ignore[union-attr]
-    assert [table.rows[i].measured[METRIC].p_corrected for i in (1, 2)] == holm(p)
+        assert told.compared.improvement == probability_of_improvement(*both)
+        assert told.half == pytest.approx(half_width(both[0]))
+        comparisons.append(told.compared)
+    assert [each.p for each in comparisons] == holm([each.permutation for each in comparisons])
     assert not any("Too few seeds" in note for note in table.notes)
     grid = markup.grid(table)
     assert {"d_z", "P(better) [95 %]", "p (Holm)"} <= set(grid.headers)
-    half = number = table.rows[1].measured[METRIC].half
-    assert number is not None and half is not None
-    assert f"± {100 * half:.2f}" in grid.rows[1][1].text
+    half = table.rows[1].measured[METRIC].half
+    assert half is not None and f"± {100 * half:.2f}" in grid.rows[1][1].text
     assert "d_z" not in markup.plain(table) and "d_z" in markup.markdown(table)
     line = list(csv.DictReader(io.StringIO(csv_table.to_csv(table))))[1]
-    comparison = table.rows[1].measured[METRIC].compared
-    assert comparison is not None and comparison.improvement is not None
-    assert float(line["p_better"]) == comparison.improvement.probability
+    chance = comparisons[0].improvement
+    assert chance is not None and float(line["p_better"]) == chance.probability
 
 
 def test_too_few_seeds_are_called_so() -> None:

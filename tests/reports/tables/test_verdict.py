@@ -112,13 +112,11 @@ def test_a_metric_that_tells_no_row_from_another_is_called_so(
 ) -> None:
     variants = [{"variant": name} for name in ("plain", "ddml", "nir")]
     found = frame("compare", variants, lambda at, seed: value)
-    table = compared(found)
-    assert isinstance(table, TableData)
+    table: Any = compared(found)
     assert not any(row.measured[METRIC].better for row in table.rows)
-    limits = [text for text in table.notes if text.startswith(("Saturated", "No difference"))]
-    assert len(limits) == 1 and limits[0].startswith(note)
+    (limit,) = (text for text in table.notes if text.startswith(("Saturated", "No difference")))
     calls = verdicts([table])
-    assert [verdict.call for verdict in calls] == [call, call]
+    assert limit.startswith(note) and [verdict.call for verdict in calls] == [call, call]
     assert headline(found, calls).endswith(f"0 cannot tell, 2 {call}.")
     assert words.evidence(calls[0])
 
@@ -143,19 +141,16 @@ def test_nothing_finished_is_the_verdict_of_an_empty_sweep() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("tuning", "study", "text"),
-    [
+def test_tuning_is_told() -> None:
+    for tuning, study, text in (
         ({"plain": 16, "ddml": 16}, {}, "tuned with 16 trials"),
         ({"plain": 16, "ddml": 32}, {}, "tuned with 32 trials, the baseline with 16"),
         ({"plain": 0, "ddml": 0}, {}, "not tuned"),
         ({}, {"tuning": "as_published"}, "as published"),
         ({}, {}, "tuning not recorded"),
-    ],
-)
-def test_tuning_is_told(tuning: dict[str, int], study: dict[str, str], text: str) -> None:
-    verdict = judge(made(0.05, tuning=tuning, study=study))
-    assert verdict.tuned == text and words.evidence(verdict).endswith(f"; {text}")
+    ):
+        verdict = judge(made(0.05, tuning=tuning, study=study))
+        assert verdict.tuned == text and words.evidence(verdict).endswith(f"; {text}")
 
 
 def test_variants_at_their_own_best_come_first_and_components_have_words() -> None:
