@@ -53,19 +53,6 @@ def test_a_trial_learns_and_reads_accuracies(shared_cache: Path, tmp_path: Path)
         assert final.evaluations["test"][f"top_{k}_accuracy"] == pytest.approx(hits / len(z))
 
 
-def test_the_export_answers_likewise(shared_cache: Path, tmp_path: Path) -> None:
-    trainer = Trainer(config(), 0, Runtime("cpu", 1, shared_cache, tmp_path))
-    list(trainer.epochs())
-    final = trainer.finish(("test",))
-    model = load(tmp_path / "best.safetensors", device="cpu")
-    test = trainer.splits.test
-    pixels = torch.stack([test.images[row].squeeze(-1) for row in test.index.tolist()])
-    told = model.logits(pixels).argmax(1)
-    assert model.classes == list("0123456789")
-    right = float((told == test.labels).double().mean())
-    assert right == pytest.approx(final.evaluations["test"]["top_1_accuracy"], abs=2 / len(test))
-
-
 def products(trainer: Trainer, split: str) -> torch.Tensor:
     """⟨z, w⟩ + b of a split's images: what the loss softmax takes in training."""
     network = trainer.network.eval()

@@ -55,6 +55,8 @@ def test_pictures_are_brought_to_the_size_that_a_data_folders_have(
     ("given", "words"),
     [
         (PIXELS[0], r"images\[None\]"),
+        ([], "at least one image"),
+        (np.zeros((2, 4, 4, 5), np.uint8), "uint8"),
         ("photo.jpg", "PIL.Image.open"),
         (PIXELS.astype(np.float32), "uint8"),
     ],

@@ -52,11 +52,6 @@ def test_uncertainty_of_original_and_mixed_images(
     assert again.evaluations == final.evaluations
 
 
-def test_a_method_that_measures_nothing_adds_nothing(drawn: Path, shared_cache: Path) -> None:
-    final = train(config(drawn, training={"epochs": 1}), 0, Runtime("cpu", 1, shared_cache))
-    assert not any("uncertainty" in name for name in final.evaluations["val"])
-
-
 def test_bootstrap_covers_as_it_says() -> None:
     rng: Any = np.random.default_rng(1)
     inside = 0

@@ -74,11 +74,6 @@ def test_multi_step_is_torchs(milestones: list[int]) -> None:
     assert factors("multi_step", milestones=milestones, gamma=0.1) == pytest.approx(expected)
 
 
-def test_multi_step_at_even_milestones_is_step() -> None:
-    even = factors("multi_step", milestones=[2, 4, 6])
-    assert even == factors("step", step_epochs=2)
-
-
 @pytest.mark.parametrize(
     ("name", "options", "scheduler"),
     [
@@ -168,18 +163,6 @@ def test_weight_decay_by_role_is_that_of_torchs_groups(name: Any) -> None:
     plain = moved(config.model_copy(update={"weight_decays": None}))
     assert not torch.equal(plain[-1][:5], found[-1][:5])
     assert torch.equal(plain[-1][5:10], found[-1][5:10])
-
-
-@pytest.mark.parametrize("name", list(KINDS))
-def test_equal_weight_decays_change_no_bit(name: Any) -> None:
-    plain = OptimizerConfig(name=name, lr=0.1, weight_decay=0.3)
-    spelt = OptimizerConfig(
-        name=name,
-        lr=0.1,
-        weight_decay=0.3,
-        weight_decays={"backbone": 0.3, "head": 0.3, "proxies": 0.3},
-    )
-    assert all(torch.equal(*both) for both in zip(moved(spelt), moved(plain), strict=True))
 
 
 @pytest.mark.parametrize("options", [{"nesterov": True}, {"dampening": 0.4}])

@@ -25,7 +25,6 @@ from trainables.jobs.request import Job
 WORKER = """
 import json, sys
 from trainables.jobs.job import run_job
-from trainables.jobs.job import run_job
 from trainables.jobs.request import Job
 for event in run_job(Job.from_dict(json.loads(sys.argv[1]))):
     print(json.dumps(event), flush=True)

@@ -70,21 +70,25 @@ def digest_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Diges
             path = folder / "outside" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text.replace("PKG", "outside"), encoding="utf-8")
-        code = (
-            "from trainables.core.source_digests import digest_modules\n"
-            "print(digest_modules(['outside.method']))"
-        )
-        path = os.pathsep.join([str(folder), str(ROOT)])
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            text=True,
-            capture_output=True,
-            check=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        return done.stdout.strip()
+        return digest_elsewhere(folder, "outside.method")
 
     return digest
+
+
+def digest_elsewhere(folder: Path, module: str) -> str:
+    """Digest a module of a folder in a process of its own."""
+    code = (
+        "from trainables.core.source_digests import digest_modules\n"
+        f"print(digest_modules(['{module}']))"
+    )
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        text=True,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ).stdout.strip()
 
 
 def edit(name: str, old: str, new: str) -> Files:
@@ -124,19 +128,7 @@ def test_a_module_of_no_package_counts_with_those_beside_it(tmp_path: Path) -> N
         root.mkdir(parents=True)
         (root / "loose_method.py").write_text("import torch\nfrom loose_helper import STEP\n")
         (root / "loose_helper.py").write_text(f"STEP = {step}\n")
-        code = (
-            "from trainables.core.source_digests import digest_modules\n"
-            "print(digest_modules(['loose_method']))"
-        )
-        path = os.pathsep.join([str(root), str(ROOT)])
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            text=True,
-            capture_output=True,
-            check=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        return done.stdout
+        return digest_elsewhere(root, "loose_method")
 
     assert digest("mine", 1) != digest("mine", 2)
     assert digest("site-packages", 1) == digest("site-packages", 2), "which is everybody's"

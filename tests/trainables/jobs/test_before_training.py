@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tests.trainables.core_trials import config
-from trainables.core.export import as_images
 from trainables.core.identity import config_hash
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
@@ -66,8 +65,3 @@ def test_where_a_weights_file_lies_is_no_part_of_the_trial() -> None:
         backbone={"name": "resnet18", "weights": "/a/weights.pt", "weights_sha256": "1" * 64}
     )
     assert config_hash(one, "data") != config_hash(other, "data")
-
-
-def test_embedding_no_images_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="images: found none"):
-        as_images([], 1.0, None)

@@ -97,12 +97,6 @@ def test_folds_of_a_fine_tuned_backbone(drawn: Path, shared_cache: Path, tmp_pat
     assert found["map_at_r"] == pytest.approx(retrieval.map_at_r(similarity, labels), abs=1e-6)
 
 
-def test_the_order_of_members_changes_no_rank(plain: list[Member], shared_cache: Path) -> None:
-    runtime = Runtime("cpu", 1, shared_cache, None)
-    one, other = (evaluate_ensemble(each, runtime) for each in (plain, plain[::-1]))
-    assert one["map_at_r"] == pytest.approx(other["map_at_r"], abs=1e-6)
-
-
 def test_restarts_of_k_means_are_the_members(
     plain: list[Member], shared_cache: Path, k_means_starts: list[int]
 ) -> None:

@@ -152,16 +152,7 @@ def test_the_export_embeds_as_the_trial_did(
     assert grey.isfinite().all()
 
 
-def test_large_pictures_are_shrunk_as_a_data_folders_are(tmp_path: Path) -> None:
-    pixels = np.random.default_rng(0).integers(0, 255, (90, 120, 3)).astype(np.uint8)
-    images = export.as_images([Image.fromarray(pixels)], 224 / 256, 37)
-    assert (int(images.heights[0]), int(images.widths[0])) == (37, 49)
-
-
-def test_what_is_no_image_or_no_export(drawn: Path, tmp_path: Path) -> None:
-    for wrong in (np.zeros((2, 4, 4, 3)), np.zeros((2, 4, 4, 5), np.uint8), np.zeros(3, np.uint8)):
-        with pytest.raises(ConfigError, match="images: found"):
-            export.as_images(wrong, 1.0, None)
+def test_what_is_no_export(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         export.load(tmp_path / "nothing.safetensors")
     (tmp_path / "text").write_text("no tensors")

@@ -15,7 +15,6 @@ from tests.oracles import retrieval, structure
 from tests.trainables import core_trials
 from tests.trainables.core_trials import comparable, job
 from trainables.core.looks import Looks
-from trainables.core.trainer import Trainer
 from trainables.data.splits import Splits, load_splits
 from trainables.jobs.job import run_job
 from trainables.trial import TrialConfig
@@ -85,19 +84,6 @@ def test_they_are_read_once_after_the_last_epoch(
     monkeypatch.setattr(Looks, "metrics", watched)
     final(job(augmented(drawn), shared_cache, tmp_path, evaluate=("val", "train")))
     assert read == ["val", "val", "val", "train"]  # two epochs, then what is asked for
-
-
-def test_a_finished_trial_is_read_of_them_later(
-    drawn: Path, shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = ("val", "test", "train")
-    both = final(job(augmented(drawn), shared_cache, tmp_path / "both", evaluate=whole))
-    final(job(augmented(drawn), shared_cache, tmp_path / "later"))
-    monkeypatch.setattr(Trainer, "step", None)  # nothing may train from here on
-    later = job(
-        augmented(drawn), shared_cache, tmp_path / "later", evaluate=("train",), mode="evaluate"
-    )
-    assert comparable(final(later)) == comparable(both)
 
 
 def test_of_protocol_paper_all_training_classes(

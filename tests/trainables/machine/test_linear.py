@@ -99,15 +99,6 @@ def test_gradients_of_gradients() -> None:
         torch.testing.assert_close(one, other, rtol=0, atol=2e-5 * size)
 
 
-@there
-@pytest.mark.usefixtures("quick")
-def test_an_empty_batch() -> None:
-    made = layer(256, 64)
-    x = numbers(0, 256, name="x").requires_grad_()
-    made(x).sum().backward()
-    assert made.weight.grad is not None and not made.weight.grad.any()
-
-
 def test_elsewhere_it_is_torch_s_own_layer_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "onednn_is_quicker", lambda: False)
     made, plain, x = layer(256, 64), layer(256, 64, nn.Linear), numbers(9, 256, name="x")

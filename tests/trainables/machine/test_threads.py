@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.trainables.data.pictures import HALF, ragged
-from trainables.data.augment import eval_images
+from tests.trainables.data.pictures import ragged
 from trainables.data.resizing import Crops, resample, resample_whole, resized_sizes
 from trainables.machine.threads import side_by_side
 
@@ -42,11 +40,6 @@ def test_each_thread_computes_on_one_core(threads: int) -> None:
     other.start()
     other.join()
     assert fresh == [threads], "a thread of somebody else has another number"
-
-
-def test_an_error_is_raised(threads: int) -> None:
-    with pytest.raises(ZeroDivisionError):
-        side_by_side(lambda number: 1 / number, [1, 0, 2])
 
 
 @pytest.mark.parametrize("together", [1, 3, 20])
@@ -92,19 +85,3 @@ def test_threads_compute_in_the_mode_of_their_caller(threads: int, mode: Mode) -
         seen = side_by_side(write, range(8))
         assert {*seen} == {(torch.is_inference_mode_enabled(), torch.is_grad_enabled())}
     assert out[:, 0].tolist() == list(range(8))
-
-
-@pytest.mark.parametrize("resize", [None, 20])
-def test_pictures_are_made_ready_in_inference_mode_as_outside(
-    threads: int, resize: int | None
-) -> None:
-    images = replace(ragged(), resize=resize)
-
-    def made() -> torch.Tensor:
-        every = torch.arange(len(images))
-        return eval_images(images, every, size=16, mean=HALF, std=HALF, device="cpu")
-
-    outside = made()
-    with torch.inference_mode():
-        inside = made()
-    assert torch.equal(inside.clone(), outside)

@@ -101,12 +101,6 @@ def test_a_gallery_shows_the_nearest_and_the_hardest_failures(
     assert (wrong - right)[failed] == pytest.approx(expected, abs=CLOSE)
 
 
-def test_the_same_queries_are_shown_of_another_model(model: Reader) -> None:
-    one = asked(model, "gallery", queries=2, failures=0, nearest=1)
-    two = asked(model, "gallery", queries=2, failures=0, nearest=3)
-    assert [row["query"] for row in one["rows"]] == [row["query"] for row in two["rows"]]
-
-
 def test_pictures_are_the_images(split: Embedded) -> None:
     def away(made: np.ndarray, place: int) -> float:
         small = Image.fromarray(split.subset.images[int(split.subset.index[place])].numpy())
@@ -141,16 +135,11 @@ def test_spectrum_and_distances(model: Reader, split: Embedded) -> None:
 
 
 def test_a_map_has_a_point_an_image_of_the_classes_drawn(model: Reader, split: Embedded) -> None:
-    found = asked(
-        model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0, centred=False
-    )
+    found = asked(model, "embedding_map", **MAP)
     assert len(found["classes"]) == 2 and found["of_classes"] == len(split.subset.classes)
     assert len(found["x"]) == len(found["y"]) == len(found["label"]) <= 12
     assert {*found["label"]} <= {0, 1} and len(found["pictures"]) == 3
-    again = asked(
-        model, "embedding_map", classes=2, points=12, pictures=3, perplexity=30.0, centred=False
-    )
-    assert again == found
+    assert asked(model, "embedding_map", **MAP) == found
 
 
 def test_a_centred_map_is_of_what_differs_within_classes(
@@ -268,26 +257,9 @@ def test_the_process_reads_what_it_can_and_tells_the_rest(
     assert not bad.path(trial).exists()
 
 
-@pytest.mark.parametrize(
-    ("kind", "change", "words"),
-    [
-        (
-            "embedding_map",
-            {"classes": 1, "points": 2, "pictures": 0, "perplexity": 5.0, "centred": False},
-            "at least 4",
-        ),
-    ],
-)
-def test_what_cannot_be_read_is_told(
-    model: Reader, kind: str, change: dict[str, Any], words: str
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        asked(model, kind, **change)
-
-
-def test_a_method_without_measures_has_no_uncertainty(
-    model: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_read_is_told(model: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="at least 4"):
+        asked(model, "embedding_map", **{**MAP, "classes": 1, "points": 2})
     monkeypatch.setattr(type(model.network.method), "MEASURES", ())
     with pytest.raises(ConfigError, match="a method that has none"):
         asked(model, "uncertainty", images=4, ends=1)
