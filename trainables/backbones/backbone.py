@@ -17,8 +17,10 @@ from trainables.backbones.frozen_norms import fold_frozen_norms
 from trainables.backbones.own_models import BACKBONES
 from trainables.backbones.pixels import Pixels, Triple, pixels
 from trainables.backbones.timm_models import (
+    build_on_meta,
     check_name,
     download_model,
+    first_line,
     import_timm,
     size_argument,
 )
@@ -143,42 +145,37 @@ def count_parameters(config: BackboneConfig, image_size: int) -> int:
     Raises:
         ConfigError: unknown model, or a size it cannot take.
     """
-    bare = config.model_copy(update={"weights": "none", "weights_sha256": None})
-    with torch.device("meta"):
-        model, _ = load_model(bare, image_size)
+    with _explained(config, image_size):
+        model = build_on_meta(config.name, image_size)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def load_model(config: BackboneConfig, image_size: int) -> tuple[nn.Module, Pixels]:
     """Return the configured model with its weights, and the pixels that they expect."""
-    if config.name in BACKBONES:
-        return _load_own(config)
+    if (own := BACKBONES.get(config.name)) is not None:
+        check_route(config)
+        model: nn.Module = own.build()
+        if config.weights == "torchvision":
+            fill(model, own.download(), own.CLASSIFIER, "torchvision's file", config.name)
+        elif config.weights != "none":
+            load_weights(model, config, own.CLASSIFIER, own.convert)
+        return model, own.PIXELS
     timm = import_timm()
     check_name(timm, config.name)
     check_route(config)
     sized = size_argument(timm, config.name, image_size)
     with _explained(config, image_size):
-        model: nn.Module = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
+        model = timm.create_model(config.name, pretrained=False, num_classes=0, **sized)
     data: dict[str, Any] = timm.data.resolve_model_data_config(model)
     mean, std = data["mean"], data["std"]
     if config.weights == "timm":
         model = download_model(config.name, sized)
     elif config.weights != "none":
-        load_weights(model, config, _classifier(model))
+        classifier = getattr(model, "pretrained_cfg", {}).get("classifier") or ()
+        load_weights(model, config, [classifier] if isinstance(classifier, str) else classifier)
     if config.weights == "packaged":
         mean = std = (PACKAGED_MEAN_STD,) * 3
     return model, Pixels(tuple(mean), tuple(std))
-
-
-def _load_own(config: BackboneConfig) -> tuple[nn.Module, Pixels]:
-    known = BACKBONES[config.name]
-    check_route(config)
-    model = known.build()
-    if config.weights == "torchvision":
-        fill(model, known.download(), known.CLASSIFIER, "torchvision's file", config.name)
-    elif config.weights != "none":
-        load_weights(model, config, known.CLASSIFIER, known.convert)
-    return model, known.PIXELS
 
 
 def check_fits(config: BackboneConfig, image_size: int) -> None:
@@ -211,19 +208,16 @@ def frozen_backbone(
 def _explained(config: BackboneConfig, image_size: int) -> Iterator[None]:
     try:
         yield
+    except ConfigError:
+        raise
     except (AssertionError, RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
             "backbone.name",
-            f"{config.name}, which cannot take {image_size} × {image_size} images ({reason})",
+            f"{config.name}, which cannot take {image_size} × {image_size} images "
+            f"({first_line(error)})",
             "a model and a size that fit",
             "Change data.image_size",
         ) from error
-
-
-def _classifier(model: nn.Module) -> tuple[str, ...]:
-    named = getattr(model, "pretrained_cfg", {}).get("classifier") or ()
-    return (named,) if isinstance(named, str) else tuple(named)
 
 
 def _probe(model: nn.Module, config: BackboneConfig, image_size: int) -> tuple[int, Pooling]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from trainables.backbones.own_models import BACKBONES, OwnModel, WeightsFile
 from trainables.backbones.pixels import Pixels
+from trainables.backbones.timm_models import first_line
 from trainables.errors import ConfigError
 
 FEATURES = 1024
@@ -74,10 +75,9 @@ class GoogLeNet(OwnModel):
                 weights_only=True,
             )
         except (OSError, RuntimeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ConfigError(
                 "backbone.weights",
-                f"torchvision, but googlenet could not be fetched ({reason})",
+                f"torchvision, but googlenet could not be fetched ({first_line(error)})",
                 "weights that torchvision can download or has in its cache",
                 "Check the connection, or give weights: none, or the path of a file",
             ) from error

@@ -26,7 +26,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import check_name, import_timm, size_argument
+from trainables.backbones.timm_models import build_on_meta, import_timm
 from trainables.errors import ConfigError
 
 
@@ -39,7 +39,7 @@ def check_checkpointing(name: str) -> None:
     Raises:
         ConfigError: it cannot, or there is no such backbone.
     """
-    if not _checkpoints(name):
+    if not can_checkpoint(name):
         raise ConfigError(
             "training.checkpointing",
             f"true with backbone {name}, which has no way to",
@@ -121,9 +121,10 @@ def statistics_held(model: nn.Module) -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)  # a plan asks it for each of its trials
-def _checkpoints(name: str) -> bool:
+def can_checkpoint(name: str) -> bool:
+    """Return whether a backbone knows `set_grad_checkpointing`."""
     try:
-        checkpoint_blocks(_on_meta(name, None))
+        checkpoint_blocks(build_on_meta(name))
     except (AssertionError, AttributeError):  # timm's ways to say so
         return False
     return True
@@ -134,17 +135,19 @@ def _in_parts(
     name: str, image_size: int, freeze_bn: bool, exchanged: bool | None
 ) -> tuple[str, str] | None:
     """What speaks against it, in words, and the remedy; None: nothing."""
-    model = _on_meta(name, image_size).train()
-    norms = [norm for norm in batch_norms(model) if not _is_frozen(norm, freeze_bn)]
+    model = build_on_meta(name, image_size).train()
+    norms = batch_norms(model)
+    if freeze_bn:  # statistics of InstanceNorm are never frozen
+        norms = [norm for norm in norms if not isinstance(norm, nn.modules.batchnorm._BatchNorm)]
     left = [norm for norm in norms if not (exchanged and _can_exchange(norm))]
     if left:
-        kind, remedy = type(left[0]).__name__, "et backbone.freeze_bn: true, or take a backbone of "
-        gpus = exchanged is False and all(map(_can_exchange, norms))
+        remedy = "set backbone.freeze_bn: true, or take a backbone of LayerNorm, a ViT say"
+        if exchanged is False and all(map(_can_exchange, norms)):
+            remedy = f"give each a GPU (resources.gpus), {remedy}"
+        kind = type(left[0]).__name__
         return (
             f"whose {len(left)} norms ({kind}) compute their statistics of the batch",
-            ("Give each a GPU (resources.gpus), s" if gpus else "S")
-            + remedy
-            + "LayerNorm, a ViT say",
+            remedy[0].upper() + remedy[1:],
         )
     watch = _Draws()
     with torch.device("meta"), torch.no_grad(), watch:
@@ -158,28 +161,12 @@ def _in_parts(
     return None
 
 
-def _is_frozen(norm: nn.Module, freeze_bn: bool) -> bool:
-    return freeze_bn and isinstance(norm, nn.modules.batchnorm._BatchNorm)
-
-
 def _can_exchange(norm: nn.Module) -> bool:
     """Whether `synchronise` makes of it what it is: it takes any BatchNorm for a plain one."""
     from timm.layers.norm_act import BatchNormAct2d
 
     known = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, BatchNormAct2d)
     return type(norm) in known
-
-
-def _on_meta(name: str, image_size: int | None) -> nn.Module:
-    """A model without values. image_size: None where it does not matter."""
-    with torch.device("meta"):
-        if name in BACKBONES:
-            return BACKBONES[name].build()
-        timm = import_timm()
-        check_name(timm, name)
-        sized = {} if image_size is None else size_argument(timm, name, image_size)
-        model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **sized)
-        return model
 
 
 class _Draws(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from torch import Tensor
+import torch
 
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.weights import absent, file_digest, fill, read_tensors
@@ -14,26 +14,16 @@ from trainables.errors import ConfigError
 from trainables.streams import seeded
 
 
-@dataclass(frozen=True)
-class OfPapers:
-    """weights: the usual ones, as `backbone.weights` has them; "file": only a path will do."""
+class OfPapers(NamedTuple):
+    """weights: the usual ones, as `backbone.weights` has them; PATH: only a file will do."""
 
     name: str
     weights: str
     used: str
 
-    def here(self) -> str:
-        """Whether the weights are on this machine, in words."""
-        if self.weights == "none":
-            return "trained from random values"
-        if self.weights == "file":
-            return f"a file of yours; see `ablate backbones {self.name}`"
-        missing = absent(BackboneConfig(name=self.name, weights=self.weights))
-        return "here" if missing is None else "not here; a run fetches it first"
-
 
 OF_PAPERS = (
-    OfPapers("bn_inception", "file", "DDML Tables 1, 2; DetReg; Proxy-Anchor"),
+    OfPapers("bn_inception", "PATH", "DDML Tables 1, 2; DetReg; Proxy-Anchor"),
     OfPapers("resnet50.tv_in1k", "timm", "DDML Tables 1, 2; IDML Tables 1, 3 to 8; NIR"),
     OfPapers("resnet50", "none", "IDML Tables 2 and 10, ImageNet"),
     OfPapers("googlenet", "torchvision", "DVML Tables 1 to 4"),
@@ -55,14 +45,15 @@ def describe_weights(name: str) -> str:
     known, pixels = _find_model(name).FILE, BACKBONES[name].PIXELS
     order = "blue, green, red" if pixels.channels == "bgr" else "red, green, blue"
     digest = f"begins with {known.digest} (`sha256sum FILE` prints it)" if known.digest else "none"
+    mean, std = (", ".join(f"{value:g}" for value in part) for part in (pixels.mean, pixels.std))
     rows = {
         "file": known.file,
         "size": known.size,
         "SHA-256": digest,
         "tensors": known.keys,
         "channels": f"{order} (backbone.channels: {pixels.channels})",
-        "pixels": f"0 to {pixels.maximum}, mean {_listed(pixels.mean)}, standard deviation "
-        f"{_listed(pixels.std)}, in that order (backbone.mean, std and pixel_max change them)",
+        "pixels": f"0 to {pixels.maximum}, mean {mean}, standard deviation {std}, in that order "
+        "(backbone.mean, std and pixel_max change them)",
         "found": known.found,
         "others": known.others,
         "check": f"ablate backbones {name} --file PATH",
@@ -91,7 +82,12 @@ def check_weights_file(name: str, path: Path, save: Path | None = None) -> str:
         model = known.build()
     own = model.state_dict()
     if save is not None:
-        prefix = _common_prefix(tensors, set(own))
+        # The prefix of a file's names is the one that most of the model's names have.
+        first = min(own)
+        prefixes = [key.removesuffix(first) for key in tensors if key.endswith(first)]
+        prefix = max(
+            prefixes, key=lambda each: sum(each + key in tensors for key in own), default=""
+        )
         inside = {key.removeprefix(prefix): value for key, value in tensors.items()}
         dropped = sorted(key for key in inside if key not in own)
         tensors = {key: value for key, value in inside.items() if key in own}
@@ -120,18 +116,7 @@ def _find_model(name: str) -> type[OwnModel]:
     return BACKBONES[name]
 
 
-def _listed(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
-
-
-def _common_prefix(tensors: dict[str, Tensor], own: set[str]) -> str:
-    """Return what stands before the model's names in a file: the prefix that most of them have."""
-    first = min(own)
-    found = [key.removesuffix(first) for key in tensors if key.endswith(first)]
-    return max(found, key=lambda prefix: sum(prefix + each in tensors for each in own), default="")
-
-
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
+def _save(tensors: dict[str, torch.Tensor], path: Path) -> None:
     from safetensors.torch import save_file
 
     if path.suffix != ".safetensors" or path.exists():
@@ -144,14 +129,17 @@ def _save(tensors: dict[str, Tensor], path: Path) -> None:
 
 
 def listing() -> str:
-    """A line per backbone: name, weights, whether they are here, and who uses it."""
+    """Return a line for each backbone: name, weights, whether they are here, and who uses it."""
     rows = [("backbone.name", "backbone.weights", "weights", "used in")]
-    rows += [
-        (each.name, "PATH" if each.weights == "file" else each.weights, each.here(), each.used)
-        for each in OF_PAPERS
-    ]
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    return "\n".join(
-        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])
-        for row in rows
-    )
+    for name, weights, used in OF_PAPERS:
+        if weights == "none":
+            state = "trained from random values"
+        elif weights == "PATH":
+            state = f"a file of yours; see `ablate backbones {name}`"
+        elif absent(BackboneConfig(name=name, weights=weights)) is None:
+            state = "here"
+        else:
+            state = "not here; a run fetches it first"
+        rows.append((name, weights, state, used))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from trainables.backbones.backbone import Backbone
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import check_name, import_timm, size_argument
+from trainables.backbones.timm_models import build_on_meta, first_line
 from trainables.errors import ConfigError
 from trainables.machine.devices import full
 
@@ -103,18 +103,16 @@ def _lacks(name: str, image_size: int) -> str | None:
     """What a model lacks for a second token, in words; None: nothing."""
     if name in BACKBONES:
         return "which has no tokens"
-    timm = import_timm()
-    check_name(timm, name)
-    sized = size_argument(timm, name, image_size)
     with torch.device("meta"), torch.no_grad():
         try:
-            model = timm.create_model(name, pretrained=False, num_classes=0, **sized).eval()
+            model: Any = build_on_meta(name, image_size).eval()
             images = torch.empty(2, 3, image_size, image_size)
             tokens = model.forward_features(images)
             pooled = model.forward_head(tokens, pre_logits=True)
+        except ConfigError:
+            raise
         except FAULTS as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            return f"which cannot take {image_size} × {image_size} images ({reason})"
+            return f"which cannot take {image_size} × {image_size} images ({first_line(error)})"
         if tokens.dim() != 3 or tokens.shape[-1] != pooled.shape[-1]:
             return f"which gives features of shape {list(tokens.shape[1:])}, not tokens"
         token = torch.empty(pooled.shape[-1])

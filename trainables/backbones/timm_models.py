@@ -29,25 +29,30 @@ def import_timm() -> Any:
     A torch of one build beside a torchvision of another fails at import, with `operator
     torchvision::nms does not exist` or an undefined symbol.
     """
+
+    def find_version(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "missing"
+
     try:
         return import_module("timm")
     except (RuntimeError, ImportError, OSError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         if isinstance(error, ModuleNotFoundError) and error.name == "timm":
             raise ConfigError("timm", "not installed", "timm >= 1.0", "pip install timm") from error
         raise ConfigError(
             "torch and torchvision",
-            f"torch {_version('torch')} with torchvision {_version('torchvision')} ({reason})",
+            f"torch {find_version('torch')} with torchvision {find_version('torchvision')} "
+            f"({first_line(error)})",
             "builds that belong together",
             "Reinstall both from one index: pip install --force-reinstall torch torchvision",
         ) from error
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, or its type if it has none."""
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def check_name(timm: Any, name: str) -> None:
@@ -69,6 +74,22 @@ def size_argument(timm: Any, name: str, image_size: int) -> dict[str, int]:
     return {"img_size": image_size} if cfg is not None and cfg.fixed_input_size else {}
 
 
+def build_on_meta(name: str, image_size: int | None = None) -> nn.Module:
+    """Build a model without values. image_size: None where it does not matter.
+
+    Raises:
+        ConfigError: unknown model.
+    """
+    with torch.device("meta"):
+        if name in BACKBONES:
+            return BACKBONES[name].build()
+        timm = import_timm()
+        check_name(timm, name)
+        sized = {} if image_size is None else size_argument(timm, name, image_size)
+        model: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, **sized)
+        return model
+
+
 def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Module:
     """A model with timm's own weights, which it downloads where its cache lacks them.
 
@@ -82,10 +103,9 @@ def download_model(name: str, sized: Mapping[str, int] | None = None) -> nn.Modu
         model: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, **sized)
     except Exception as error:
         # Hubs and HTTP libraries raise types of their own, which need not be installed here.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
             "backbone.weights",
-            f"timm, but {name} could not be fetched ({reason})",
+            f"timm, but {name} could not be fetched ({first_line(error)})",
             "weights that timm can download or has in its cache",
             "Check the connection, or give weights: packaged, none, or the path of a file",
         ) from error

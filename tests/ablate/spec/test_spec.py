@@ -118,7 +118,7 @@ def test_an_empty_class_folder_is_told_with_the_line_that_gave_the_root(tmp_path
         (None, ["--set", "seeds=3"], "change it in the spec, or give --seeds"),
         (None, ["--set", "optimizer.lr=-1"], "--set optimizer.lr: found -1"),
         (None, ["--set", "backbone.weights=/nonexistent.pth"], "/nonexistent.pth: No such file"),
-        (None, ["--set", "backbone.name=resnet18"], "packaged for resnet18"),
+        (None, ["--set", "backbone.name=resnet18"], "packaged', which has no weights of resnet18"),
         (None, ["--seeds", "00"], "--seeds: found '00'"),
         (None, ["--seeds", "9999999999,1"], "each ≤ 2147483647"),
         (None, ["--budget", "0"], "--budget: found '0'; expected more than no time"),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.trainables.core_trials import config, timeless
 from trainables.backbones.backbone import Backbone, build_backbone
 from trainables.backbones.memory import (
-    _checkpoints,
+    can_checkpoint,
     checkpoint_blocks,
     statistics_held,
 )
@@ -114,4 +114,4 @@ def test_what_cannot_is_refused(drawn: Path, backbone: Any, told: str) -> None:
 
 
 def test_models_beside_timm_can() -> None:
-    assert all(_checkpoints(name) for name in BACKBONES)
+    assert all(can_checkpoint(name) for name in BACKBONES)

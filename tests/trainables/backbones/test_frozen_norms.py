@@ -43,10 +43,16 @@ def pooled_and_gradients(backbone: Backbone) -> tuple[Tensor, dict[str, Tensor]]
     return pooled.detach(), {name: p.grad for name, p in backbone.named_parameters()}
 
 
-# resnetv2's stem feeds a norm and a shortcut, densenet's norms read concatenations.
+# resnetv2's stem feeds a norm and a shortcut.
 @pytest.mark.parametrize(
     ("name", "folded"),
-    [("tf_efficientnet_lite0", 49), ("resnet18", 20), ("resnetv2_18", 8), ("densenet121", 59)],
+    [
+        ("tf_efficientnet_lite0", 49),
+        ("resnet18", 20),
+        ("resnetv2_18", 8),
+        ("bn_inception", 69),
+        ("googlenet", 57),
+    ],
 )
 def test_folded_is_the_same_function(
     name: str, folded: int, monkeypatch: pytest.MonkeyPatch
@@ -72,12 +78,12 @@ def test_only_frozen_norms_that_train_are_folded(changes: Any) -> None:
 def test_what_is_folded_does_not_depend_on_where_memory_lies() -> None:
     """Tensors that are gone leave their ids to others: none may be counted for another."""
     config = BackboneConfig(name="mobilenetv3_small_050", weights="none")
-    for _ in range(6):
+    for _ in range(3):
         backbone = build_backbone(config, 32)
         assert not any(isinstance(m, nn.BatchNorm2d) for m in backbone.modules())
 
 
-@pytest.mark.parametrize("side", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("side", [1, 2, 4])
 @pytest.mark.parametrize(("k", "stride", "pad"), [(5, 1, 2), (5, 2, 0), (3, 1, 1), (5, 2, 2)])
 def test_small_depthwise_by_autograd(side: int, k: int, stride: int, pad: int) -> None:
     if side + 2 * pad < k:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from trainables.backbones.backbone import build_backbone, frozen_backbone
 from trainables.backbones.own_models import BACKBONES, OwnModel
 from trainables.backbones.pixels import IMAGENET
 from trainables.config.network import BackboneConfig
-from trainables.errors import ConfigError
 from trainables.streams import seeded
 
 IMAGES = torch.linspace(-1, 1, 2 * 3 * 64 * 64, dtype=torch.float64).view(2, 3, 64, 64).sin()
@@ -164,41 +161,6 @@ def test_pyramidnet_layer_by_layer() -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8 * float(wanted.abs().max()))
 
 
-def saved(path: Path, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    torch.save(tensors, path)
-    return {"weights": str(path), "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
-
-
-def test_the_usual_file_of_bn_inception(tmp_path: Path) -> None:
-    """Flat names, norms of Caffe as [1, C], a classifier, no counts of batches."""
-    with seeded(0, "file"):
-        own = BACKBONES["bn_inception"].build().state_dict()
-        tensors = {
-            name: torch.rand_like(value)[None] if "_bn." in name else torch.randn_like(value)
-            for name, value in own.items()
-            if not name.endswith("num_batches_tracked")
-        }
-        tensors |= {
-            "last_linear.weight": torch.zeros(1000, 1024),
-            "last_linear.bias": torch.ones(1000),
-        }
-    given = saved(tmp_path / "bn_inception.pth", tensors)
-    config = BackboneConfig.model_validate({"name": "bn_inception", **given})
-    backbone = frozen_backbone(config, 64)
-    for name, value in backbone.model.state_dict().items():
-        if not name.endswith("num_batches_tracked"):
-            assert torch.equal(value, tensors[name].reshape(value.shape)), name
-    assert backbone.bgr
-    # A pixel is 255 x − mean of its own channel: blue 104, green 117, red 128.
-    assert [255 * value for value in backbone.mean] == pytest.approx([128, 117, 104])
-    assert [255 * value for value in backbone.std] == pytest.approx([1, 1, 1])
-    del tensors["inception_3a_1x1.weight"]
-    given = saved(tmp_path / "short.pth", tensors)
-    config = BackboneConfig.model_validate({"name": "bn_inception", **given})
-    with pytest.raises(ConfigError, match=r"lacks 1 \(inception_3a_1x1.weight\)"):
-        frozen_backbone(config, 64)
-
-
 def test_blue_comes_first_where_the_weights_want_it() -> None:
     def at(**fields: Any) -> Any:
         config = BackboneConfig.model_validate({"name": "test_resnet", "weights": "none", **fields})
@@ -215,24 +177,6 @@ def test_blue_comes_first_where_the_weights_want_it() -> None:
     assert whole.mean == pytest.approx(mean) and whole.std == pytest.approx(std)
     plain, wide = at(), at(pixel_max=255)
     assert wide.mean == pytest.approx(plain.mean) and wide.std == pytest.approx(plain.std)
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"mean": [104, 117, 128], "std": [1, 1, 1]}, "pixel_max: 255"),
-        ({"name": "bn_inception", "weights": "timm"}, "timm, which has none for bn_inception"),
-        ({"name": "googlenet", "weights": "timm"}, "Give weights: torchvision"),
-        ({"weights": "torchvision"}, "Give weights: timm"),
-        ({"name": "bn_inceptoin"}, "Did you mean bn_inception"),
-        ({"name": "googlenet", "weights": "packaged"}, "tf_efficientnet_lite0"),
-    ],
-)
-def test_what_cannot_be_is_told(fields: dict[str, Any], words: str) -> None:
-    config = BackboneConfig.model_validate({"name": "test_resnet", "weights": "none", **fields})
-    with pytest.raises(ConfigError, match=words) as caught:
-        build_backbone(config, 64)
-    assert "\n" not in str(caught.value)
 
 
 def test_torchvisions_weights_come_by_its_own_route(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,22 +197,6 @@ def test_torchvisions_weights_come_by_its_own_route(monkeypatch: pytest.MonkeyPa
     ((url, options),) = asked
     assert url.endswith(googlenet.GoogLeNet.hub_file())
     assert options["weights_only"] and options["check_hash"]
-
-
-@pytest.mark.parametrize("name", list(BACKBONES))
-def test_norms_fold_and_a_step_reaches_every_weight(name: str) -> None:
-    config = BackboneConfig.model_validate({"name": name, "weights": "none", "pool": "avg"})
-    with seeded(0, "fold"):
-        folded = build_backbone(config, 32)
-    with seeded(0, "fold"):
-        plain = build_backbone(config.model_copy(update={"mode": "frozen"}), 32)
-    images = IMAGES[:, :, ::2, ::2]
-    maps = folded.double().model.forward_features(images)
-    with torch.no_grad():
-        wanted = plain.double().model.forward_features(images)
-    torch.testing.assert_close(maps, wanted, rtol=1e-8, atol=1e-10 * float(wanted.abs().max()))
-    maps.square().mean().backward()
-    assert all(parameter.grad is not None for parameter in folded.parameters())
 
 
 def test_a_model_of_another_package_is_built_as_ours_are(monkeypatch: pytest.MonkeyPatch) -> None:
