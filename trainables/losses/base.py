@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.optimization import Role
@@ -182,14 +182,12 @@ class Loss(nn.Module):
             ValueError: "<what is expected>, not <what was found>: <reason or remedy>".
         """
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         """Scalar loss; leading dimensions of `score[..., B, R]` are averaged over."""
         raise NotImplementedError
 
     def of_embeddings(
-        self, query: Tensor, labels: Tensor, *, generator: torch.Generator | None = None
+        self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
         """Scalar loss of `query[..., B, D]` and labels [B, S], if the loss takes embeddings."""
         raise NotImplementedError

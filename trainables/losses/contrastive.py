@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
@@ -55,9 +55,7 @@ class Contrastive(Loss):
         self.pos_margin: float | Tensor = config.pos_margin
         self.form, self.average = config.form, config.average
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance = -score
         attract = self._mean(distance - self.pos_margin, pairs.pos)
         repel = self._mean(self.margin - distance, pairs.neg)

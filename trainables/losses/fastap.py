@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
@@ -44,9 +44,7 @@ class FastAP(Loss):
         super().__init__(config, classes=classes, dim=dim)
         self.bins = config.bins
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         place = (-score).clamp(0, FARTHEST) * (self.bins / FARTHEST)
         centres = torch.arange(self.bins + 1, device=score.device, dtype=score.dtype)
         share = F.relu(1 - (place[..., None] - centres).abs())

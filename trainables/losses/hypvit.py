@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
@@ -53,9 +53,7 @@ class PairwiseEntropy(Loss):
     def check(cls, trial: Trial, method: Traits) -> None:
         check_one_label(trial, method, PAIRS_UP)
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         logits = score / self.temperature
         same = same_class(pairs.labels)
         view = views(same).expand(logits.shape)

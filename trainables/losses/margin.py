@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs, ParamGroup
@@ -67,9 +67,7 @@ class Margin(Loss):
             torch.full((classes if config.beta_of == "class" else 1,), config.beta)
         )
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance, beta = -score, self._beta(pairs.labels)
         chosen = distance.gather(-1, self.negatives(distance.detach(), pairs, generator))
         within = self.margin + distance - beta
@@ -80,9 +78,7 @@ class Margin(Loss):
         count = active.sum((-2, -1))
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
-    def negatives(
-        self, distance: Tensor, pairs: Pairs, generator: torch.Generator | None
-    ) -> Tensor:
+    def negatives(self, distance: Tensor, pairs: Pairs, generator: Generator | None) -> Tensor:
         """[..., B, R]: the negative drawn for every (a, p)."""
         if self.sampling == "uniform":
             return draw_negatives(torch.zeros_like(distance), pairs.neg, generator)

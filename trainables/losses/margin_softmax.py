@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import Geometry, Loss, Pairs, References
+from trainables.losses.base import Geometry, Pairs
 from trainables.losses.normsoftmax import soft_cross_entropy
-from trainables.losses.proxies import Init, start
+from trainables.losses.proxies import ClassLoss, Init
 
 
 class MarginConfig(NamedConfig):
@@ -20,7 +20,7 @@ class MarginConfig(NamedConfig):
     init: Init = "uniform"
 
 
-class MarginSoftmax(Loss):
+class MarginSoftmax(ClassLoss):
     """Softmax cross-entropy with a margin on the classes of the query:
 
         L = −1/B Σ_i Σ_j t_ij log softmax_j(s · ψ_ij),
@@ -38,29 +38,22 @@ class MarginSoftmax(Loss):
 
     geometry = Geometry("cosine")
     classifies = True
+    VECTORS = "weights"
 
     def __init__(self, config: MarginConfig, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.scale: float | Tensor = config.scale
-        self.weights = start(classes, dim, config.init)
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def logit_scale(self) -> float | Tensor:
         """s."""
         return self.scale
 
-    def references(self) -> References:
-        return References(self.weights, self.labels)
-
     def target(self, cosine: Tensor) -> Tensor:
         """ψ(c), elementwise; value and gradient finite on all of [−1, 1] and a rounding beyond."""
         raise NotImplementedError
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         # lerp is exact at weights 0 and 1.
         logits = torch.lerp(score, self.target(score), pairs.pos.to(score.dtype))
         return soft_cross_entropy(self.scale * logits, pairs.pos)

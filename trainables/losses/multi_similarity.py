@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
@@ -59,9 +59,7 @@ class MultiSimilarity(Loss):
         self.epsilon: float | Tensor = config.epsilon
         self.mining = config.mining
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         pos, neg, near, far = pairs.pos, pairs.neg, score, score
         if self.mining != "none":
             hard_pos, hard_neg = self._hard(score.detach(), pairs)

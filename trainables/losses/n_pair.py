@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
@@ -64,9 +64,7 @@ class NPair(Loss):
     def retrieval(self) -> Geometry:
         return self.geometry if self.compare_by == "dot" else Geometry("cosine")
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         same = same_class(pairs.labels)
         view = views(same)
         half = same.sum(-1) // 2

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from pydantic import Field, field_validator
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
-from trainables.losses.proxies import Init, start
+from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.proxies import ClassLoss, Init
 
 
 def off_is_none(value: float | None) -> float | None:
@@ -20,7 +19,7 @@ def off_is_none(value: float | None) -> float | None:
 
 
 @LOSSES.register("normsoftmax")
-class NormSoftmax(Loss):
+class NormSoftmax(ClassLoss):
     """NormSoftmax (Zhai & Wu, "Classification is a strong baseline for deep metric learning",
     BMVC 2019):
 
@@ -39,6 +38,7 @@ class NormSoftmax(Loss):
     REVISION = 1
     geometry = Geometry("cosine")
     classifies = True
+    VECTORS = "weights"
 
     class Config(NamedConfig):
         """temperature: τ; 0.05 is the paper's. init: `proxies.start`; the public code's.
@@ -55,21 +55,13 @@ class NormSoftmax(Loss):
         super().__init__(config, classes=classes, dim=dim)
         self.temperature: float | Tensor = config.temperature
         self.smoothing: float | Tensor | None = config.label_smoothing
-        self.weights = start(classes, dim, config.init)
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def logit_scale(self) -> float | Tensor:
         """1/τ."""
         return 1 / self.temperature
 
-    def references(self) -> References:
-        return References(self.weights, self.labels)
-
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         return soft_cross_entropy(score / self.temperature, pairs.pos, self.smoothing)
 
 

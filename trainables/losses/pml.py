@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, create_model
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from trainables import streams
 from trainables.config.registry import ComponentConfig, NamedConfig
@@ -114,13 +114,11 @@ class Pml(Loss):
         self.module, self.miner = assembled(config, classes=classes, dim=dim)
         self.geometry = geometry_of(self.module.distance)
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         raise TypeError("loss pml takes embeddings, not scores; call of_embeddings")
 
     def of_embeddings(
-        self, query: Tensor, labels: Tensor, *, generator: torch.Generator | None = None
+        self, query: Tensor, labels: Tensor, *, generator: Generator | None = None
     ) -> Tensor:
         if generator is None:
             return self._of(query, labels)
@@ -145,19 +143,16 @@ class Pml(Loss):
 
 
 def assembled(config: PmlOptions, *, classes: int, dim: int) -> tuple[nn.Module, nn.Module | None]:
-    """Loss and miner.
+    """Build loss and miner, which share a configured distance.
 
     Raises:
         ValueError: the library is not installed, or a class or an option is not its own.
     """
-    own: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     if config.distance is not None:
-        own["distance"] = _built("distances", config.distance)
-    sizes = {"num_classes": classes, "embedding_size": dim}
-    loss = _built("losses", config, sizes, own)
-    shared = {} if config.distance is None else own
-    miner = None if config.miner is None else _built("miners", config.miner, {}, shared)
-    return loss, miner
+        shared["distance"] = _build("distances", config.distance)
+    loss = _build("losses", config, num_classes=classes, embedding_size=dim, **shared)
+    return loss, None if config.miner is None else _build("miners", config.miner, **shared)
 
 
 def geometry_of(distance: Any) -> Geometry:
@@ -171,12 +166,8 @@ def geometry_of(distance: Any) -> Geometry:
     return Geometry("cosine")
 
 
-def _built(
-    kind: str,
-    part: Any,
-    sizes: dict[str, int] | None = None,
-    more: dict[str, Any] | None = None,
-) -> nn.Module:
+def _build(kind: str, part: Any, **arguments: Any) -> nn.Module:
+    """Build a class of the library. Sizes among `arguments` are given where it wants them."""
     name = getattr(part, "class")
     try:
         known = vars(import_module(f"{LIBRARY}.{kind}"))
@@ -194,19 +185,17 @@ def _built(
         raise ValueError(
             f"no option {wrong[0]} of {name}, not {part.options[wrong[0]]}: it is filled in"
         )
-    wanted = _arguments(known[name])
-    options = {k: v for k, v in (sizes or {}).items() if k in wanted} | (more or {})
+    # Names of all arguments of the constructors of the class and its bases.
+    constructors = [
+        vars(base)["__init__"] for base in known[name].__mro__ if "__init__" in vars(base)
+    ]
+    wanted = {each for init in constructors for each in inspect.signature(init).parameters}
+    given = {k: v for k, v in arguments.items() if k in wanted or k not in FILLED}
     try:
-        built: nn.Module = known[name](**part.options, **options)
+        built: nn.Module = known[name](**part.options, **given)
     except Exception as error:
         raise _refused(part, error) from error
     return built
-
-
-def _arguments(cls: type) -> set[str]:
-    """Names of all arguments of the constructors of a class and its bases."""
-    own = [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
-    return {name for init in own for name in inspect.signature(init).parameters}
 
 
 def _refused(part: Any, error: Exception) -> ValueError:

@@ -1,12 +1,14 @@
-"""How learnable references start: the draws of the losses' papers and of their public codes."""
+"""Learnable references: one of each class, and how they start in papers and public codes."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from trainables.losses.base import Loss, References
 
 Init = Literal["kaiming", "uniform", "kaiming_uniform", "randn", "randn8", "normal"]
 
@@ -35,3 +37,21 @@ def start(rows: int, dim: int, init: Init) -> nn.Parameter:
     else:
         values = values.normal_() * {"randn": 1.0, "randn8": 1 / 8, "normal": 0.01}[init]
     return nn.Parameter(values)
+
+
+class ClassLoss(Loss):
+    """A loss with one learnable reference of each class.
+
+    VECTORS: the references' name among the parameters. `config.init` says how they start.
+    """
+
+    VECTORS: ClassVar[str] = "proxies"
+    labels: Tensor
+
+    def __init__(self, config: Any, *, classes: int, dim: int) -> None:
+        super().__init__(config, classes=classes, dim=dim)
+        self.register_parameter(self.VECTORS, start(classes, dim, config.init))
+        self.register_buffer("labels", torch.arange(classes), persistent=False)
+
+    def references(self) -> References:
+        return References(self.get_parameter(self.VECTORS), self.labels)

@@ -7,11 +7,11 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
-from trainables.losses.proxies import Init, start
+from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.proxies import ClassLoss, Init
 
 # In place of log 0: far below any score, yet finite, so that a proxy without a positive in
 # the batch gives softplus(−1e30) = 0 with gradient 0 and not NaN.
@@ -19,7 +19,7 @@ NOTHING = -1e30
 
 
 @LOSSES.register("proxy_anchor")
-class ProxyAnchor(Loss):
+class ProxyAnchor(ClassLoss):
     """Proxy-Anchor (Kim et al., "Proxy anchor loss for deep metric learning", CVPR 2020, Eq. 4):
 
         L = 1/|P⁺| Σ_{p∈P⁺} log(1 + Σ_{x∈X_p⁺} e^{−α(s(x,p) − δ)})
@@ -48,21 +48,13 @@ class ProxyAnchor(Loss):
         super().__init__(config, classes=classes, dim=dim)
         self.alpha: float | Tensor = config.alpha
         self.margin: float | Tensor = config.margin
-        self.proxies = start(classes, dim, config.init)
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def logit_scale(self) -> float | Tensor:
         """α."""
         return self.alpha
 
-    def references(self) -> References:
-        return References(self.proxies, self.labels)
-
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         attract = gathered(-self.alpha * (score - self.margin), pairs.pos)
         repel = gathered(self.alpha * (score + self.margin), pairs.neg)
         present = (pairs.pos.sum(-2) > 0).sum(-1).clamp_min(1)

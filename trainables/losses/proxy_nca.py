@@ -6,16 +6,16 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
-from trainables.losses.proxies import Init, start
+from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.proxies import ClassLoss, Init
 from trainables.losses.proxy_anchor import log_sum
 
 
 @LOSSES.register("proxy_nca")
-class ProxyNCA(Loss):
+class ProxyNCA(ClassLoss):
     """Proxy-NCA (Movshovitz-Attias et al., "No fuss distance metric learning using proxies",
     ICCV 2017, Eq. 4 and Algorithm 1):
 
@@ -51,21 +51,13 @@ class ProxyNCA(Loss):
         super().__init__(config, classes=classes, dim=dim)
         self.scale: float | Tensor = config.scale
         self.denominator = config.denominator
-        self.proxies = start(classes, dim, config.init)
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def logit_scale(self) -> float | Tensor:
         """2σ: ‖x − p‖² = 2 − 2 cos."""
         return 2 * self.scale
 
-    def references(self) -> References:
-        return References(self.proxies, self.labels)
-
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         exponent = self.scale * score
         weights = pairs.neg if self.denominator == "negatives" else torch.ones_like(pairs.neg)
         return nca(exponent, pairs.pos, weights)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
-from trainables.losses.proxies import Init, start
+from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.proxies import ClassLoss, Init
 from trainables.losses.proxy_anchor import gathered
 
 
 @LOSSES.register("proxy_nca_nir")
-class ProxyNCANIR(Loss):
+class ProxyNCANIR(ClassLoss):
     """Proxy-NCA as NIR states it (Roth et al., "Non-isotropy regularization for proxy-based deep
     metric learning", CVPR 2022, Eq. 6):
 
@@ -53,21 +52,13 @@ class ProxyNCANIR(Loss):
         super().__init__(config, classes=classes, dim=dim)
         self.alpha: float | Tensor = config.alpha
         self.margin: float | Tensor = config.margin
-        self.proxies = start(classes, dim, config.init)
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def logit_scale(self) -> float | Tensor:
         """α."""
         return self.alpha
 
-    def references(self) -> References:
-        return References(self.proxies, self.labels)
-
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         attract = gathered((-self.alpha * (score - self.margin)).mT, pairs.pos.mT)
         repel = gathered((self.alpha * (score + self.margin)).mT, pairs.neg.mT)
         drawn = (pairs.pos > 0).any(-1).sum(-1).clamp_min(1)

@@ -6,16 +6,16 @@ from typing import Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
-from trainables.losses.proxies import Init, start
+from trainables.losses.base import LOSSES, Geometry, Pairs
+from trainables.losses.proxies import ClassLoss, Init
 from trainables.losses.proxy_nca import nca
 
 
 @LOSSES.register("proxy_nca_pp")
-class ProxyNCAPP(Loss):
+class ProxyNCAPP(ClassLoss):
     """Proxy-NCA++ (Teh et al., "ProxyNCA++: Revisiting and revitalizing proxy neighborhood
     component analysis", ECCV 2020, the proxy assignment probability with temperature scaling):
 
@@ -45,19 +45,11 @@ class ProxyNCAPP(Loss):
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
         self.temperature: float | Tensor = config.temperature
-        self.proxies = start(classes, dim, config.init)
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def logit_scale(self) -> float | Tensor:
         """2/T: ‖x − p‖² = 2 − 2 cos."""
         return 2 / self.temperature
 
-    def references(self) -> References:
-        return References(self.proxies, self.labels)
-
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         return nca(score / self.temperature, pairs.pos, torch.ones_like(pairs.pos))

@@ -14,7 +14,7 @@ proportional to 1/q of its distance to the anchor.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 
 def inverse_density(
@@ -27,7 +27,8 @@ def inverse_density(
     far: negatives this far away are not drawn, for no loss would come of them; 1.4 in the
         authors' code. Distances of 2 and more, which the unit sphere does not have, are as far.
     """
-    d = distance.clamp_min(1e-6).maximum(_like(near, distance))
+    nearest = torch.as_tensor(near, dtype=distance.dtype, device=distance.device)
+    d = distance.clamp_min(1e-6).maximum(nearest)
     below_far = (d < far) & (d < 2)
     inside = torch.where(below_far, d, torch.ones_like(d))
     log_q = (dim - 2) * inside.log() + (dim - 3) / 2 * torch.log1p(-0.25 * inside.square())
@@ -35,9 +36,7 @@ def inverse_density(
 
 
 @torch.no_grad()
-def draw_negatives(
-    log_weights: Tensor, neg: Tensor, generator: torch.Generator | None = None
-) -> Tensor:
+def draw_negatives(log_weights: Tensor, neg: Tensor, generator: Generator | None = None) -> Tensor:
     """For every pair (query, reference) one negative of the query: indices [..., B, R].
 
     P(n) ∝ neg[..., B, n] · exp(log_weights[..., B, n]), independently for every pair: the
@@ -60,7 +59,3 @@ def draw_negatives(
     )
     last = (cumulated >= total).int().argmax(-1, keepdim=True)  # the last of any weight
     return torch.searchsorted(cumulated, u * total, right=True).minimum(last)
-
-
-def _like(value: float | Tensor, x: Tensor) -> Tensor:
-    return torch.as_tensor(value, dtype=x.dtype, device=x.device)

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
@@ -77,9 +77,7 @@ class SoftTriple(Loss):
     def references(self) -> References:
         return References(self.centres, self.labels, self.per_class)
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         each = score.reshape(*score.shape[:-1], self.classes, self.per_class)
         relaxed = ((each / self.gamma).softmax(-1) * each).sum(-1)
         weights = pairs.pos[..., :: self.per_class].to(score.dtype)

@@ -6,16 +6,16 @@ from typing import Literal
 
 import torch
 from pydantic import Field, field_validator
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from trainables.config.registry import NamedConfig
-from trainables.losses.base import LOSSES, Geometry, Loss, Pairs, References
+from trainables.losses.base import LOSSES, Geometry, Pairs
 from trainables.losses.normsoftmax import off_is_none, soft_cross_entropy
-from trainables.losses.proxies import Init, start
+from trainables.losses.proxies import ClassLoss, Init
 
 
 @LOSSES.register("softmax")
-class Softmax(Loss):
+class Softmax(ClassLoss):
     """Softmax cross-entropy over products with class weights, as a network made for classification
     ends:
 
@@ -31,6 +31,7 @@ class Softmax(Loss):
     REVISION = 2
     geometry = Geometry("dot", normalize=False)
     classifies = True
+    VECTORS = "weights"
 
     class Config(NamedConfig):
         """bias: whether there is b, from zero. init: of w, `proxies.start`; torch's own for a
@@ -45,11 +46,8 @@ class Softmax(Loss):
 
     def __init__(self, config: Config, *, classes: int, dim: int) -> None:
         super().__init__(config, classes=classes, dim=dim)
-        self.weights = start(classes, dim, config.init)
         self.bias = nn.Parameter(torch.zeros(classes)) if config.bias else None
         self.smoothing: float | Tensor | None = config.label_smoothing
-        self.register_buffer("labels", torch.arange(classes), persistent=False)
-        self.labels: Tensor
 
     @property
     def retrieval(self) -> Geometry:
@@ -62,14 +60,9 @@ class Softmax(Loss):
         """1."""
         return 1.0
 
-    def references(self) -> References:
-        return References(self.weights, self.labels)
-
     def logits(self, score: Tensor) -> Tensor:
         """score [..., B, C] → score + b."""
         return score if self.bias is None else score + self.bias
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         return soft_cross_entropy(self.logits(score), pairs.pos, self.smoothing)

@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from pydantic import Field, model_validator
-from torch import Tensor
+from torch import Generator, Tensor
 
 from trainables.config.registry import NamedConfig
 from trainables.losses.base import LOSSES, BatchNeeds, Geometry, Loss, Pairs
@@ -73,9 +73,7 @@ class Triplet(Loss):
         self.far: float | Tensor = config.far
         self.mining, self.average = config.mining, config.average
 
-    def forward(
-        self, score: Tensor, pairs: Pairs, *, generator: torch.Generator | None = None
-    ) -> Tensor:
+    def forward(self, score: Tensor, pairs: Pairs, *, generator: Generator | None = None) -> Tensor:
         distance = -score
         if self.mining in ("all", "semihard_all"):
             total, active, mined = self._every(distance, pairs)
@@ -85,7 +83,7 @@ class Triplet(Loss):
         return (total.sum((-2, -1)) / torch.where(count > 0, count, 1)).mean()
 
     def _one_each(
-        self, distance: Tensor, pairs: Pairs, generator: torch.Generator | None
+        self, distance: Tensor, pairs: Pairs, generator: Generator | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Sum of losses, number above 0 and number, [..., B, R] of every (a, p), of one n each."""
         if self.mining == "semihard":

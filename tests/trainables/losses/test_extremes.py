@@ -19,25 +19,8 @@ STEEP: dict[str, float] = {"scale": 64.0, "alpha": 64.0, "temperature": 1 / 64}
 
 
 @pytest.mark.parametrize("loss", list(LOSSES))
-@pytest.mark.parametrize("case", losses.CASES)
-def test_finite(loss: str, case: str) -> None:
-    losses.finite(loss_options(loss), case)
-
-
-@pytest.mark.parametrize("loss", [name for name in LOSSES if needs(name).per_class == 1])
-def test_two_classes_of_one_image_each(loss: str) -> None:
-    """No positive in the batch; only where the sampler may deal such a batch."""
-    losses.finite_without_positives(loss_options(loss))
-
-
-@pytest.mark.parametrize("loss", list(LOSSES))
-def test_as_many_classes_as_stanford_online_products_trains(loss: str) -> None:
-    losses.finite_of_many_classes(loss_options(loss))
-
-
-@pytest.mark.parametrize("loss", list(LOSSES))
-def test_leading_dimensions_are_meaned(loss: str) -> None:
-    losses.meaned_over_leading_dimensions(loss_options(loss))
+def test_a_loss_passes_all_checks(loss: str) -> None:
+    losses.check(loss_options(loss))
 
 
 def test_a_broken_loss_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +57,3 @@ def test_scale_64(loss: str, field: str, case: str) -> None:
     elif case == "equal":
         x = torch.ones_like(x)
     finite_value_and_gradients(method, x, labels)
-
-
-def test_every_loss_with_a_scale_was_met() -> None:
-    with_scale = {name for name, _ in steep()}
-    assert with_scale >= {"normsoftmax", "proxy_anchor", "cosface", "arcface", "sphereface"}
-    assert with_scale >= {"proxy_nca", "proxy_nca_pp", "proxy_nca_nir", "soft_triple"}

@@ -10,8 +10,7 @@ from tests.trainables.losses.cases import LABELS, D, batch, made, same_value_and
 from trainables import streams
 from trainables.losses import geometry
 from trainables.losses.base import make_pairs
-from trainables.losses.normsoftmax import NormSoftmax
-from trainables.losses.proxy_anchor import ProxyAnchor, gathered
+from trainables.losses.proxy_anchor import gathered
 
 
 @pytest.mark.parametrize("sets", LABELS)
@@ -49,18 +48,6 @@ def test_proxies_without_a_positive_pull_nothing() -> None:
         s = geometry.score(x, each.proxies, each.geometry)
         positives.append(each(s, quiet))
     torch.testing.assert_close(positives[0], positives[1])
-
-
-@pytest.mark.parametrize("name", ["proxy_anchor", "normsoftmax"])
-def test_hyperparameters_may_be_tensors(name: str) -> None:
-    loss, other = made(name), made(name)
-    x, labels = torch.randn(4, D, generator=streams.generator(0, "x")), torch.tensor([0, 0, 1, 2])
-    if isinstance(other, ProxyAnchor):
-        other.alpha, other.margin = torch.tensor(32.0), torch.tensor(0.1)
-    assert isinstance(other, ProxyAnchor | NormSoftmax)
-    if isinstance(other, NormSoftmax):
-        other.temperature = torch.tensor(0.05)
-    torch.testing.assert_close(value(other, x, labels), value(loss, x, labels))
 
 
 def test_a_large_gathered_sum_is_unchanged_in_float32_and_right_in_float64() -> None:

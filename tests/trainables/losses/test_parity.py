@@ -1,4 +1,4 @@
-"""Losses with references as in pytorch-metric-learning, on random problems in float64.
+"""Losses as in pytorch-metric-learning, on random problems in float64.
 
 What a problem holds: classes of one image, classes without any, duplicates of an embedding
 under one label or two, and two proxies that tie. What the definitions do not share, and how a
@@ -8,22 +8,25 @@ problem is restricted so that they do, each test states.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytorch_metric_learning import losses as pml
-from pytorch_metric_learning.regularizers import SparseCentersRegularizer
+from pytorch_metric_learning.distances import DotProductSimilarity, LpDistance
+from pytorch_metric_learning.reducers import MeanReducer
 from torch import Tensor
 
-from tests.trainables.losses.cases import made, same_value_and_gradients, value
+from tests.trainables.losses.cases import batch, made, same_value_and_gradients, value
 from trainables import streams
 from trainables.losses.base import Loss
 
-EXAMPLES = settings(max_examples=25, deadline=None)
+EXAMPLES = settings(max_examples=20, deadline=None)
 
 
 @dataclass(frozen=True)
@@ -80,36 +83,116 @@ def compare(problem: Problem, loss: Loss, theirs: Any, *, transposed: str = "") 
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-10)
 
 
+# Ours by name and options, theirs, and their parameter that is our references transposed.
+WITH_REFERENCES: dict[str, Callable[[Problem], tuple[str, dict[str, Any], Any, str]]] = {
+    "proxy_anchor": lambda p: (
+        "proxy_anchor",
+        {"alpha": p.scale, "margin": p.margin},
+        pml.ProxyAnchorLoss(p.classes, p.dim, margin=p.margin, alpha=p.scale),
+        "",
+    ),
+    "normsoftmax": lambda p: (
+        "normsoftmax",
+        {"temperature": 1 / p.scale},
+        pml.NormalizedSoftmaxLoss(p.classes, p.dim, temperature=1 / p.scale),
+        "W",
+    ),
+    "cosface": lambda p: (
+        "cosface",
+        {"scale": p.scale, "margin": p.margin},
+        pml.CosFaceLoss(p.classes, p.dim, scale=p.scale, margin=p.margin),
+        "W",
+    ),
+    # their margin is in degrees
+    "arcface": lambda p: (
+        "arcface",
+        {"scale": p.scale, "margin": 3 * p.margin},
+        pml.ArcFaceLoss(p.classes, p.dim, scale=p.scale, margin=math.degrees(3 * p.margin)),
+        "W",
+    ),
+    # theirs sums over all proxies; at scales above 64 it leaves out a probability of 0
+    "proxy_nca": lambda p: (
+        "proxy_nca",
+        {"denominator": "all", "scale": p.scale},
+        pml.ProxyNCALoss(p.classes, p.dim, softmax_scale=p.scale),
+        "",
+    ),
+    "proxy_nca_pp": lambda p: (
+        "proxy_nca_pp",
+        {"temperature": 1 / p.scale},
+        pml.ProxyNCALoss(p.classes, p.dim, softmax_scale=p.scale),
+        "",
+    ),
+    "soft_triple": lambda p: (
+        "soft_triple",
+        {"centres": 3, "gamma": 0.1, "scale": p.scale, "margin": p.margin},
+        pml.SoftTripleLoss(
+            p.classes, p.dim, centers_per_class=3, la=p.scale, gamma=0.1, margin=p.margin
+        ),
+        "fc",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(WITH_REFERENCES))
 @EXAMPLES
 @given(problems())
-def test_proxy_anchor(p: Problem) -> None:
-    loss = loss_of("proxy_anchor", p, alpha=p.scale, margin=p.margin)
-    compare(p, loss, pml.ProxyAnchorLoss(p.classes, p.dim, margin=p.margin, alpha=p.scale))
+def test_losses_with_references(name: str, p: Problem) -> None:
+    loss, options, theirs, transposed = WITH_REFERENCES[name](p)
+    compare(p, loss_of(loss, p, **options), theirs, transposed=transposed)
+
+
+# Of multi_similarity: where at most one pair of each kind is mined the library's value is 0.
+PAIRS: dict[str, tuple[str, dict[str, Any], Callable[[], Any]]] = {
+    "contrastive": (
+        "contrastive",
+        {"pos_margin": 0.4, "margin": 0.7},
+        lambda: pml.ContrastiveLoss(0.4, 0.7),
+    ),
+    "contrastive mean": (
+        "contrastive",
+        {"pos_margin": 0.1, "margin": 1.9, "average": "all"},
+        lambda: pml.ContrastiveLoss(0.1, 1.9, reducer=MeanReducer()),
+    ),
+    "multi_similarity": (
+        "multi_similarity",
+        {"alpha": 18.0, "beta": 64.0, "threshold": 0.77, "mining": "none"},
+        lambda: pml.MultiSimilarityLoss(18.0, 64.0, 0.77),
+    ),
+    "fastap": ("fastap", {"bins": 10}, lambda: pml.FastAPLoss(10)),
+    "triplet_l2sq": (
+        "triplet_l2sq",
+        {"margin": 0.2, "mining": "all"},
+        lambda: pml.TripletMarginLoss(0.2, distance=LpDistance(power=2)),
+    ),
+    "triplet_l2": (
+        "triplet_l2",
+        {"margin": 1.0, "mining": "all", "average": "mined"},
+        lambda: pml.TripletMarginLoss(1.0, distance=LpDistance(), reducer=MeanReducer()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(PAIRS))
+@EXAMPLES
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=9))
+def test_losses_of_pairs(name: str, classes: list[int]) -> None:
+    loss, options, theirs = PAIRS[name]
+    x, labels = batch([{label} for label in classes])
+    expected = theirs()(x, torch.tensor(classes))
+    same_value_and_gradients(value(made(loss, **options).double(), x, labels), expected, [x])
 
 
 @EXAMPLES
-@given(problems())
-def test_normsoftmax(p: Problem) -> None:
-    loss = loss_of("normsoftmax", p, temperature=1 / p.scale)
-    theirs = pml.NormalizedSoftmaxLoss(p.classes, p.dim, temperature=1 / p.scale)
-    compare(p, loss, theirs, transposed="W")
-
-
-@EXAMPLES
-@given(problems())
-def test_cosface(p: Problem) -> None:
-    loss = loss_of("cosface", p, scale=p.scale, margin=p.margin)
-    theirs = pml.CosFaceLoss(p.classes, p.dim, scale=p.scale, margin=p.margin)
-    compare(p, loss, theirs, transposed="W")
-
-
-@EXAMPLES
-@given(problems(), st.floats(0.01, 3.1))
-def test_arcface(p: Problem, margin: float) -> None:
-    """Their margin is in degrees."""
-    loss = loss_of("arcface", p, scale=p.scale, margin=margin)
-    theirs = pml.ArcFaceLoss(p.classes, p.dim, scale=p.scale, margin=math.degrees(margin))
-    compare(p, loss, theirs, transposed="W")
+@given(st.integers(1, 5), st.sampled_from([1e-3, 1.0, 10.0]))
+def test_n_pair(pairs: int, scale: float) -> None:
+    """Of four images of a class that library takes the first two; it normalises by default."""
+    classes = [c for c in range(pairs) for _ in range(2)]
+    x, labels = batch([{c} for c in classes])
+    x = (scale * x).detach().requires_grad_()
+    theirs = pml.NPairsLoss(distance=DotProductSimilarity(normalize_embeddings=False))
+    found = value(made("n_pair", classes=pairs), x, labels)
+    same_value_and_gradients(found, theirs(x, torch.tensor(classes)), [x])
 
 
 @EXAMPLES
@@ -128,57 +211,3 @@ def test_sphereface(p: Problem, margin: int) -> None:
     other = torch.autograd.grad(expected, [p.x, theirs.W], retain_graph=True)
     torch.testing.assert_close(mine[0], other[0], rtol=1e-6, atol=1e-10)
     torch.testing.assert_close(mine[1], other[1].T, rtol=1e-6, atol=1e-10)
-
-
-def test_sphereface_differs_where_lengths_do() -> None:
-    loss = made("sphereface", margin=2.0, scale=1.0).double()
-    x = torch.randn(4, 4, dtype=torch.float64, generator=streams.generator(0, "x"))
-    theirs = pml.SphereFaceLoss(5, 4, margin=2, scale=1).double()
-    theirs.W = torch.nn.Parameter(loss.references().vectors.detach().T.clone())
-    labels = torch.tensor([0, 1, 2, 2])
-    torch.testing.assert_close(value(loss, 3 * x, labels), value(loss, x, labels))
-    assert (theirs(3 * x, labels) - theirs(x, labels)).abs() > 1e-3
-
-
-@EXAMPLES
-@given(problems())
-def test_proxy_nca(p: Problem) -> None:
-    """Theirs sums over all proxies, the option "all"; a query whose probability underflows to 0
-    they leave out of the mean, at scales above 64 or so, where ours keeps its finite loss."""
-    loss = loss_of("proxy_nca", p, denominator="all", scale=p.scale)
-    compare(p, loss, pml.ProxyNCALoss(p.classes, p.dim, softmax_scale=p.scale))
-    plus = loss_of("proxy_nca_pp", p, temperature=1 / p.scale)
-    compare(p, plus, pml.ProxyNCALoss(p.classes, p.dim, softmax_scale=p.scale))
-
-
-def test_proxy_nca_as_printed_is_another_loss_than_theirs() -> None:
-    loss = made("proxy_nca").double()
-    theirs = pml.ProxyNCALoss(5, 4, softmax_scale=1).double()
-    theirs.proxies = loss.references().vectors
-    x = torch.randn(3, 4, dtype=torch.float64, generator=streams.generator(0, "x"))
-    labels = torch.tensor([0, 1, 1])
-    near = torch.exp(-theirs.distance(x, loss.references().vectors))
-    far = near.clone()
-    far[torch.arange(3), labels] = 0
-    gap = torch.log(near.sum(1)) - torch.log(far.sum(1))
-    found, expected = value(loss, x, labels), theirs(x, labels) - gap.mean()
-    same_value_and_gradients(found, expected, [loss.references().vectors])
-
-
-@EXAMPLES
-@given(problems(), st.integers(1, 4), st.sampled_from([0.1, 1.0]))
-def test_soft_triple(p: Problem, centres: int, gamma: float) -> None:
-    loss = loss_of("soft_triple", p, centres=centres, gamma=gamma, scale=p.scale, margin=p.margin)
-    theirs = pml.SoftTripleLoss(
-        p.classes, p.dim, centers_per_class=centres, la=p.scale, gamma=gamma, margin=p.margin
-    )
-    compare(p, loss, theirs, transposed="fc")
-
-
-@EXAMPLES
-@given(st.integers(1, 6), st.integers(2, 5), st.integers(2, 7))
-def test_distances_of_centres(classes: int, centres: int, dim: int) -> None:
-    """Theirs has an infinite gradient where two centres coincide (float64), ours 0."""
-    loss = made("soft_triple", classes=classes, dim=dim, centres=centres).double()
-    theirs = SparseCentersRegularizer(classes, centres)
-    same_value_and_gradients(loss.penalty()["centres"][0], theirs(loss.centres), [loss.centres])

@@ -12,7 +12,6 @@ from pytorch_metric_learning import losses, miners
 from pytorch_metric_learning.distances import LpDistance
 
 from trainables import streams
-from trainables.core.identity import config_hash
 from trainables.core.network import build_method
 from trainables.losses.base import Geometry, Traits
 from trainables.methods.base import Method
@@ -156,13 +155,3 @@ def test_methods_with_a_score_or_label_sets_of_their_own_are_refused(
     monkeypatch.setattr(Plain, "describe_traits", classmethod(lambda *_: Traits(label_sets=True)))
     with pytest.raises(ValidationError, match="one label an image"):
         TrialConfig(loss=loss)
-
-
-def test_options_are_part_of_the_trials_identity() -> None:
-    def of(**loss: Any) -> str:
-        return config_hash(TrialConfig(loss={"name": "pml", "class": "CircleLoss", **loss}), "data")
-
-    assert of() == of(options={})
-    assert len({of(), of(options={"m": 0.3}), of(options={"m": 0.4})}) == 3
-    again = TrialConfig(loss={"name": "pml", "class": "CircleLoss", "options": {"m": 0.3}})
-    assert TrialConfig.model_validate(again.model_dump(mode="json")) == again

@@ -22,7 +22,6 @@ from tests.trainables.losses.cases import (
     whole,
 )
 from trainables import streams
-from trainables.losses.base import make_pairs
 from trainables.losses.proxies import start
 
 
@@ -145,23 +144,6 @@ def test_one_centre_has_no_distance_and_equal_centres_have_gradient_zero() -> No
     found.backward()
     assert found.abs() < 1e-5
     assert loss.centres.grad.isfinite().all()
-
-
-def test_proxy_nca_pp_is_normsoftmax_at_half_the_temperature() -> None:
-    """For one label each: −‖x − p‖²/T = (2 cos − 2)/T, and softmax takes no notice of −2/T."""
-    loss = made("proxy_nca_pp", temperature=0.3).double()
-    softmax = made("normsoftmax", temperature=0.15).double()
-    with torch.no_grad():
-        softmax.weights.copy_(loss.proxies)
-    x, labels = batch([{0}, {2}, {2}])
-    torch.testing.assert_close(value(loss, x, labels), value(softmax, x, labels))
-
-
-def test_nir_is_proxy_anchor_with_items_and_proxies_exchanged() -> None:
-    nir, anchor = made("proxy_nca_nir"), made("proxy_anchor")
-    score = 2 * torch.rand(C, C, generator=streams.generator(0, "score")) - 1
-    pairs = make_pairs(torch.arange(C), torch.arange(C))
-    torch.testing.assert_close(nir(score, pairs), anchor(score.T, pairs))
 
 
 STARTS = {

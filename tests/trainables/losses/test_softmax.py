@@ -45,13 +45,6 @@ def test_no_smoothing_written_out_is_the_same_trial(name: str) -> None:
         TrialConfig(loss={"name": name, "label_smoothing": 1.0})
 
 
-def test_no_bias_is_none() -> None:
-    loss = made("softmax", bias=False)
-    assert [name for name, _ in loss.named_parameters()] == ["weights"]
-    score = torch.randn(2, 5)
-    assert torch.equal(loss.logits(score), score)
-
-
 def test_an_item_without_a_class_counts_as_nothing_smoothed_or_not() -> None:
     for smoothing in (None, 0.3):
         loss = made("softmax", label_smoothing=smoothing)

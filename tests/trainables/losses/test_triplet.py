@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pytorch_metric_learning import distances as pml_distances
-from pytorch_metric_learning import losses as pml
-from pytorch_metric_learning import miners as pml_miners
-from pytorch_metric_learning.reducers import MeanReducer
 from torch import Tensor
 
 from tests.oracles import pairs as oracles
-from tests.trainables.losses.pair_cases import (
+from tests.trainables.losses.cases import (
     CASES,
     batch,
     made,
@@ -62,72 +56,6 @@ def test_distance_weighted_by_loops(name: str, case: str) -> None:
     d = oracles.distances(x, squared=SQUARED[name], normalize=True)
     expected = oracles.triplet(drawn(x, labels), d, 0.3, "active", x.new_zeros(()))
     same_value_and_gradients(value(loss, x, labels), expected, [x])
-
-
-def theirs(
-    x: Tensor, classes: Tensor, mined: object, *, power: int, margin: float, mean: bool
-) -> Tensor:
-    reducer = {"reducer": MeanReducer()} if mean else {}
-    distance = pml_distances.LpDistance(power=power)
-    return pml.TripletMarginLoss(margin, distance=distance, **reducer)(x, classes, mined)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    name=st.sampled_from(sorted(SQUARED)),
-    classes=st.lists(st.integers(0, 3), min_size=2, max_size=9),
-    margin=st.sampled_from([0.05, 0.2, 1.0]),
-    scale=st.sampled_from([1e-3, 1.0, 1e3]),
-    mining=st.sampled_from(["all", "semihard_all", "distance_weighted"]),
-    mean=st.booleans(),
-    duplicates=st.booleans(),
-)
-def test_as_in_pytorch_metric_learning(  # noqa: PLR0917
-    name: str,
-    classes: list[int],
-    margin: float,
-    scale: float,
-    mining: str,
-    mean: bool,
-    duplicates: bool,
-) -> None:
-    """Same triplets, same average. Differs: with no triplet at all the library's value is 0
-    as ours, but it has no gradient; "semihard" alone has no counterpart there."""
-    power = 2 if SQUARED[name] else 1
-    average = "mined" if mean else "active"
-    loss = made(name, margin=margin, mining=mining, average=average)
-    x, labels = batch([{c} for c in classes], duplicates=duplicates)
-    x = (scale * x).detach().requires_grad_()
-    exact = torch.tensor(classes)
-    if mining == "semihard_all":
-        distance = pml_distances.LpDistance(power=power)
-        mined = pml_miners.TripletMarginMiner(margin, "semihard", distance=distance)(x, exact)
-    elif mining == "distance_weighted":
-        mined = tuple(
-            torch.tensor(c, dtype=torch.int64) for c in zip(*drawn(x, labels), strict=True)
-        )
-    else:
-        mined = None
-    found = value(loss, x, labels)
-    if mined == ():
-        assert found.item() == 0
-        return
-    expected = theirs(x, exact, mined, power=power, margin=margin, mean=mean)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
-    if duplicates:
-        return  # ties: each takes one of the sub-gradients
-    (ours,) = torch.autograd.grad(found, x)
-    (other,) = torch.autograd.grad(expected, x, allow_unused=True, materialize_grads=True)
-    torch.testing.assert_close(ours * scale, other * scale, rtol=1e-6, atol=1e-8)
-
-
-def test_leading_dimensions_are_averaged_each_over_its_own_triplets() -> None:
-    x = torch.randn(3, 8, 4, dtype=torch.float64, generator=streams.generator(0, "many"))
-    labels = torch.tensor([0, 0, 1, 1, 1, 2, 3, 3])[:, None]
-    for mining in ("all", "semihard", "semihard_all"):
-        loss = made("triplet_l2", mining=mining)
-        each = torch.stack([value(loss, part, labels) for part in x])
-        torch.testing.assert_close(value(loss, x, labels), each.mean())
 
 
 def test_float32_is_close_to_float64_on_a_large_batch() -> None:
