@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.gpu import on
 from trainables import streams
 from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, build_flow
+from trainables.flows.flow import Flow
 
 KINDS = get_args(FlowConfig.model_fields["kind"].annotation)
 DIM, ITEMS = 6, 9
@@ -21,7 +21,7 @@ DIM, ITEMS = 6, 9
 def flow_of(kind: str, condition: int) -> Flow:
     config = FlowConfig(kind=kind, depth=4, width=16, gain=0.5)
     with streams.seeded(0, "flow"):
-        flow = build_flow(config, dim=DIM, condition_dim=condition)
+        flow = Flow(config, dim=DIM, condition_dim=condition)
         if flow.scale is not None:
             torch.nn.init.normal_(flow.scale)
     return flow

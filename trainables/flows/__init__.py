@@ -1,7 +1,7 @@
 """Normalising flows on embeddings: Real-NVP, NICE and GLOW couplings, conditional or not.
 
     with streams.part("detreg.flow1"):
-        flow = build_flow(FlowConfig(kind="realnvp", depth=12), dim=512)
+        flow = Flow(FlowConfig(kind="realnvp", depth=12), dim=512)
     found = flow(x)                 z[..., D], log_det[...], log_diagonal[..., D]
     x = flow.inverse(found.z)
 

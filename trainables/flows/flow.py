@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +48,12 @@ class Flow(nn.Module):
 
     Computes in float32, or float64 if both flow and x are; autocast is off inside. Initial
     values come from torch's global generator: call within `streams.part`.
+
+    Args:
+        dim: D. condition_dim: K; 0: unconditional.
+
+    Raises:
+        ValueError: dim below 2.
     """
 
     orders: Tensor
@@ -89,19 +96,17 @@ class Flow(nn.Module):
             scales: list[Tensor] = []
             log_diagonal = torch.zeros_like(x)
             for p in range(len(self.orders)):
-                first, second = self._enter(x, p)
-                both = [torch.zeros_like(first), torch.zeros_like(second)]
-                for k in range(2 * p, min(2 * p + 2, len(self.couplings))):
-                    if k % 2 == 0:
-                        second, log_scale = self.couplings[k](second, first, condition)
-                        both[1] = log_scale
-                    else:
-                        first, log_scale = self.couplings[k](first, second, condition)
-                        both[0] = log_scale
-                    scales.append(log_scale)
-                x = torch.cat([first, second], dim=-1)
+                halves = self._enter(x, p)
+                both = [torch.zeros_like(half) for half in halves]
+                for passive, coupling in enumerate(self._pair(p)):
+                    active = 1 - passive
+                    halves[active], both[active] = coupling(
+                        halves[active], halves[passive], condition
+                    )
+                    scales.append(both[active])
+                x = torch.cat(halves, dim=-1)
                 log_diagonal = log_diagonal + self._to_input(torch.cat(both, dim=-1), p)
-            x = self._leave(x)
+            x = self._to_input(x, len(self.orders) - 1)
             if self.scale is not None:
                 log_scale = soft_clamp(self.scale, self.config.clamp)
                 x, log_diagonal = x * log_scale.exp(), log_diagonal + log_scale
@@ -115,73 +120,50 @@ class Flow(nn.Module):
             if self.scale is not None:
                 z = z * (-soft_clamp(self.scale, self.config.clamp)).exp()
             for p in reversed(range(len(self.orders))):
-                first, second = self._halves(z.index_select(-1, self.orders[p]))
-                for k in reversed(range(2 * p, min(2 * p + 2, len(self.couplings)))):
-                    coupling = self.couplings[k]
-                    assert isinstance(coupling, Coupling)
-                    if k % 2 == 0:
-                        second = coupling.inverse(second, first, condition)
-                    else:
-                        first = coupling.inverse(first, second, condition)
-                z = self._to_input(torch.cat([first, second], dim=-1), p)
+                halves = self._split(z.index_select(-1, self.orders[p]))
+                for passive, coupling in reversed(list(enumerate(self._pair(p)))):
+                    active = 1 - passive
+                    halves[active] = coupling.inverse(halves[active], halves[passive], condition)
+                z = self._to_input(torch.cat(halves, dim=-1), p)
             return z
 
-    def walk(
-        self, x: Tensor, condition: Tensor | None = None
-    ) -> Iterator[tuple[Coupling, Tensor, Tensor]]:
-        """Each coupling with what it gets on the way of x: x_a[..., A] and x_p[..., P]."""
+    def walk(self, x: Tensor) -> Iterator[tuple[Coupling, Tensor, Tensor]]:
+        """Yield each coupling with what it gets on the way of x: x_a[..., A] and x_p[..., P]."""
         for p in range(len(self.orders)):
-            first, second = self._enter(x, p)
-            for k in range(2 * p, min(2 * p + 2, len(self.couplings))):
-                coupling = self.couplings[k]
-                assert isinstance(coupling, Coupling)
-                if k % 2 == 0:
-                    yield coupling, second, first
-                    second, _ = coupling(second, first, condition)
-                else:
-                    yield coupling, first, second
-                    first, _ = coupling(first, second, condition)
-            x = torch.cat([first, second], dim=-1)
+            halves = self._enter(x, p)
+            for passive, coupling in enumerate(self._pair(p)):
+                active = 1 - passive
+                yield coupling, halves[active], halves[passive]
+                halves[active], _ = coupling(halves[active], halves[passive], None)
+            x = torch.cat(halves, dim=-1)
 
-    def _enter(self, x: Tensor, pair: int) -> tuple[Tensor, Tensor]:
+    def _pair(self, pair: int) -> list[Coupling]:
+        """Return a pair's couplings: the first transforms the second half, the second the first."""
+        return cast("list[Coupling]", list(self.couplings)[2 * pair : 2 * pair + 2])
+
+    def _enter(self, x: Tensor, pair: int) -> list[Tensor]:
         """Halves of x in this pair's order, from that of the pair before: one gather, not two."""
         if pair > 0 and self.config.permutation:
             x = x.index_select(-1, self.places[pair - 1][self.orders[pair]])
-        return self._halves(x)
-
-    def _leave(self, x: Tensor) -> Tensor:
-        return self._to_input(x, len(self.orders) - 1) if len(self.orders) > 1 else x
+        return self._split(x)
 
     def _to_input(self, x: Tensor, pair: int) -> Tensor:
         """From a pair's order to that of the flow's input."""
-        if pair == 0 or not self.config.permutation:
+        if pair <= 0 or not self.config.permutation:
             return x
         return x.index_select(-1, self.places[pair])
 
-    def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x[..., : self._half], x[..., self._half :]
+    def _split(self, x: Tensor) -> list[Tensor]:
+        return [x[..., : self._half], x[..., self._half :]]
 
     def _checked(self, x: Tensor, condition: Tensor | None) -> tuple[Tensor, Tensor | None]:
         if x.shape[-1] != self.dim:
             raise ValueError(f"x with {self.dim} dimensions at its end, not {tuple(x.shape)}")
-        if (condition is None) != (self.condition_dim == 0):
+        if (0 if condition is None else condition.shape[-1]) != self.condition_dim:
             have = "none" if condition is None else str(tuple(condition.shape))
             raise ValueError(f"a condition of {self.condition_dim} dimensions, not {have}")
         if x.dtype in (torch.bfloat16, torch.float16):
             x = x.float()
-        if condition is None:
-            return x, None
-        if condition.shape[-1] != self.condition_dim:
-            raise ValueError(
-                f"a condition of {self.condition_dim} dimensions, not {tuple(condition.shape)}"
-            )
-        return x, condition.to(x.dtype).expand(*x.shape[:-1], self.condition_dim)
-
-
-def build_flow(config: FlowConfig, *, dim: int, condition_dim: int = 0) -> Flow:
-    """A new flow on ℝᴰ, conditioned on ℝᴷ unless `condition_dim` is 0.
-
-    Raises:
-        ValueError: dim below 2.
-    """
-    return Flow(config, dim=dim, condition_dim=condition_dim)
+        return x, None if condition is None else condition.to(x.dtype).expand(
+            *x.shape[:-1], self.condition_dim
+        )

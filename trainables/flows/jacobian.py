@@ -1,6 +1,6 @@
 """Whole Jacobian matrices of a flow and of its layers, where their diagonals do not suffice.
 
-Shape legend: D dimensions · K condition · N items · A active, P passive dimensions.
+Shape legend: D dimensions · N items · A active, P passive dimensions.
 
 Cost: a backward pass of a subnet for each of the A rows, so D/2 times a layer's usual cost, and
 N · D² numbers a layer, kept for the backward pass. DetReg's use of it, with one singular value
@@ -10,15 +10,15 @@ decomposition per item and layer on top, is for small D: see `trainables/methods
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import jacrev, vmap
 
-from trainables.flows.coupling import Coupling, soft_clamp
+from trainables.flows.coupling import soft_clamp
 from trainables.flows.flow import Flow
 
 
-def layer_jacobians(flow: Flow, x: Tensor, condition: Tensor | None = None) -> list[Tensor]:
-    """One [N, D, D] for each coupling, at the image of x[N, D] under the couplings before it.
+def layer_jacobians(flow: Flow, x: Tensor) -> list[Tensor]:
+    """Return [N, D, D] of each coupling, at the image of x[N, D] under the couplings before it.
 
     Rows and columns are in the coupling's own order, passive dimensions first, so that each is
 
@@ -28,37 +28,24 @@ def layer_jacobians(flow: Flow, x: Tensor, condition: Tensor | None = None) -> l
     A diagonal scaling adds [D, D], in the order of x.
     """
     layers: list[Tensor] = []
-    for coupling, active, passive in flow.walk(x, condition):
-        layers.append(_jacobian(coupling, active, passive, condition))
+    for coupling, active, passive in flow.walk(x):
+
+        def move(p: Tensor, a: Tensor, coupling: nn.Module = coupling) -> tuple[Tensor, Tensor]:
+            y, log_scale = coupling(a, p, None)
+            return y, log_scale
+
+        by_passive, log_scale = vmap(jacrev(move, has_aux=True))(passive, active)
+        n, size = passive.shape
+        identity = torch.eye(size, dtype=passive.dtype, device=passive.device).expand(n, -1, -1)
+        above = torch.cat([identity, passive.new_zeros(n, size, active.shape[1])], dim=2)
+        below = torch.cat([by_passive, torch.diag_embed(log_scale.exp())], dim=2)
+        layers.append(torch.cat([above, below], dim=1))
     if flow.scale is not None:
         layers.append(soft_clamp(flow.scale, flow.config.clamp).exp().diag())
     return layers
 
 
-def flow_jacobian(flow: Flow, x: Tensor, condition: Tensor | None = None) -> Tensor:
-    """∂z/∂x of the whole flow, [N, D, D], for x[N, D]."""
-
-    def z(one: Tensor, given: Tensor | None) -> Tensor:
-        moved: Tensor = flow(one, given).z
-        return moved
-
-    rows: Tensor = vmap(jacrev(z), in_dims=(0, None if condition is None else 0))(x, condition)
+def flow_jacobian(flow: Flow, x: Tensor) -> Tensor:
+    """Return ∂z/∂x of the whole flow, [N, D, D], for x[N, D]."""
+    rows: Tensor = vmap(jacrev(lambda one: flow(one).z))(x)
     return rows
-
-
-def _jacobian(
-    coupling: Coupling, active: Tensor, passive: Tensor, condition: Tensor | None
-) -> Tensor:
-    def moved(p: Tensor, a: Tensor, given: Tensor | None) -> tuple[Tensor, Tensor]:
-        y, log_scale = coupling(a, p, given)
-        return y, log_scale
-
-    in_dims = (0, 0, None if condition is None else 0)
-    by_passive, log_scale = vmap(jacrev(moved, has_aux=True), in_dims=in_dims)(
-        passive, active, condition
-    )
-    n, size = passive.shape
-    identity = torch.eye(size, dtype=passive.dtype, device=passive.device).expand(n, -1, -1)
-    above = torch.cat([identity, passive.new_zeros(n, size, active.shape[1])], dim=2)
-    below = torch.cat([by_passive, torch.diag_embed(log_scale.exp())], dim=2)
-    return torch.cat([above, below], dim=1)

@@ -18,7 +18,7 @@ from torch import Generator, Tensor
 from trainables import streams
 from trainables.config.registry import NamedConfig
 from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, build_flow
+from trainables.flows.flow import Flow
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
@@ -135,12 +135,12 @@ class DetReg(Plain):
         self.options = config
         dim = parts["embedding"].dim
         with streams.part("detreg.flow1"):
-            self.flow1 = build_flow(config.flow, dim=dim)
+            self.flow1 = Flow(config.flow, dim=dim)
         self.flow2: Flow | None = None
         self.second_loss: Loss | None = None
         if config.dueling:
             with streams.part("detreg.flow2"):
-                self.flow2 = build_flow(config.flow, dim=dim)
+                self.flow2 = Flow(config.flow, dim=dim)
             if config.second_metric and config.proxies == "own":
                 self.second_loss = copy.deepcopy(self.loss)
         self._watched: dict[str, Tensor] = {}

@@ -19,7 +19,7 @@ from trainables import streams
 from trainables.config.registry import NamedConfig
 from trainables.errors import ConfigError
 from trainables.flows.config import FlowConfig
-from trainables.flows.flow import Flow, Flowed, build_flow
+from trainables.flows.flow import Flow, Flowed
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.plain import Plain
@@ -165,7 +165,7 @@ class NIR(Plain):
         self.options = config
         dim = parts["embedding"].dim
         with streams.part("nir.flow"):
-            self.flow = build_flow(config.flow, dim=dim, condition_dim=dim)
+            self.flow = Flow(config.flow, dim=dim, condition_dim=dim)
         self._watched: dict[str, Tensor] = {}
         self._returned = Gradients()
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from trainables import streams
 from trainables.flows.config import FlowConfig
 from trainables.flows.coupling import soft_clamp
-from trainables.flows.flow import Flow, build_flow
+from trainables.flows.flow import Flow
 
 KINDS = ["realnvp", "nice", "glow"]
 GOLDEN = Path(__file__).parent / "golden.json"
@@ -25,7 +24,7 @@ GOLDEN = Path(__file__).parent / "golden.json"
 def flow_of(dim: int = 6, condition_dim: int = 0, **options: Any) -> Flow:
     config = FlowConfig(**{"depth": 3, "width": 16, "gain": 1.0} | options)
     with streams.seeded(0, "flow"):
-        flow = build_flow(config, dim=dim, condition_dim=condition_dim)
+        flow = Flow(config, dim=dim, condition_dim=condition_dim)
         if flow.scale is not None:
             torch.nn.init.normal_(flow.scale)
     return flow
@@ -42,7 +41,7 @@ def jacobian(flow: Flow, x: Tensor, condition: Tensor | None = None) -> Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dim", [2, 3, 7, 64])
+@pytest.mark.parametrize("dim", [2, 7, 64])
 @pytest.mark.parametrize("condition_dim", [0, 5])
 @pytest.mark.parametrize("scaling", [None, True, False])
 def test_inverse(kind: str, dim: int, condition_dim: int, scaling: bool | None) -> None:
@@ -67,19 +66,8 @@ def test_inverse_at_the_papers_size(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gain_scales_the_last_layers_and_a_strong_start_still_inverts(kind: str) -> None:
-    strong, weak = flow_of(16, kind=kind, depth=8), flow_of(16, kind=kind, depth=8, gain=0.1)
-    for one, other in zip(strong.couplings, weak.couplings, strict=True):
-        assert torch.equal(one.subnet[0].weight, other.subnet[0].weight)
-        assert torch.equal(0.1 * one.subnet[-1].weight, other.subnet[-1].weight)
-        assert torch.equal(0.1 * one.subnet[-1].bias, other.subnet[-1].bias)
-    strong, x = strong.double(), draw(9, 16)
-    assert (strong.inverse(strong(x).z) - x).abs().max() <= 1e-6
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dim", [2, 3, 7])
-@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("dim", [2, 7])
+@pytest.mark.parametrize("depth", [1, 5])
 @pytest.mark.parametrize("permutation", [True, False])
 def test_log_det_is_autograds(kind: str, dim: int, depth: int, permutation: bool) -> None:
     flow = flow_of(dim, 4, kind=kind, depth=depth, permutation=permutation, scaling=True)
@@ -120,8 +108,8 @@ def layers_one_by_one(flow: Flow, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dim", [2, 5, 6])
-@pytest.mark.parametrize("depth", [1, 2, 6])
+@pytest.mark.parametrize("dim", [2, 5])
+@pytest.mark.parametrize("depth", [1, 6])
 @pytest.mark.parametrize("scaling", [True, False])
 def test_diagonal_by_layer(kind: str, dim: int, depth: int, scaling: bool) -> None:
     flow = flow_of(dim, kind=kind, depth=depth, scaling=scaling).double()
@@ -134,25 +122,6 @@ def test_diagonal_by_layer(kind: str, dim: int, depth: int, scaling: bool) -> No
     assert len(found.log_scales) == flow.config.couplings + scaling
     each = sum(scales.sum(-1) for scales in found.log_scales)
     torch.testing.assert_close(each, found.log_det)
-
-
-@pytest.mark.parametrize("kind", ["realnvp", "nice"])
-def test_one_layers_diagonal_is_the_jacobians(kind: str) -> None:
-    flow = flow_of(7, kind=kind, depth=1).double()
-    x = draw(7)
-    expected = jacobian(flow, x).diagonal().log()
-    torch.testing.assert_close(flow(x).log_diagonal, expected)
-    assert (expected != 0).sum() == (4 if kind == "realnvp" else 7)
-
-
-def test_every_dimension_is_scaled_equally_often() -> None:
-    for depth in (2, 12):
-        flow = flow_of(9, depth=depth).double()
-        times = torch.zeros(9)
-        for k in range(depth):
-            order = flow.orders[k // 2]
-            times[order[4:] if k % 2 == 0 else order[:4]] += 1
-        assert times.tolist() == [depth / 2] * 9
 
 
 def test_glow_is_equation_7_of_nir() -> None:
@@ -243,7 +212,7 @@ def test_condition_changes_the_output_where_it_enters(
 @pytest.mark.parametrize("options", [{"identity": True, "scaling": True}, {"depth": 0}])
 def test_identity_is_exact(kind: str, options: dict[str, Any]) -> None:
     with streams.seeded(0, "flow"):
-        flow = build_flow(FlowConfig(kind=kind, **{"depth": 5} | options), dim=7)
+        flow = Flow(FlowConfig(kind=kind, **{"depth": 5} | options), dim=7)
     x = draw(4, 7, dtype=torch.float32).requires_grad_()
     found = flow(x)
     assert torch.equal(found.z, x)
@@ -285,7 +254,7 @@ def test_starts_alike_and_keeps_its_order_in_the_state() -> None:
     first, second = flow_of(), flow_of()
     assert torch.equal(first(x).z, second(x).z)
     with streams.seeded(1, "flow"):
-        other = build_flow(first.config, dim=6)
+        other = Flow(first.config, dim=6)
     assert not torch.equal(other(x).z, first(x).z)
     other.load_state_dict(first.state_dict())
     assert torch.equal(other(x).z, first(x).z)
@@ -311,22 +280,10 @@ def test_wrong_shapes_are_told(shape: Any, condition: Any, message: str) -> None
     c = None if condition is None else torch.zeros(condition)
     with pytest.raises(ValueError, match=message):
         flow(torch.zeros(shape), c)
+    with pytest.raises(ValueError, match="dim of at least 2, not 1"):
+        Flow(FlowConfig(), dim=1)
     with pytest.raises(ValueError, match="a condition of 0 dimensions, not"):
         flow_of(6)(torch.zeros(4, 6), torch.zeros(4, 3))
-
-
-def test_one_dimension_is_refused() -> None:
-    with pytest.raises(ValueError, match="dim of at least 2, not 1"):
-        build_flow(FlowConfig(), dim=1)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"depth": -1}, {"width": 0}, {"hidden": 0}, {"clamp": 0.0}, {"clamp": 21.0}, {"kind": "maf"}],
-)
-def test_ranges(options: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        FlowConfig(**options)
 
 
 # --- numbers that the REVISION of every method with a flow stands for --------------------------
