@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -211,14 +210,14 @@ class Counters:
     Args:
         positives: [B] int64, how many positives each query has.
         limit: positives [B] int64 → the last place of interest [B].
-        threads: that share the queries of a tile.
+        pool: threads that share the queries of a tile.
     """
 
     def __init__(
-        self, positives: Tensor, limit: Callable[[Tensor], Tensor], threads: Threads
+        self, positives: Tensor, limit: Callable[[Tensor], Tensor], pool: ThreadPoolExecutor
     ) -> None:
         total, queries = int(positives.sum()), len(positives)
-        self.positives, self.limit, self.threads = positives, limit(positives).numpy(), threads
+        self.positives, self.limit, self.pool = positives, limit(positives).numpy(), pool
         self.start = (positives.cumsum(0) - positives).numpy()
         self.keys, self.scores = np.empty(total, np.int64), np.empty(total, np.float32)
         self.counts = np.zeros(total, np.int32)
@@ -228,61 +227,41 @@ class Counters:
         self, of: slice, tile: Numbers, item: Numbers, own: Numbers, group: Numbers
     ) -> None:
         """Read the positives of the queries `of` from a tile; arguments as `find_positives`."""
-        found = (self.keys, self.scores, self.start[of], self.active[of], self.floor[of])
-        self.threads.share(
-            len(tile), find_positives, tile, tile.view(np.int32), item, own, group, *found
-        )
+        start, active, floor, _ = self._select(of)
+        arrays = (own, group, self.keys, self.scores, start, active, floor)
+        self._share(len(tile), find_positives, tile, item, *arrays)
 
     def count_rows(self, of: slice, tile: Numbers, item: Numbers, own: Numbers) -> int:
         """Count a tile for the queries `of`, its rows; returns how many scores are no numbers."""
-        known = (self.keys, self.scores, self.counts, *self._of(of))
-        return sum(
-            self.threads.share(len(tile), count_rows, tile, tile.view(np.int32), item, own, *known)
-        )
+        arrays = (own, self.keys, self.scores, self.counts, *self._select(of))
+        return sum(self._share(len(tile), count_rows, tile, item, *arrays))
 
     def count_columns(self, of: slice, tile: Numbers, item: Numbers) -> None:
         """Count a tile for the queries `of`, its columns."""
-        known = (self.keys, self.scores, self.counts, *self._of(of))
-        self.threads.share(tile.shape[1], count_columns, tile, tile.view(np.int32), item, *known)
+        arrays = (self.keys, self.scores, self.counts, *self._select(of))
+        self._share(tile.shape[1], count_columns, tile, item, *arrays)
 
     def places(self, of: slice) -> Places:
         """Return the places of the positives of the queries `of`."""
         positives = self.positives[of]
         places = np.empty((len(positives), int(positives.max())), np.int64)
-        start, active, _, limit = self._of(of)
+        start, active, _, limit = self._select(of)
         fill_places(self.counts, start, active, limit, places, FAR)
         return Places(torch.from_numpy(places), positives)
 
-    def _of(self, of: slice) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def _select(self, of: slice) -> tuple[Numbers, Numbers, Numbers, Numbers]:
         return self.start[of], self.active[of], self.floor[of], self.limit[of]
 
-
-class Threads:
-    """As many threads as torch uses, which share the queries of a tile."""
-
-    def __init__(self) -> None:
-        self.count = torch.get_num_threads()
-        self.pool = ThreadPoolExecutor(self.count) if self.count > 1 else None
-
-    def __enter__(self) -> Threads:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.pool is not None:
-            self.pool.shutdown()
-
-    def share(self, n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
-        """Call work(*args, (from, to)) for parts of range(n) that begin at multiples of 32."""
-        if self.pool is None or n < 256:
-            return [work(*args, (0, n))]
-        step = -(-n // self.count // 32) * 32
+    def _share(
+        self, n: int, work: Callable[..., Any], tile: Numbers, *arrays: Numbers
+    ) -> list[Any]:
+        """Call `work` for parts (from, to) of range(n) that begin at multiples of 32."""
+        arguments, threads = (tile, tile.view(np.int32), *arrays), torch.get_num_threads()
+        if threads == 1 or n < 256:
+            return [work(*arguments, (0, n))]
+        step = -(-n // threads // 32) * 32
         parts = [(at, min(at + step, n)) for at in range(0, n, step)]
-        return [f.result() for f in [self.pool.submit(work, *args, part) for part in parts]]
+        return [f.result() for f in [self.pool.submit(work, *arguments, part) for part in parts]]
 
 
 def count_whole_rows(
@@ -315,7 +294,7 @@ def count_whole_rows(
     members = torch.bincount(reference_labels, minlength=classes)
     ends = members.cumsum(0)
     whole = slice(None)
-    with Threads() as threads:
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for first in range(0, len(queries), block):
             here = slice(first, first + block)
             labels = query_labels[here]
@@ -325,7 +304,7 @@ def count_whole_rows(
                 own = column[self_index[here]]
                 positives = positives - (reference_labels[self_index[here]] == labels).long()
             group = torch.stack([ends[labels] - members[labels], ends[labels]], 1).numpy()
-            counters = Counters(positives, limit, threads)
+            counters = Counters(positives, limit, pool)
             counters.find_positives(whole, tile, item, own.numpy(), group)
             bad = counters.count_rows(whole, tile, item, own.numpy())
             if bad or np.isnan(counters.scores).any():
@@ -359,8 +338,8 @@ def count_half(
         made: Numbers = score.tile(rows[a], rows[b], squares[a], squares[b], out).numpy()
         return made
 
-    with Threads() as threads:
-        counters = Counters(sizes - 1, limit, threads)
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        counters = Counters(sizes - 1, limit, pool)
         for first, last in groups:
             a = slice(first, last)
             made = tile(a, a)

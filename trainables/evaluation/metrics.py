@@ -18,7 +18,7 @@ from torch import Tensor
 from trainables.data.splits import Subset
 from trainables.errors import ConfigError, TrialFailure
 from trainables.evaluation.clustering import contingency, kmeans
-from trainables.evaluation.metric import METRIC_REGISTRY, Reads
+from trainables.evaluation.metric import METRIC_REGISTRY
 from trainables.evaluation.ranking import find_places
 from trainables.evaluation.ranking_metrics import Places, RankingMetric, RecallAt
 from trainables.evaluation.scores import Score, resolve_score
@@ -27,15 +27,11 @@ MOST_RECALL = 1000
 ALL: tuple[str, ...] = tuple(METRIC_REGISTRY)
 
 
-def _functions(reads: Reads) -> dict[str, Any]:
-    found = {name: METRIC_REGISTRY[name] for name in ALL}
-    return {name: each.function for name, each in found.items() if each.reads == reads}
-
-
-RANKING: dict[str, RankingMetric] = _functions("places")
-CLUSTERING = _functions("clusters")
-STRUCTURE = _functions("rows")
-ACCURACY = _functions("logits")
+_FUNCTIONS: dict[str, dict[str, Any]] = {
+    reads: {n: METRIC_REGISTRY[n].function for n in ALL if METRIC_REGISTRY[n].reads == reads}
+    for reads in ("places", "clusters", "rows", "logits")
+}
+RANKING, CLUSTERING, STRUCTURE, ACCURACY = _FUNCTIONS.values()
 # Raise the number when any value could change: evaluations are kept under it. What functions of
 # other packages return is no part of it, so each stands in it with a digest of its module's text:
 # evaluations of before it came, or of another text, are read anew.
@@ -113,12 +109,19 @@ def evaluate(
     codes = torch.unique(classes, return_inverse=True)[1]
     if ranking:
         cut = None if gallery is None else len(labels)
-        made = find_places(
+        places = find_places(
             rows, codes, cut, resolve_score(score), list(ranking.values()), block=block
         )
-        values |= average(ranking, made)
-    if any(name in CLUSTERING or name in STRUCTURE for name in metrics):
-        values |= of_rows(F.normalize(rows.float(), dim=1), codes, metrics, seed, restarts)
+        values |= average(ranking, places)
+    clustering = [name for name in metrics if name in CLUSTERING]
+    structure = [name for name in metrics if name in STRUCTURE]
+    if clustering or structure:
+        rows = F.normalize(rows.float(), dim=1)
+        values |= {name: float(STRUCTURE[name](rows, codes)) for name in structure}
+    if clustering:
+        clusters = kmeans(rows, int(codes.max()) + 1, seed=seed, restarts=restarts or 1)
+        table = contingency(clusters, codes)
+        values |= {name: CLUSTERING[name](table) for name in clustering}
     return {name: values[name] for name in metrics}
 
 
@@ -140,15 +143,12 @@ def of_split(
         ConfigError, TrialFailure: as `evaluate`.
     """
     cut, labels = subset.queries, subset.labels
-    if cut is None:
-        return evaluate(embeddings, labels, score=score, metrics=metrics, restarts=restarts)
-    gallery = embeddings[cut:], labels[cut:]
     return evaluate(
         embeddings[:cut],
         labels[:cut],
         score=score,
         metrics=metrics,
-        gallery=gallery,
+        gallery=None if cut is None else (embeddings[cut:], labels[cut:]),
         restarts=restarts,
     )
 
@@ -167,6 +167,7 @@ def ranking_metric(name: str) -> RankingMetric | None:
 
 
 def check(embeddings: Tensor, labels: Tensor) -> None:
+    """Refuse rows and labels that do not belong together, and rows that are not finite."""
     if len(embeddings) != len(labels) or len(labels) == 0:
         raise ConfigError(
             "embeddings", f"{len(embeddings)} rows and {len(labels)} labels", "as many, and some"
@@ -181,6 +182,7 @@ def check(embeddings: Tensor, labels: Tensor) -> None:
 
 
 def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dict[str, float]:
+    """Average each metric over the queries that count."""
     total = dict.fromkeys(wanted, 0.0)
     count = dict.fromkeys(wanted, 0)
     for block in found:
@@ -196,16 +198,3 @@ def average(wanted: Mapping[str, RankingMetric], found: Iterator[Places]) -> dic
                 "at least one class with two images",
             )
     return {name: total[name] / count[name] for name in wanted}
-
-
-def of_rows(
-    rows: Tensor, labels: Tensor, metrics: Sequence[str], seed: int, restarts: int | None
-) -> dict[str, float]:
-    """Of unit rows; labels 0 … C − 1, all present."""
-    values = {name: float(STRUCTURE[name](rows, labels)) for name in metrics if name in STRUCTURE}
-    wanted = [name for name in metrics if name in CLUSTERING]
-    if wanted:
-        clusters = kmeans(rows, int(labels.max()) + 1, seed=seed, restarts=restarts or 1)
-        table = contingency(clusters, labels)
-        values |= {name: CLUSTERING[name](table) for name in wanted}
-    return values

@@ -75,7 +75,7 @@ class Task(ABC):
         metrics: Sequence[str],
         restarts: int | None,
     ) -> dict[str, float]:
-        """Metrics of a split.
+        """Evaluate a split.
 
         Args:
             answers: [N, A] of its images, in order. restarts: of k-means.

@@ -132,12 +132,6 @@ def naive_spread(rows: torch.Tensor, clusters: torch.Tensor) -> float:
     return sum(((x[of == c] - x[of == c].mean(0)) ** 2).sum() for c in set(of.tolist()))
 
 
-def test_spread_in_blocks_is_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, labels = blobs(15, 6, 0.4)
-    monkeypatch.setattr(kmeans_module, "OBJECTIVE_ROWS", 7)
-    assert objective(rows, labels, 6) == pytest.approx(naive_spread(rows, labels), rel=1e-6)
-
-
 def test_kmeans_is_deterministic_and_at_a_fixed_point() -> None:
     rows, labels = blobs(20, 2, 0.1)
     first, again = kmeans(rows, 2, seed=1), kmeans(rows, 2, seed=1)
@@ -145,19 +139,6 @@ def test_kmeans_is_deterministic_and_at_a_fixed_point() -> None:
     assert nmi(contingency(first, labels)) == pytest.approx(1)
     centres = torch.stack([rows[first == c].mean(0) for c in range(2)])
     assert torch.equal(torch.cdist(rows, centres).argmin(1), first)
-
-
-def test_objective_is_near_that_of_faiss() -> None:
-    faiss = pytest.importorskip("faiss")
-    rows, _ = blobs(8, 60, 0.25)
-    ours, theirs = [], []
-    for seed in range(3):
-        ours.append(objective(rows, kmeans(rows, 60, seed=seed), 60))
-        other = faiss.Kmeans(rows.shape[1], 60, niter=20, seed=seed, min_points_per_centroid=1)
-        other.train(rows.numpy())
-        clusters = torch.from_numpy(other.index.search(rows.numpy(), 1)[1][:, 0])
-        theirs.append(objective(rows, clusters, 60))
-    assert np.mean(ours) <= 1.05 * np.mean(theirs)
 
 
 def test_empty_clusters_are_filled() -> None:

@@ -65,26 +65,15 @@ def test_equals_naive_loops(way: str, case: str, kind: str) -> None:
     assert found == pytest.approx(by_loops(x, y, kind), abs=1e-12), way
 
 
-def test_tiles_of_several_classes_and_wide_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    # More than 32 columns at once, and groups of many classes: the vectorised comparison.
-    g = torch.Generator().manual_seed(0)
-    x, y = quarters(700, 6, g), torch.randint(90, (700,), generator=g)
-    monkeypatch.setattr(counting, "GROUP", 100)
-    monkeypatch.setattr(counting, "WIDTH", 256)
-    sorted_way = evaluate(x, y, score="dot", metrics=tuple(NAMES))
-    monkeypatch.setattr(ranking, "SMALL", 0)
-    assert evaluate(x, y, score="dot", metrics=tuple(NAMES)) == pytest.approx(sorted_way, abs=1e-12)
-    assert evaluate(x, y, score=lambda q, r: q @ r.T, metrics=tuple(NAMES)) == pytest.approx(
-        sorted_way, abs=1e-12
-    )
-
-
 @pytest.mark.parametrize("score", ["dot", lambda q, r: q @ r.T])
 def test_threads_share_the_queries_and_change_nothing(
     score: Score | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     g = torch.Generator().manual_seed(0)
+    # More than 32 columns at once, and groups of many classes: the vectorised comparison.
     x, y = quarters(1500, 4, g), torch.randint(300, (1500,), generator=g)
+    monkeypatch.setattr(counting, "GROUP", 300)
+    monkeypatch.setattr(counting, "WIDTH", 512)
     sorted_way = evaluate(x, y, score=score, metrics=tuple(NAMES))
     monkeypatch.setattr(ranking, "SMALL", 0)
     before = torch.get_num_threads()
@@ -220,11 +209,7 @@ def test_bitwise_duplicates_tie_in_real_products(dims: int) -> None:
     exact = exact[first][:, first]
     labels = y.numpy()
     hits = [1 in exact_places(exact, labels, q) for q in range(0, 3000, 7)]
-    sampled = evaluate_places(x, y)
+    blocks = count_half(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
+    sampled = collect(blocks, y.argsort(stable=True).tolist())
     assert [1 in sampled[q] for q in range(0, 3000, 7)] == hits
     assert 0 < found["recall_at_1"] < 1
-
-
-def evaluate_places(x: torch.Tensor, y: torch.Tensor) -> dict[int, list[int]]:
-    blocks = count_half(x, y, PLAIN["cosine"], lambda p: p.clamp(min=10))
-    return collect(blocks, y.argsort(stable=True).tolist())
