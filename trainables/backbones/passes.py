@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ class Passes:
     ) -> None:
         self._of, self.backbone, self.rest = features, backbone, rest
         self.most, self.checkpointed, self.group = most, checkpointed, group
-        self._kept: Kept | None = None
+        self._divided: Divided | None = None
 
     def features(self, inputs: Tensor) -> Tensor:
         """[B, ...] → [B, F]; of a divided batch a leaf, of which `backward` takes the gradient.
@@ -72,83 +72,72 @@ class Passes:
         Raises:
             ConfigError: a divided batch, with a norm that computes its statistics of it.
         """
-        self._kept = None
+        self._divided = None
         if self.backbone is None:
             return self._of(inputs)
         own = self.group.local_shard(inputs)
         parts = torch.split(own, self.most or len(own))
         if len(parts[0]) == len(inputs):
             return self._of(inputs)
-        _check_norms(self.backbone, exchanged=len(parts) == 1)
-        with torch.set_grad_enabled(len(parts) == 1):
-            found = torch.cat([self._of(part) for part in parts])
-        whole = self.group.all_gather(found, len(inputs))
-        self._kept = Kept(whole, parts, found if found.requires_grad else None)
+        at_once = len(parts) == 1  # then SyncBatchNorm has the whole batch of all processes
+        # A plan asks the model as it is built; here it is as it trains.
+        for norm in batch_norms(self.backbone):
+            if not (at_once and isinstance(norm, nn.SyncBatchNorm)):
+                raise ConfigError(
+                    "training",
+                    "a batch that is divided (micro_batch, processes), with "
+                    f"{type(norm).__name__} in training",
+                    "norms with fixed statistics",
+                    "Set backbone.freeze_bn: true, or leave it whole",
+                )
+        with torch.set_grad_enabled(at_once):
+            features = torch.cat([self._of(part) for part in parts])
+        whole = self.group.all_gather(features, len(inputs))
+        self._divided = Divided(whole, parts, features if features.requires_grad else None)
         trains = any(parameter.requires_grad for parameter in self.backbone.parameters())
         return whole.requires_grad_(trains)
 
     def backward(self, loss: Tensor) -> None:
         """Gradients of all that trains, for the `features` given last: the same ones in every
         process."""
-        kept, self._kept = self._kept, None
+        divided, self._divided = self._divided, None
         with ExitStack() as stack:
             if self.checkpointed and self.backbone is not None:
                 stack.enter_context(statistics_held(self.backbone))
             loss.backward()  # type: ignore[no-untyped-call]
-            if kept is None or self.backbone is None:
+            if divided is None or self.backbone is None:
                 return
             # Alike but for kernels that add in no fixed order; so they stay alike.
             self.group.broadcast_(_gradients(self.rest))
-            if kept.whole.grad is None:
+            if divided.whole.grad is None:
                 return  # a held backbone, or a loss that no feature reaches
-            own = self.group.local_shard(kept.whole.grad)
-            if kept.graph is not None:
-                kept.graph.backward(own)  # type: ignore[no-untyped-call]
+            own = self.group.local_shard(divided.whole.grad)
+            if divided.graph is not None:
+                divided.graph.backward(own)  # type: ignore[no-untyped-call]
             else:
-                for part, gradient in zip(
-                    kept.parts, torch.split(own, len(kept.parts[0])), strict=True
-                ):
+                gradients = torch.split(own, len(divided.parts[0]))
+                for part, gradient in zip(divided.parts, gradients, strict=True):
                     self._of(part).backward(gradient)  # type: ignore[no-untyped-call]
         self.group.all_reduce_(_gradients(self.backbone))
 
     def provenance(self) -> dict[str, int | bool]:
-        """What rounds otherwise than one plain pass does; nothing, where it is that."""
-        found: dict[str, int | bool] = {}
-        if self.most is not None:
-            found["micro_batch"] = self.most
-        if self.checkpointed:
-            found["checkpointing"] = True
-        if self.group.size > 1:
-            found["processes"] = self.group.size
-        return found
+        """Return what rounds otherwise than one plain pass does; nothing, where it is that."""
+        processes = self.group.size if self.group.size > 1 else None
+        settings = (
+            ("micro_batch", self.most),
+            ("checkpointing", self.checkpointed or None),
+            ("processes", processes),
+        )
+        return {name: value for name, value in settings if value is not None}
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Of a divided batch until `backward`. whole: [B, F]. parts: this process's images. graph: of
+class Divided(NamedTuple):
+    """A divided batch until `backward`. whole: [B, F]. parts: this process's images. graph: of
     their features, where they passed at once."""
 
     whole: Tensor
     parts: tuple[Tensor, ...]
     graph: Tensor | None
-
-
-def _check_norms(backbone: nn.Module, *, exchanged: bool) -> None:
-    """A plan asks the model as it is built; here it is as it trains.
-
-    Args:
-        exchanged: all processes pass at once, so that SyncBatchNorm has the whole batch.
-    """
-    found = batch_norms(backbone)
-    norms = [n for n in found if not (exchanged and isinstance(n, nn.SyncBatchNorm))]
-    if norms:
-        raise ConfigError(
-            "training",
-            f"a batch that is divided (micro_batch, processes), with {type(norms[0]).__name__} in "
-            "training",
-            "norms with fixed statistics",
-            "Set backbone.freeze_bn: true, or leave it whole",
-        )
 
 
 def _gradients(module: nn.Module) -> list[Tensor]:

@@ -39,15 +39,11 @@ class TwoTokens(Backbone):
     """
 
     def __init__(self, plain: Backbone) -> None:
+        same = ("pooling", "mean", "std", "freeze_bn", "channels_last", "bgr")
         super().__init__(
             plain.model,
             features=2 * plain.features,
-            pooling=plain.pooling,
-            mean=plain.mean,
-            std=plain.std,
-            freeze_bn=plain.freeze_bn,
-            channels_last=plain.channels_last,
-            bgr=plain.bgr,
+            **{name: getattr(plain, name) for name in same},
         )
         self.token = nn.Parameter(nn.init.trunc_normal_(torch.empty(plain.features), std=STD))
         self.joins = False
