@@ -65,8 +65,7 @@ bench: install
 soak: install
 	$(BIN)/python -m tests.ablate.cluster.image
 	$(BIN)/python -m tests.scale.drive
-	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/trainables/methods -k papers_settings
-	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/trainables/methods/test_nir_long.py
+	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/trainables/methods/test_long_runs.py
 	ABLATE_TEST_SOAK=1 $(BIN)/python -m pytest -m slow tests/faults/test_driver.py -k sigkill
 	$(BIN)/python -m tests.faults.soak
 

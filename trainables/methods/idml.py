@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 from torch import Generator, Tensor, nn
 
 from trainables import streams
+from trainables.backbones.second_token import check_tokens
 from trainables.config.registry import ComponentConfig
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, ParamGroup, Traits, configured_geometry
@@ -32,7 +33,6 @@ from trainables.methods.introspective import (
     semantic_distance,
 )
 from trainables.methods.mixing import UNUSED, Mixing, MixingConfig, beta_share, cutmix, mixup
-from trainables.methods.second_token import WITHOUT, SecondToken, check_second_token
 
 if TYPE_CHECKING:
     from trainables.config.sections import Trial
@@ -67,7 +67,12 @@ class IDML(Mixing):
     """
 
     REVISION = 2
-    NEUTRAL: ClassVar[dict[str, object]] = {"mixing": "none", "tau": 1e12, "gamma": 0.0} | WITHOUT
+    NEUTRAL: ClassVar[dict[str, object]] = {
+        "mixing": "none",
+        "tau": 1e12,
+        "gamma": 0.0,
+        "uncertainty_token": None,
+    }
     MEASURES: ClassVar[tuple[str, ...]] = (
         "uncertainty_original",
         "uncertainty_mixed",
@@ -95,7 +100,16 @@ class IDML(Mixing):
         test_metric: what retrieval compares: "semantic" s alone, or "introspective", [s | u] by the
             score that trained (Table 8).
         uncertainty_gain: of the uncertainty head's initial weights.
-        uncertainty_token: u is of a second token's output, not of f (`second_token.py`); None: off.
+        uncertainty_token: u = W_u · output of a second token of a vision transformer + b_u, and s
+            of the class token's (Table 9 and appendix C.5; `backbones/second_token.py`); None: off.
+            Two readings of "we discard the uncertainty token during inference": "discarded", the
+            paper's words, retrieval and classification run the transformer without it, "the same
+            architecture as the original transformer without extra computation cost", though the
+            class token attended to it in training; "kept", it stays in the sequence, and its
+            output is left out, but where the introspective metric is that of retrieval.
+            Deviations: the paper takes the tokens' outputs as the embeddings, here each goes
+            through its linear head. The token learns at the rate of `backbone`, with weight decay.
+            What is measured of uncertainties (`observed`, `measure`) is with the token.
         bias_in_score: with uncertainty "relu", where the classifier's bias b enters. On, as in the
             public code, it is part of the product and of the distance, whose class weight is
             w_j + b_j·1:
@@ -116,7 +130,7 @@ class IDML(Mixing):
         squared: Literal["squared", "plain"] = "squared"
         test_metric: Literal["semantic", "introspective"] = "semantic"
         uncertainty_gain: float = Field(0.01, gt=0, le=100)
-        uncertainty_token: SecondToken | None = None
+        uncertainty_token: Literal["discarded", "kept"] | None = None
         bias_in_score: bool | None = None
 
         @field_validator("bias_in_score")
@@ -150,52 +164,72 @@ class IDML(Mixing):
         config, name = trial.method, trial.loss.name
         assert isinstance(config, IDML.Config)
         loss, geometry = LOSSES[name], configured_geometry(trial.loss, trial.embedding.dim)
-        kind, products = geometry.kind, loss.classifies and not geometry.normalize
-        if config.uncertainty == "relu" and not products:
-            raise ValueError(
+        products = loss.classifies and not geometry.normalize
+        has_bias = isinstance(trial.loss, Softmax.Config) and trial.loss.bias
+        token, relu = config.uncertainty_token, config.uncertainty == "relu"
+        introspective_test = config.test_metric == "introspective"
+        of_cosines = config.metric != "plain" and not relu  # or of distances
+        for refused, reason in (
+            (
+                relu and not products,
                 "method.uncertainty relu with a loss of products with class weights (softmax), not "
-                f"with {name}: take uncertainty vector, or that loss"
-            )
-        if config.bias_in_score and config.uncertainty != "relu":
-            raise ValueError(
+                f"with {name}: take uncertainty vector, or that loss",
+            ),
+            (
+                config.bias_in_score and not relu,
                 "method.bias_in_score with uncertainty relu, not with uncertainty "
-                f"{config.uncertainty}: only that form scores products with class weights"
-            )
-        if config.bias_in_score and not (
-            isinstance(trial.loss, Softmax.Config) and trial.loss.bias
-        ):
-            raise ValueError(
+                f"{config.uncertainty}: only that form scores products with class weights",
+            ),
+            (
+                config.bias_in_score and not has_bias,
                 "method.bias_in_score with a classifier that has a bias, not with loss "
-                f"{name} without one: set loss.bias true, or leave bias_in_score out"
-            )
-        check_second_token(trial, config.uncertainty_token, config.metric, config.test_metric)
-        if config.metric == "plain":
-            if config.test_metric == "introspective":
-                raise ValueError(
-                    "method.test_metric semantic with metric plain, not introspective: the "
-                    "uncertainty is not trained"
-                )
-            return
-        if config.uncertainty == "relu":
-            if config.metric == "ism_dis":
-                raise ValueError(
-                    "method.metric ism_sim with uncertainty relu, not ism_dis: Eq. 20 is of cosines"
-                )
-            return
-        if kind not in ("l2", "l2sq") and not is_cosine(geometry):
-            raise ValueError(
-                f"a loss of cosines or Euclidean distances, not {name}, whose geometry is {kind}: "
-                "the introspective metric has no form for it"
-            )
-        if config.metric == "ism_dis" and not is_cosine(geometry):
-            raise ValueError(
+                f"{name} without one: set loss.bias true, or leave bias_in_score out",
+            ),
+            (
+                token is not None and trial.backbone.mode == "frozen",
+                f"method.uncertainty_token with backbone.mode finetune, not {token} with frozen: "
+                "cached features have no token that could learn; leave it out",
+            ),
+            (
+                token is not None and config.metric == "plain",
+                f"method.uncertainty_token with an introspective metric, not {token} with plain: "
+                "the uncertainty has no part in it; leave it out",
+            ),
+            (
+                token == "discarded" and introspective_test,
+                "method.uncertainty_token kept with test_metric introspective, not discarded: the "
+                "uncertainty is of that token",
+            ),
+            (
+                config.metric == "plain" and introspective_test,
+                "method.test_metric semantic with metric plain, not introspective: the "
+                "uncertainty is not trained",
+            ),
+            (
+                config.metric == "ism_dis" and relu,
+                "method.metric ism_sim with uncertainty relu, not ism_dis: Eq. 20 is of cosines",
+            ),
+            (
+                of_cosines and geometry.kind not in ("l2", "l2sq") and not is_cosine(geometry),
+                f"a loss of cosines or Euclidean distances, not {name}, whose geometry is "
+                f"{geometry.kind}: the introspective metric has no form for it",
+            ),
+            (
+                of_cosines and config.metric == "ism_dis" and not is_cosine(geometry),
                 f"method.metric ism_sim with loss {name}, not ism_dis: Eq. 20 is of cosines, and "
-                f"the loss's geometry is {kind}"
-            )
-        if config.proxy_uncertainty == "learnable" and loss.references is Loss.references:
-            raise ValueError(
-                f"method.proxy_uncertainty zero with loss {name}, not learnable: it has no proxies"
-            )
+                f"the loss's geometry is {geometry.kind}",
+            ),
+            (
+                of_cosines
+                and config.proxy_uncertainty == "learnable"
+                and loss.references is Loss.references,
+                f"method.proxy_uncertainty zero with loss {name}, not learnable: it has no proxies",
+            ),
+        ):
+            if refused:
+                raise ValueError(reason)
+        if token is not None:
+            check_tokens(trial.backbone.name, trial.data.image_size, "method.uncertainty_token")
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:

@@ -84,28 +84,32 @@ class Mixing(Plain):
         super().check(trial)
         config = trial.method
         assert isinstance(config, MixingConfig)
-        cached = trial.backbone.mode == "frozen"
-        if cached and config.mixing in ("mixup", "cutmix"):
-            raise ValueError(
-                f"method.mixing feature_mixup or none with cached features, not {config.mixing}: "
-                "there are no images to mix where backbone.mode is frozen"
-            )
-        if not cached and config.mixing == "feature_mixup":
-            raise ValueError(
-                "method.mixing mixup, cutmix or none where images train the backbone, not "
-                "feature_mixup: it mixes cached features (backbone.mode frozen)"
-            )
-        if config.originals == "kept" and config.mixing_probability < 1:
-            raise ValueError(
-                "method.mixing_probability 1 with originals kept, not "
-                f"{config.mixing_probability:g}: set method.originals to replaced"
-            )
+        cached, mixing = trial.backbone.mode == "frozen", config.mixing
         layout = LOSSES[trial.loss.name].batch.layout
-        if config.mixing != "none" and layout == "class_major":
-            raise ValueError(
-                f"method.mixing none with loss {trial.loss.name}, not "
-                f"{config.mixing}: the loss needs one class's images together"
-            )
+        for refused, reason in (
+            (
+                cached and mixing in ("mixup", "cutmix"),
+                f"method.mixing feature_mixup or none with cached features, not {mixing}: "
+                "there are no images to mix where backbone.mode is frozen",
+            ),
+            (
+                not cached and mixing == "feature_mixup",
+                "method.mixing mixup, cutmix or none where images train the backbone, not "
+                "feature_mixup: it mixes cached features (backbone.mode frozen)",
+            ),
+            (
+                config.originals == "kept" and config.mixing_probability < 1,
+                "method.mixing_probability 1 with originals kept, not "
+                f"{config.mixing_probability:g}: set method.originals to replaced",
+            ),
+            (
+                mixing != "none" and layout == "class_major",
+                f"method.mixing none with loss {trial.loss.name}, not {mixing}: the loss needs "
+                "one class's images together",
+            ),
+        ):
+            if refused:
+                raise ValueError(reason)
 
     @classmethod
     def describe_traits(cls, config: ComponentConfig) -> Traits:

@@ -6,7 +6,7 @@ Shape legend: K samples · B batch · F features · D embedding dimensions · R 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -22,9 +22,6 @@ from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
 from trainables.methods.ddml import STD_SHIFT, log_softplus
 from trainables.methods.head import start_kaiming
 from trainables.methods.mixing import Mixing, MixingConfig
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

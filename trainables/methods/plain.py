@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from torch import Generator, Tensor
 
@@ -12,9 +12,6 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import Geometry, ParamGroup
 from trainables.methods.base import METHODS, Method, MethodParts, Progress, State
 from trainables.methods.head import fit_pca, linear_head
-
-if TYPE_CHECKING:
-    pass
 
 
 @METHODS.register("plain")

@@ -64,23 +64,6 @@ def step(method: Any, labels: list[int] = LABELS) -> tuple[DetRegState, dict[str
     return state, method.terms(state, slots, Progress(), streams.generator(0, "loss"))
 
 
-def compare(method: Any, found: Tensor, expected: Tensor, reaches: int = 2) -> None:
-    """Value, and gradient of every parameter, of which `reaches` at least have one."""
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
-    leaves = list(method.parameters())
-    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
-    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
-    reached = 0
-    for mine, loops in zip(ours, theirs, strict=True):
-        if mine is None or loops is None:
-            assert mine is None or not mine.any()
-            assert loops is None or not loops.any()
-            continue
-        reached += bool(mine.abs().sum() > 0)
-        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
-    assert reached >= reaches
-
-
 def flow_input(method: Any) -> Tensor:
     z = inputs() @ method.head.weight.T + method.head.bias
     z = torch.stack([oracle.flow_input(row, method.options.input or "unit") for row in z])

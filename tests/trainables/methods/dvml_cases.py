@@ -60,19 +60,6 @@ def step(
     return state, method.terms(state, labels, progress, streams.generator(0, "loss"))
 
 
-def compare(found: Tensor, expected: Tensor, leaves: dict[str, Tensor]) -> set[str]:
-    """Same value and gradients; the names of the leaves that get one."""
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
-    chosen = list(leaves.values())
-    ours = torch.autograd.grad(found, chosen, retain_graph=True, allow_unused=True)
-    theirs = torch.autograd.grad(expected, chosen, retain_graph=True, allow_unused=True)
-    for mine, loops in zip(ours, theirs, strict=True):
-        assert (mine is None) == (loops is None)
-        if mine is not None:
-            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10)
-    return {name for name, gradient in zip(leaves, ours, strict=True) if gradient is not None}
-
-
 class ByLoops:
     """The whole forward pass of `method` on `x`, from its weights and the step's own draws."""
 
@@ -88,7 +75,3 @@ class ByLoops:
         self.layers = [
             (layer.weight, layer.bias) for layer in (method.decoder[0], method.decoder[2])
         ]
-
-
-def leaves_of(method: DVML, x: Tensor) -> dict[str, Tensor]:
-    return {**dict(method.named_parameters()), "features": x}

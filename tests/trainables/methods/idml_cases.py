@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tests.trainables.methods import method_on
 from trainables import streams
-from trainables.config.network import EmbeddingConfig
 from trainables.config.registry import ComponentConfig
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import METHODS, Progress
+from trainables.methods.base import Progress
 
 B, FEATURES, D, U, C = 6, 7, 4, 3, 5
 SETS = [{0}, {0}, {1, 3}, {3}, {3}, {2, 4}]
 TAU, GAMMA = 1.7, 0.3
+compare = partial(method_on.compare, unreached=())  # every parameter gets a gradient
 GEOMETRIES = [
     Geometry("cosine"),
     Geometry("dot", normalize=True),
@@ -35,23 +37,10 @@ def slots(sets: list[set[int]]) -> Tensor:
 
 
 def attached(method: str, loss: Loss, **options: Any) -> Any:
-    cls = METHODS[method]
     if method == "idml":
-        options = {
-            "uncertainty_dim": U,
-            "tau": TAU,
-            "gamma": GAMMA,
-            "uncertainty_gain": 1.0,
-            **options,
-        }
-    with streams.seeded(0, "init", "method"):
-        return cls(
-            cls.Config(**options),
-            features=FEATURES,
-            embedding=EmbeddingConfig(dim=D),
-            loss=loss,
-            classes=C,
-        ).double()
+        sizes = {"uncertainty_dim": U, "tau": TAU, "gamma": GAMMA, "uncertainty_gain": 1.0}
+        options = {**sizes, **options}
+    return method_on.method_on(method, loss, features=FEATURES, dim=D, classes=C, **options)
 
 
 def base(name: str, **options: Any) -> Loss:
@@ -75,14 +64,3 @@ def metric(method: Any, features: Tensor, labels: Tensor) -> Tensor:
         "metric"
     ].value
     return found
-
-
-def compare(method: Any, found: Tensor, expected: Tensor, unreached: tuple[str, ...] = ()) -> None:
-    """Value and the gradient of every parameter but those named."""
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12, check_dtype=False)
-    named = [(n, p) for n, p in method.named_parameters() if n not in unreached]
-    ours = torch.autograd.grad(found, [p for _, p in named], retain_graph=True)
-    theirs = torch.autograd.grad(expected, [p for _, p in named], retain_graph=True)
-    for (name, _), mine, loops in zip(named, ours, theirs, strict=True):
-        assert mine.abs().sum() > 0, name
-        torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-10, msg=lambda m, n=name: n + m)

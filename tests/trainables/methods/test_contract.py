@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +15,13 @@ from tests.trainables.components import loss_options
 from tests.trainables.support import mark_slow_pairs
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
+from trainables.core.identity import config_hash
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES
-from trainables.methods.base import METHODS, Method
+from trainables.methods.base import METHODS, Method, Progress
 from trainables.methods.head import fit_pca, linear_head
 from trainables.methods.plain import Plain
+from trainables.trial import TrialConfig
 
 FEATURES, D = methods.FEATURES, methods.D
 
@@ -27,7 +30,20 @@ FEATURES, D = methods.FEATURES, methods.D
 RATES = {"nir": 3e-4, "detreg": 1e-3}
 
 
-def takes(method: str, loss: str) -> bool:
+# Smaller than by default, where that takes time.
+SMALL: dict[str, dict[str, Any]] = {
+    "nir": {"flow": {"depth": 4, "width": 32}},
+    "detreg": {"flow": {"depth": 4, "width": 32}},
+    "dvml": {"samples": 4, "hidden": 32},
+    "idml": {"uncertainty_dim": 32},
+}
+
+
+def small(method: str) -> dict[str, Any]:
+    return {"name": method, **SMALL.get(method, {})}
+
+
+def takes(method: Any, loss: str) -> bool:
     return methods.refusal(method, loss_options(loss)) is None
 
 
@@ -38,17 +54,17 @@ pairs = pytest.mark.parametrize(
 
 @pairs
 def test_steps_and_every_parameter_gets_a_gradient(method: str, loss: str) -> None:
-    methods.steps(method, loss_options(loss))
+    methods.steps(small(method), loss_options(loss))
 
 
 @pairs
 def test_training_lowers_the_loss(method: str, loss: str) -> None:
-    methods.lowers_the_loss(method, loss_options(loss), rate=RATES.get(method, 1e-2))
+    methods.lowers_the_loss(small(method), loss_options(loss), rate=RATES.get(method, 1e-2))
 
 
 @pairs
 def test_embeds_alike_and_initialises_alike(method: str, loss: str) -> None:
-    methods.embeds_and_starts_alike(method, loss_options(loss))
+    methods.embeds_and_starts_alike(small(method), loss_options(loss))
 
 
 @pairs
@@ -63,7 +79,7 @@ def test_any_batch_is_finite(  # noqa: PLR0917
     method: str, loss: str, batch: int, scale: float, equal: bool, low_precision: bool
 ) -> None:
     methods.finite(
-        method,
+        small(method),
         loss_options(loss),
         batch=batch,
         scale=scale,
@@ -72,9 +88,76 @@ def test_any_batch_is_finite(  # noqa: PLR0917
     )
 
 
-@pytest.mark.parametrize("method", list(METHODS))
-def test_neutral_names_real_options(method: str) -> None:
-    methods.neutral_options_are_its_own(method)
+# Further options under which a method is the plain loss.
+NEUTRAL = [
+    *({"name": name, **METHODS[name].NEUTRAL} for name in METHODS),
+    {"name": "idml", "metric": "plain", "mixing": "none"},
+    {
+        "name": "detreg",
+        **METHODS["detreg"].NEUTRAL,
+        "flow": {"depth": 12, "width": 8, "identity": True},
+    },
+    {
+        "name": "detreg",
+        **METHODS["detreg"].NEUTRAL,
+        "dueling": True,
+        "second_metric": False,
+        "lambda2": 0.0,
+    },
+]
+
+
+@pytest.mark.parametrize(("options", "loss"), mark_slow_pairs(NEUTRAL, list(LOSSES), takes))
+def test_neutral_is_the_plain_loss_bit_for_bit(options: dict[str, Any], loss: str) -> None:
+    """The terms with their weights, gradients, and embeddings; IDML by its τ within 1e-6."""
+    methods.neutral_options_are_its_own(options["name"])
+    x, labels = methods.features(8), (torch.arange(8) // 2 % methods.C)[:, None]
+    found = []
+    for component in ({"name": "plain"}, options):
+        method = methods.built(component, loss_options(loss))
+        state = method(x, labels, Progress(), streams.generator(0, "method"))
+        terms = method.terms(state, labels, Progress(), streams.generator(0, "loss"))
+        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
+        total = sum(torch.as_tensor(term.weight) * term.value for term in terms.values())
+        total.backward()
+        own = [method.head.weight, method.head.bias, *method.loss.parameters()]
+        grads = [p.grad for p in own if p.grad is not None]
+        found.append([total, method.embedding_of(state.query), *grads])
+        if method.loss.retrieval == method.loss.geometry and method.loss.geometry.clip is None:
+            found[-1].append(method.embed(x))  # else DetReg leaves length and clip to the score
+    for plain, same in zip(*found, strict=True):
+        torch.testing.assert_close(same, plain, rtol=1e-5, atol=1e-6)
+        assert torch.equal(same, plain) or "tau" in options
+
+
+@pytest.mark.parametrize("method", ["ddml", "dvml", "nir", "pel", "idml"])
+def test_retrieval_uses_the_plain_head(method: str) -> None:
+    plain, other = (methods.built(name, "proxy_anchor") for name in ("plain", method))
+    x = methods.features(30)
+    assert torch.equal(other.embed(x), plain.embed(x))
+    for each in (plain, other):
+        each.fit(x)
+    assert torch.equal(other.embed(x), plain.embed(x))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "default"),
+    [
+        ("ddml", {"std_start": "exact"}, {"std_start": "kaiming"}),
+        ("dvml", {"kl_over": "mean"}, {"kl_over": "sum"}),
+        ("detreg", {"input": "raw"}, {"input": "unit"}),
+        ("idml", {"objective": "joint"}, {"objective": "separate"}),
+        ("pel", {"objective": "joint"}, {"objective": "separate"}),
+    ],
+)
+def test_a_later_default_written_out_is_the_same_trial(
+    name: str, options: dict[str, Any], default: dict[str, Any]
+) -> None:
+    plain, written, other = (
+        config_hash(TrialConfig(method={"name": name, **given}), "data")
+        for given in ({}, default, options)
+    )
+    assert plain == written != other
 
 
 def test_all_that_another_package_would_call() -> None:

@@ -11,32 +11,17 @@ from torch import Tensor
 
 from tests.oracles import ddml as oracle
 from tests.trainables.methods.ddml_cases import FEATURES, LABELS, B, C, D, built, step
+from tests.trainables.methods.method_on import compare
 from trainables import streams
 from trainables.core.trace import Trace
-from trainables.losses import geometry
 from trainables.methods.base import Progress
 from trainables.methods.ddml import DDML, DDMLState, log_softplus
-from trainables.methods.plain import Plain
 
 SCALE = 23.0
 
 
 def proxies_of(method: DDML) -> Tensor:
     return method._decoder_references().vectors
-
-
-def compare(method: DDML, found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
-    leaves = [p for p in method.parameters() if p.requires_grad]
-    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
-    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
-    reached = 0
-    for mine, loops in zip(ours, theirs, strict=True):
-        assert (mine is None) == (loops is None)
-        if mine is not None:
-            reached += 1
-            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
-    assert reached >= 2
 
 
 @pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor", "pair"])
@@ -118,6 +103,11 @@ def test_readings_are_options() -> None:
     both = from_mean.query @ method.specific.weight.T + method.specific.bias
     torch.testing.assert_close(from_mean.specific_mean, both[:, :D])
     assert not torch.equal(from_mean.specific_mean, base.specific_mean)
+    method = built(specific_input="unit")
+    from_unit, _ = step(method)
+    sample = torch.stack([z / oracle.length(z) for z in from_unit.sample])
+    both = sample @ method.specific.weight.T + method.specific.bias
+    torch.testing.assert_close(from_unit.specific_mean, both[:, :D])
 
 
 def test_the_scale_of_the_sample_moves_the_split_term_unless_it_is_of_unit_length() -> None:
@@ -140,21 +130,6 @@ def test_the_scale_of_the_sample_moves_the_split_term_unless_it_is_of_unit_lengt
     assert abs(small_slope) < 1e-9 and abs(large_slope) < 1e-9
     (small, _), (large, slope) = (split_and_slope("sample", s) for s in (1.0, 50.0))
     assert large > 100 * small and slope > large
-
-
-def test_a_unit_sample_by_hand() -> None:
-    method = built(specific_input="unit")
-    state, _ = step(method)
-    sample = torch.stack([z / oracle.length(z) for z in state.sample])
-    both = sample @ method.specific.weight.T + method.specific.bias
-    torch.testing.assert_close(state.specific_mean, both[:, :D])
-    assert torch.equal(state.query, step(built())[0].query)
-
-
-def test_retrieval_uses_the_mean() -> None:
-    method, x = built(), torch.randn(B, FEATURES, dtype=torch.float64)
-    expected = torch.nn.functional.normalize(method.head(x), dim=-1)
-    assert torch.equal(method.embed(x), expected)
 
 
 def test_several_references_per_class_are_summed() -> None:
@@ -183,23 +158,6 @@ def test_proxies_are_shared_and_not_detached() -> None:
             terms[name].value, [method.loss.proxies], retain_graph=True
         )
         assert gradient.abs().sum() > 0, name
-
-
-@pytest.mark.parametrize("loss", ["normsoftmax", "proxy_anchor"])
-def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
-    plain, neutral = built("plain", loss), built("ddml", loss, **DDML.NEUTRAL)
-    assert isinstance(plain, Plain)
-    found = []
-    for method in (plain, neutral):
-        _, terms = step(method)
-        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
-        total = sum(torch.tensor(t.weight, dtype=torch.float64) * t.value for t in terms.values())
-        total.backward()
-        references = method.loss.references()
-        grads = [method.head.weight.grad, method.head.bias.grad, references.vectors.grad]
-        found.append([total, terms["metric"].value, method.head.weight, *grads])
-    for a, b in zip(*found, strict=True):
-        assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("length", [1e-3, 1.0, 80.0, 1e5])
@@ -247,11 +205,6 @@ def test_observed_by_loops() -> None:
     assert not any(value.requires_grad for value in seen.values())
 
 
-def test_defaults_written_out_are_the_same_trial() -> None:
-    assert DDML.Config(std_start="kaiming") == DDML.Config()
-    assert DDML.Config(std_start="exact") != DDML.Config()
-
-
 def test_log_std_below_underflow() -> None:
     x = torch.tensor([-1e4, -200.0, -20.5, -19.5, 0.0, 30.0], requires_grad=True)
     found = log_softplus(x, torch.nn.functional.softplus(x))
@@ -261,15 +214,3 @@ def test_log_std_below_underflow() -> None:
     (gradient,) = torch.autograd.grad(found.sum(), x)
     assert gradient.isfinite().all()
     assert gradient[:3].tolist() == [1.0, 1.0, 1.0]
-
-
-def test_the_same_head_and_decoder_whatever_the_method() -> None:
-    assert torch.equal(built("plain").head.weight, built("ddml").head.weight)
-    assert torch.equal(built("ddml", "pair").specific.weight, built("ddml").specific.weight)
-
-
-def test_score_is_the_losses_geometry() -> None:
-    method = built()
-    q, r = torch.randn(3, D), torch.randn(4, D)
-    expected = geometry.score(q, r, method.loss.geometry)
-    assert torch.equal(method.score(q, r, method.loss.geometry), expected)

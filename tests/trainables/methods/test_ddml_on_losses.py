@@ -14,13 +14,11 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import ddml as oracle
-from tests.trainables.components import loss_options
 from trainables import streams
 from trainables.core.network import build_method
 from trainables.losses.base import LOSSES
 from trainables.methods.base import Progress, Term
 from trainables.methods.ddml import DDML, DDMLState
-from trainables.methods.plain import Plain
 from trainables.trial import TrialConfig
 
 FEATURES, D, C = 7, 4, 5
@@ -149,16 +147,6 @@ def test_a_loss_without_a_scale_cannot_be_tied_to(monkeypatch: pytest.MonkeyPatc
     assert built("cosface")
 
 
-@pytest.mark.parametrize("loss", list(LOSSES))
-def test_every_loss_with_proxies_states_its_scale(loss: str) -> None:
-    found = LOSSES[loss](loss_config(loss), classes=C, dim=D)
-    assert (found.logit_scale is None) == (found.references() is None)
-
-
-def loss_config(loss: str) -> Any:
-    return TrialConfig(loss=loss_options(loss), method={"name": "plain"}).loss
-
-
 def test_soft_triple_keeps_its_penalty_and_ten_centres() -> None:
     method = built("soft_triple")
     assert method.loss.references().per_class == 10
@@ -180,29 +168,10 @@ def test_a_decoder_is_added_only_where_the_loss_has_no_proxies(loss: str) -> Non
     except ValueError as refusal:
         pytest.skip(f"refused: {refusal}")
     has = method.loss.references() is not None
-    assert (method.decoder is None) == has
+    assert (method.decoder is None) == has == (method.loss.logit_scale is not None)
     decoder = method._decoder_references()
     proxies = {id(p) for p in method.loss.parameters()} if has else {id(method.decoder.weights)}
     assert id(decoder.vectors) in proxies
     grouped = [p for group in method.param_groups("main") for p in group.params]
     assert sum(p is decoder.vectors for p in grouped) == 1
     assert decoder.labels.tolist() == [c for c in range(C) for _ in range(decoder.per_class)]
-
-
-@pytest.mark.parametrize("loss", list(LOSSES))
-def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
-    try:
-        plain, neutral = built(loss, "plain"), built(loss, **DDML.NEUTRAL)
-    except ValueError as refusal:
-        pytest.skip(f"refused: {refusal}")
-    assert type(plain) is Plain
-    found = []
-    for method in (plain, neutral):
-        _, terms = step(method)
-        # Tensors as weights: nothing is left out of the graph, unlike what the core does.
-        total = sum(torch.as_tensor(t.weight).double() * t.value for t in terms.values())
-        total.backward()
-        grads = [p.grad for p in method.loss.parameters()]
-        found.append([total, terms["metric"].value, method.head.weight.grad, *grads])
-    for a, b in zip(*found, strict=True):
-        assert torch.equal(a, b)

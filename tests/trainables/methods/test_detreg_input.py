@@ -9,18 +9,14 @@ from tests.oracles import detreg as oracle
 from tests.oracles import losses as loss_oracle
 from tests.trainables.methods.detreg_cases import (
     LABELS,
-    B,
     D,
     built,
-    compare,
     expected_r,
     flow_input,
     inputs,
     step,
 )
-from trainables.core.identity import config_hash
-from trainables.methods.detreg import DetReg
-from trainables.trial import TrialConfig
+from tests.trainables.methods.method_on import compare
 
 LENGTHS = pytest.mark.parametrize("length", ["raw", "unit", "sqrt_d"])
 
@@ -43,7 +39,7 @@ def test_length_then_activation_stand_between_head_and_flow(activation: str, len
 
 
 @LENGTHS
-@pytest.mark.parametrize("activation", ["relu", "tanh", "none"])
+@pytest.mark.parametrize("activation", ["relu", "none"])
 def test_every_term_by_loops(length: str, activation: str) -> None:
     """Value and gradient of R₁, R₂, with augmented points, and of the metric loss."""
     method = built(input=length, activation=activation, epsilon=0.3)
@@ -55,26 +51,6 @@ def test_every_term_by_loops(length: str, activation: str) -> None:
     sets = [{y} for y in LABELS]
     expected = loss_oracle.normsoftmax(out, method.loss.weights, sets, 0.05)
     compare(method, terms["metric"].value, expected)
-
-
-def test_augmented_points_leave_the_sphere() -> None:
-    """They lie on the chord between two points of it: "between" within, "printed" beyond."""
-    for kind, shorter in (("between", True), ("printed", False)):
-        method = built(activation="none", augmentation=kind, epsilon=0.3)
-        z = method._flow_input(inputs())
-        torch.testing.assert_close(z.norm(dim=1), torch.ones(B, dtype=torch.float64))
-        points, valid = method._augmented(z, torch.tensor(LABELS)[:, None])
-        lengths = points[valid > 0].norm(dim=1)
-        assert ((lengths < 1) if shorter else (lengths > 1)).all()
-
-
-def test_unit_is_the_default_and_the_same_trial_written_out() -> None:
-    default, unit, raw = (
-        config_hash(TrialConfig(method={"name": "detreg", **options}), "data")
-        for options in ({}, {"input": "unit"}, {"input": "raw"})
-    )
-    assert DetReg.REVISION == 2
-    assert default == unit != raw
 
 
 @LENGTHS

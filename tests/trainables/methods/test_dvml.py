@@ -11,7 +11,6 @@ from tests.oracles import dvml as oracle
 from tests.oracles import losses as oracle_losses
 from tests.oracles import pairs as oracle_pairs
 from tests.trainables.methods.dvml_cases import (
-    FEATURES,
     FIRST,
     LABELS,
     SECOND,
@@ -22,18 +21,15 @@ from tests.trainables.methods.dvml_cases import (
     D,
     T,
     built,
-    compare,
     inputs,
-    leaves_of,
     loss_of,
     step,
 )
+from tests.trainables.methods.method_on import compare
 from trainables import streams
 from trainables.config.network import EmbeddingConfig
-from trainables.core.trace import Trace
 from trainables.methods.base import Progress
 from trainables.methods.dvml import DVML, bend
-from trainables.methods.head import fit_pca, linear_head
 from trainables.trial import TrialConfig
 
 WEIGHTS = {FIRST: (1.0, 1.0, 0.1, 1.0), SECOND: (0.8, 1.0, 0.2, 0.8)}
@@ -53,7 +49,7 @@ def test_l1_by_loops(kl: str) -> None:
     own = ByLoops(method, x)
     printed = oracle.kl_printed(own.mean, own.log_variance)
     expected = printed if kl == "printed" else -printed
-    assert compare(terms["kl"].value, expected, leaves_of(method, x)) == {*SPREAD, "features"}
+    assert compare(method, terms["kl"].value, expected, features=x) == {*SPREAD, "features"}
     posterior = torch.distributions.Normal(own.mean, (0.5 * own.log_variance).exp())
     prior = torch.distributions.Normal(torch.zeros(()).double(), torch.ones(()).double())
     divergence = torch.distributions.kl_divergence(posterior, prior).sum(-1).mean()
@@ -67,13 +63,8 @@ def test_l1_as_a_mean_over_dimensions_by_loops(kl: str) -> None:
     _, terms = step(method, x=x)
     own = ByLoops(method, x)
     expected = oracle.kl_by_dimension(own.mean, own.log_variance) * (1 if kl == "corrected" else -1)
-    assert compare(terms["kl"].value, expected, leaves_of(method, x)) == {*SPREAD, "features"}
+    assert compare(method, terms["kl"].value, expected, features=x) == {*SPREAD, "features"}
     torch.testing.assert_close(D * terms["kl"].value, step(built(kl=kl))[1]["kl"].value)
-
-
-def test_the_sum_written_out_is_the_same_trial() -> None:
-    assert DVML.Config(kl_over="sum") == DVML.Config()
-    assert DVML.Config(kl_over="mean") != DVML.Config()
 
 
 @pytest.mark.parametrize("reading", ["squared", "norm"])
@@ -86,7 +77,7 @@ def test_l2_by_loops(progress: Progress, reading: str) -> None:
     cut = [z.detach() for z in own.generated] if progress is FIRST else own.generated
     power = 2 if reading == "squared" else 1
     expected = oracle.reconstruction(x.detach(), cut, own.layers, power)
-    reached = compare(terms["reconstruction"].value, expected, leaves_of(method, x))
+    reached = compare(method, terms["reconstruction"].value, expected, features=x)
     assert reached == (DECODER if progress is FIRST else {*DECODER, *HEADS, "features"})
 
 
@@ -97,7 +88,7 @@ def test_an_attached_target_pulls_the_features(progress: Progress) -> None:
     own = ByLoops(method, x)
     cut = [z.detach() for z in own.generated] if progress is FIRST else own.generated
     expected = oracle.reconstruction(x, cut, own.layers, 2)
-    assert "features" in compare(terms["reconstruction"].value, expected, leaves_of(method, x))
+    assert "features" in compare(method, terms["reconstruction"].value, expected, features=x)
 
 
 def test_a_detached_spread_leaves_the_features_alone() -> None:
@@ -107,7 +98,7 @@ def test_a_detached_spread_leaves_the_features_alone() -> None:
     _, usual = step(built(), SECOND)
     for name, term in terms.items():
         assert torch.equal(term.value, usual[name].value)
-    leaves = leaves_of(method, x)
+    leaves = {**dict(method.named_parameters()), "features": x}
     grads = torch.autograd.grad(
         terms["kl"].value, list(leaves.values()), retain_graph=True, allow_unused=True
     )
@@ -151,10 +142,10 @@ def test_l3_as_the_mean_over_t_batches_and_l4_by_loops(loss: str, progress: Prog
     _, terms = step(method, progress, x)
     own, each = ByLoops(method, x), list(range(B))
     batches = [metric_by_loops(loss, method, list(z), each) for z in own.generated]
-    reached = compare(terms["generated"].value, sum(batches) / T, leaves_of(method, x))
+    reached = compare(method, terms["generated"].value, sum(batches) / T, features=x)
     assert reached >= {*HEADS, "features"}
     expected = metric_by_loops(loss, method, list(own.invariant), each)
-    reached = compare(terms["metric"].value, expected, leaves_of(method, x))
+    reached = compare(method, terms["metric"].value, expected, features=x)
     assert reached >= {"head.weight", "features"}
     assert not reached & {*SPREAD, *DECODER}
 
@@ -169,7 +160,7 @@ def test_l3_as_one_pooled_batch_by_loops(loss: str, same_image: str) -> None:
     z = [batch[i] for i in range(B) for batch in own.generated]
     images = [i for i in range(B) for _ in range(T)]
     expected = metric_by_loops(loss, method, z, images)
-    compare(terms["generated"].value, expected, leaves_of(method, x))
+    compare(method, terms["generated"].value, expected, features=x)
 
 
 @pytest.mark.parametrize("same_image", ["positive", "excluded"])
@@ -185,7 +176,7 @@ def test_pooled_triplets_by_loops(same_image: str) -> None:
     assert kept
     assert (len(kept) < len(every)) == (same_image == "excluded")
     expected = oracle_pairs.triplet(kept, distance, WIDE, "active", z.new_zeros(()))
-    compare(terms["generated"].value, expected, leaves_of(method, x))
+    compare(method, terms["generated"].value, expected, features=x)
 
 
 def test_a_loss_that_draws_draws_for_every_batch_of_samples() -> None:
@@ -210,30 +201,6 @@ def test_a_loss_that_takes_embeddings_is_refused_pairs_without_those_of_one_imag
         TrialConfig(method={**pooled, "same_image": "excluded"}, loss=loss)
 
 
-def test_pooling_and_same_image_are_different_readings() -> None:
-    found = [
-        step(built(loss="pairs", **options))[1]["generated"].value.item()
-        for options in (
-            {},
-            {"generated": "pooled"},
-            {"generated": "pooled", "same_image": "excluded"},
-        )
-    ]
-    assert len({round(value, 6) for value in found}) == 3
-
-
-def test_state_by_hand() -> None:
-    method, x = built(), inputs()
-    state, _ = step(method, x=x)
-    own = ByLoops(method, x)
-    torch.testing.assert_close(state.query, own.invariant)
-    torch.testing.assert_close(state.mean, own.mean)
-    torch.testing.assert_close(state.log_variance, own.log_variance)
-    torch.testing.assert_close(state.generated, torch.stack(own.generated))
-    assert state.generated.shape == (T, B, D)
-    assert state.reconstructed.shape == (T, B, FEATURES)
-
-
 @pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
 def test_the_papers_weights_by_phase(progress: Progress) -> None:
     _, terms = step(built(), progress)
@@ -250,41 +217,6 @@ def test_the_papers_weights_by_phase(progress: Progress) -> None:
 def test_phase1_is_a_share_of_the_steps(phase1: float, fraction: float, weight: float) -> None:
     _, terms = step(built(phase1=phase1), Progress(fraction=fraction))
     assert terms["generated"].weight == weight
-
-
-def test_retrieval_uses_the_invariant_alone() -> None:
-    method, x = built(), inputs()
-    expected = torch.nn.functional.normalize(method.head(x), dim=-1)
-    assert torch.equal(method.embed(x), expected)
-
-
-@pytest.mark.parametrize("loss", [*ON, "triplet_l2"])
-@pytest.mark.parametrize("progress", [FIRST, SECOND], ids=["phase 1", "phase 2"])
-def test_neutral_is_the_plain_loss_bit_for_bit(loss: str, progress: Progress) -> None:
-    found = []
-    for method in (built("plain", loss), built("dvml", loss, **DVML.NEUTRAL)):
-        _, terms = step(method, progress)
-        total = Trace(1, 0).add(terms)
-        total.backward()
-        references = method.loss.references()
-        own = [] if references is None else [references.vectors.grad]
-        found.append(
-            [total, method.head.weight, method.head.weight.grad, method.head.bias.grad, *own]
-        )
-        assert method.embed(inputs()).isfinite().all()
-    for a, b in zip(*found, strict=True):
-        assert torch.equal(a, b)
-
-
-def test_pca_starts_the_invariant_head_alone() -> None:
-    method, x = built(), torch.randn(30, FEATURES, dtype=torch.float64)
-    before = method.mean.weight.clone()
-    method.fit(x)
-    with streams.seeded(0, "head"):
-        expected = linear_head(FEATURES, EmbeddingConfig(dim=D, init="pca")).double()
-    fit_pca(expected, x)
-    assert torch.equal(method.head.weight, expected.weight)
-    assert torch.equal(method.mean.weight, before)
 
 
 def test_the_added_layers_start_as_in_chainer_and_apart() -> None:
@@ -324,18 +256,6 @@ def test_log_variance_bends_above_ten_only() -> None:
     (gradient,) = torch.autograd.grad(found.exp().sum(), x)
     assert gradient.isfinite().all()
     torch.testing.assert_close(gradient[3:], torch.exp(torch.tensor([10.0] * 3)).double())
-
-
-def test_a_bent_log_variance_is_that_of_both_terms() -> None:
-    method, x = built(), inputs()
-    torch.nn.init.constant_(method.log_variance.bias, 30)
-    state, terms = step(method, SECOND, x)
-    own = ByLoops(method, x)
-    assert (own.log_variance > 20).all()
-    bent = 10 + torch.log(1 + own.log_variance - 10)
-    drawn = oracle.samples(own.invariant, own.mean, bent, own.noise)
-    torch.testing.assert_close(state.generated, torch.stack(drawn))
-    torch.testing.assert_close(terms["kl"].value, -oracle.kl_printed(own.mean, bent))
 
 
 def test_a_phase_without_any_term_is_refused() -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.steps import steps
-from tests.trainables.core_trials import config, timeless, train
+from tests.trainables.core_trials import config, timeless
 from trainables.core import trainer as core
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.methods.dvml import DVML
 from trainables.trial import TrialConfig
 
 
@@ -39,28 +36,13 @@ def test_weights_by_phase_and_what_is_observed(drawn: Path, shared_cache: Path) 
         assert first[f"observed/{name}"] > 0
 
 
-@pytest.mark.parametrize("loss", ["proxy_anchor", "triplet_l2"])
-def test_a_neutral_trial_is_the_plain_one_bit_for_bit(
-    loss: str, drawn: Path, shared_cache: Path
-) -> None:
-    def evaluations(method: dict[str, Any]) -> dict[str, dict[str, float]]:
-        trial = config(
-            drawn, loss={"name": loss}, method=method, training={"epochs": 3, "clip_norm": 1.0}
-        )
-        return train(trial, 0, Runtime("cpu", 1, shared_cache, None)).evaluations
-
-    assert evaluations({"name": "dvml", "samples": 2, **DVML.NEUTRAL}) == evaluations(
-        {"name": "plain"}
-    )
-
-
 class Stop(Exception):
     """Stands for a kill at a chosen step."""
 
 
 # Four epochs of four steps: within the first phase, at its last step, and where it ends in mid
 # epoch, at 0.4 · 16 = 6.4 steps.
-@pytest.mark.parametrize(("phase1", "cut"), [(0.5, 2), (0.5, 7), (0.5, 8), (0.4, 6), (0.4, 7)])
+@pytest.mark.parametrize(("phase1", "cut"), [(0.5, 8), (0.4, 6)])
 def test_resumed_in_a_phase_and_where_it_ends(  # noqa: PLR0917
     phase1: float,
     cut: int,
@@ -96,31 +78,3 @@ def test_resumed_in_a_phase_and_where_it_ends(  # noqa: PLR0917
     assert [timeless(report.metrics) for report in resumed.history] == expected
     for name, tensor in whole.network.state_dict().items():
         assert torch.equal(tensor, resumed.network.state_dict()[name]), name
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("loss", ["triplet_l2", "normsoftmax"])
-def test_many_steps_at_the_papers_settings(loss: str, shared_cache: Path) -> None:
-    """T = 20, 512 dimensions, batches of 128, Adam at 1e-4; a value that is not finite would end
-    the trial."""
-    least = steps(200)
-    epochs = -(-least // 17)  # of 17 steps
-    trial = TrialConfig(
-        data={"name": "typefaces", "image_size": 64},
-        backbone={"mode": "frozen", "pool": "avg"},
-        loss={"name": loss},
-        method={"name": "dvml"},
-        optimizer={"name": "adam", "lr": 1e-4, "weight_decay": 0},
-        schedule={"name": "constant"},
-        training={"epochs": epochs, "batch_size": 128, "per_class": 4, "clip_value": None},
-        selection={"every": epochs},
-    )
-    trainer = Trainer(trial, 0, Runtime("cpu", 1, shared_cache, None))
-    reports = list(trainer.epochs())
-    assert reports[-1].steps >= least
-    assert all(math.isfinite(value) for report in reports for value in report.metrics.values())
-    first, last = reports[0].metrics, reports[-1].metrics
-    for name in ("kl", "reconstruction"):
-        assert last[f"term/{name}/value"] < first[f"term/{name}/value"]
-    assert (first["term/generated/weight"], last["term/generated/weight"]) == (0.1, 0.2)

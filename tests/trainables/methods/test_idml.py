@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from tests.oracles import idml as oracle
-from tests.trainables import components
 from tests.trainables.methods.idml_cases import (
     GAMMA,
     GEOMETRIES,
@@ -32,7 +31,6 @@ from trainables import streams
 from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry
 from trainables.methods.base import Batch, Progress, compare_embeddings
-from trainables.methods.idml import IDML
 from trainables.trial import TrialConfig
 
 # --- the forms ---------------------------------------------------------------------------------
@@ -82,17 +80,6 @@ def test_squared_losses_on_plain_distances_as_eq_14_has_them() -> None:
     torch.testing.assert_close(-plain.square(), squared, rtol=1e-9, atol=1e-12)
     d = oracle.distance(q[3, :D], q[0, :D], q[3, D:], q[0, D:], TAU, GAMMA, unit=True)
     torch.testing.assert_close(plain[3, 0], -d, rtol=1e-9, atol=0)
-
-
-def test_uncertainty_is_of_the_pair() -> None:
-    """β is the norm of the sum of the vectors: opposed uncertainties cancel (section 3.2)."""
-    method = attached("idml", pair_loss(Geometry("l2", normalize=False)), gamma=0.0)
-    s, u = torch.randn(2, D, dtype=torch.float64), torch.randn(1, U, dtype=torch.float64)
-    alike, opposed = torch.cat([s, u.expand(2, -1)], 1), torch.cat([s, torch.cat([u, -u])], 1)
-    plain = -(s[0] - s[1]).norm()
-    g = method.loss.geometry
-    assert method.score(opposed[:1], opposed[1:], g).item() == pytest.approx(plain.item(), rel=1e-6)
-    assert method.score(alike[:1], alike[1:], g).item() > plain.item() * 0.9
 
 
 @pytest.mark.parametrize("geometry", GEOMETRIES)
@@ -163,23 +150,6 @@ def test_the_public_codes_uncertainty_head_gets_no_gradient_and_the_papers_does(
         assert gradient.abs().max() > 1e-6
 
 
-def test_mixed_features_are_not_more_uncertain_than_the_mean_of_the_two() -> None:
-    """‖W f + b‖ is convex in f: what Fig. 6 shows cannot be seen with features mixed."""
-    method = attached("idml", base("proxy_anchor"))
-    f, g = x(), x().flip(0)
-    for share in (0.1, 0.5, 0.8):
-        mixed = method.uncertainty(share * f + (1 - share) * g).norm(dim=1)
-        each = share * method.uncertainty(f).norm(dim=1)
-        assert (mixed <= each + (1 - share) * method.uncertainty(g).norm(dim=1)).all()
-
-
-def test_the_uncertainty_head_starts_small() -> None:
-    """By the gain; else the same draws."""
-    small, large = (attached("idml", base("proxy_anchor"), uncertainty_gain=g) for g in (0.01, 1.0))
-    torch.testing.assert_close(small.uncertainty.weight, 0.01 * large.uncertainty.weight)
-    assert not small.uncertainty.bias.any()
-
-
 def test_learnable_proxy_uncertainty() -> None:
     method = attached("idml", base("proxy_anchor"), proxy_uncertainty="learnable")
     features = x()
@@ -196,28 +166,6 @@ def test_learnable_proxy_uncertainty() -> None:
 
 
 # --- neutral, retrieval, what is refused -------------------------------------------------------
-
-
-@pytest.mark.parametrize("loss", list(LOSSES))
-@pytest.mark.parametrize("options", [IDML.NEUTRAL, {"metric": "plain", "mixing": "none"}])
-def test_neutral_is_the_plain_loss(loss: str, options: dict[str, Any]) -> None:
-    """Within 1e-6 by τ; bit for bit by the plain metric."""
-    reason = components.trial({"name": "idml", **options}, loss)
-    if isinstance(reason, str):
-        pytest.skip(reason)
-    labels = torch.tensor([0, 0, 1, 1, 3, 3])[:, None]
-    found = []
-    for name, given in (("plain", {}), ("idml", options)):
-        method = attached(name, base(loss, **components.REQUIRED.get(loss, {})), **given)
-        value = metric(method, 3 * x(), labels)
-        leaves = [method.head.weight, method.head.bias, *method.loss.parameters()]
-        grads = torch.autograd.grad(value, leaves, allow_unused=True)
-        assert any(g is not None and g.any() for g in grads)
-        found.append([value, method.head.weight, *(g for g in grads if g is not None)])
-    for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-9)
-        if "metric" in options:
-            assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("test_metric", ["semantic", "introspective"])
@@ -289,12 +237,6 @@ def test_what_is_refused_at_plan_time(trial: dict[str, Any], message: str) -> No
     method = {"name": "idml", **trial.pop("method", {})}
     with pytest.raises(ValidationError, match=message):
         TrialConfig.model_validate({**trial, "method": method})
-
-
-def test_what_is_accepted() -> None:
-    frozen = {"backbone": {"mode": "frozen"}}
-    TrialConfig.model_validate({**frozen, "method": {"name": "idml", "mixing": "feature_mixup"}})
-    TrialConfig.model_validate({"method": {"name": "idml"}})
 
 
 def test_a_loss_without_a_form_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

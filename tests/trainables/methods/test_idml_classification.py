@@ -143,16 +143,6 @@ def test_neutral_is_plain_softmax(name: str) -> None:
         assert torch.equal(class_logits(method, x()), class_logits(plain, x()))
 
 
-def test_without_uncertainty_the_public_form_is_plain() -> None:
-    """ReLU of negative uncertainties is none."""
-    method = attached("idml", softmax(), uncertainty="relu", tau=5.0, gamma=0.0)
-    plain = attached("plain", softmax())
-    with torch.no_grad():
-        method.uncertainty.weight.zero_()
-        method.uncertainty.bias.fill_(-1)
-    torch.testing.assert_close(metric(method, x(), ONE), metric(plain, x(), ONE))
-
-
 def test_answers_are_of_the_semantic_embedding_or_introspective() -> None:
     features = x()
     for test_metric in ("semantic", "introspective"):

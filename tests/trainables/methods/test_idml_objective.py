@@ -25,8 +25,7 @@ from tests.trainables.methods.idml_cases import (
     x,
 )
 from trainables import streams
-from trainables.core.identity import config_hash
-from trainables.methods.base import METHODS, Batch, Progress
+from trainables.methods.base import Batch, Progress
 from trainables.methods.mixing import UNUSED, beta_share
 from trainables.trial import TrialConfig
 
@@ -138,16 +137,6 @@ def test_a_step_that_does_not_mix_is_the_plain_one() -> None:
     )
 
 
-def test_the_objectives_differ() -> None:
-    found = []
-    for options, _ in OBJECTIVES.values():
-        loss = base("proxy_anchor", **LOSSES_BY_LOOPS["proxy_anchor"])
-        found.append(step(attached("idml", loss, mixing="feature_mixup", **options)).item())
-    separate, default, joint, weighted = found
-    assert separate == default
-    assert len({round(value, 6) for value in (separate, joint, weighted)}) == 3
-
-
 @pytest.mark.parametrize("objective", ["separate", "joint"])
 @pytest.mark.parametrize("method", ["idml", "pel"])
 def test_nothing_without_mixing(method: str, objective: str) -> None:
@@ -192,19 +181,6 @@ def test_losses_of_one_label_take_the_separate_objective() -> None:
         TrialConfig.model_validate(trial)
     trial["method"] |= {"mixed_labels": "weighted"}
     TrialConfig.model_validate(trial)
-
-
-@pytest.mark.parametrize("method", ["idml", "pel"])
-def test_the_default_written_out_is_the_same_trial(method: str) -> None:
-    assert METHODS[method].REVISION == 2
-    trials = [
-        TrialConfig.model_validate({"method": {"name": method, **options}})
-        for options in ({}, {"objective": "separate"}, {"objective": "joint"})
-    ]
-    default, written, other = (config_hash(trial, "data") for trial in trials)
-    assert default == written != other
-    again = TrialConfig.model_validate_json(trials[2].model_dump_json())
-    assert again == trials[2]
 
 
 def test_slots_are_as_the_tests_above_think() -> None:

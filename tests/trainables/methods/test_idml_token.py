@@ -9,7 +9,6 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ablate.cli.main import main
 from tests.trainables import core_trials
 from trainables import load
 from trainables.backbones.second_token import TwoTokens
@@ -162,23 +161,3 @@ def test_off_it_is_no_part_of_a_trial() -> None:
 def test_what_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         config(**changes)
-
-
-def test_a_plan_tells_it_in_one_line(
-    tmp_path: Path, shared_cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = tmp_path / "spec.yaml"
-    spec.write_text(
-        "name: token\n"
-        "trial:\n"
-        "  backbone: {name: resnet18, weights: none}\n"
-        "  method: {name: idml, uncertainty_token: discarded}\n"
-        "studies:\n"
-        "  one: {design: grid, grid: {method.tau: [1, 5]}}\n"
-    )
-    asked = ["run", str(spec), "--plan", "--device", "cpu", "--out", str(tmp_path / "runs")]
-    assert main(asked) == 2
-    said = capsys.readouterr().err.strip()
-    assert said.count("\n") == 0
-    for part in ("backbone", "resnet18", "keeps its tokens", "Take deit_small_patch16_224"):
-        assert part in said

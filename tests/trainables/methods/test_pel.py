@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,16 +11,15 @@ from torch import Tensor
 
 from tests.oracles import ddml as gaussian
 from tests.oracles import idml as oracle
-from tests.trainables.methods.method_on import method_on
+from tests.trainables.methods import method_on
 from trainables import streams
 from trainables.config.registry import ComponentConfig
-from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Geometry, Loss, Pairs
-from trainables.methods.base import Progress, Term, compare_embeddings
-from trainables.methods.pel import PEL
+from trainables.methods.base import Progress, Term
 
 B, FEATURES, D, C, K = 5, 7, 4, 5, 3
 LABELS = [0, 0, 1, 3, 3]
+compare = partial(method_on.compare, least=4)
 
 
 class PairLoss(Loss):
@@ -43,7 +43,7 @@ def base(name: str, **options: Any) -> Loss:
 def attached(method: str, loss: Loss, **options: Any) -> Any:
     if method == "pel":
         options = {"samples": K, **options}
-    return method_on(method, loss, features=FEATURES, dim=D, classes=C, **options)
+    return method_on.method_on(method, loss, features=FEATURES, dim=D, classes=C, **options)
 
 
 def step(method: Any) -> tuple[Any, dict[str, Term]]:
@@ -51,20 +51,6 @@ def step(method: Any) -> tuple[Any, dict[str, Term]]:
     labels = torch.tensor(LABELS)[:, None]
     state = method(3 * x, labels, Progress(), streams.generator(0, "method"))
     return state, method.terms(state, labels, Progress(), streams.generator(0, "loss"))
-
-
-def compare(method: Any, found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
-    leaves = list(method.parameters())
-    ours = torch.autograd.grad(found, leaves, retain_graph=True, allow_unused=True)
-    theirs = torch.autograd.grad(expected, leaves, retain_graph=True, allow_unused=True)
-    reached = 0
-    for mine, loops in zip(ours, theirs, strict=True):
-        assert (mine is None) == (loops is None)
-        if mine is not None:
-            reached += 1
-            torch.testing.assert_close(mine, loops, rtol=1e-6, atol=1e-9)
-    assert reached >= 4
 
 
 def samples(method: Any) -> Tensor:
@@ -129,26 +115,3 @@ def test_the_prior_by_loops() -> None:
     state, terms = step(method)
     compare(method, terms["kl"].value, gaussian.split_closed(state.mean, state.std))
     assert terms["kl"].weight == 0.3
-
-
-def test_retrieval_compares_the_means() -> None:
-    method = attached("pel", base("proxy_anchor"))
-    x = torch.randn(B, FEATURES, dtype=torch.float64)
-    z = method.embed(x)
-    assert torch.equal(z, torch.nn.functional.normalize(method.head(x), dim=-1))
-    assert method.traits.plain_retrieval
-    geometry = method.loss.geometry
-    assert torch.equal(compare_embeddings(method, z, z, geometry), geometries.score(z, z, geometry))
-
-
-@pytest.mark.parametrize("loss", ["proxy_anchor", "normsoftmax", "margin"])
-def test_neutral_is_the_plain_loss_bit_for_bit(loss: str) -> None:
-    found = []
-    for name, options in (("plain", {}), ("pel", PEL.NEUTRAL)):
-        method = attached(name, base(loss), **options)
-        _, terms = step(method)
-        total = sum(torch.tensor(t.weight, dtype=torch.float64) * t.value for t in terms.values())
-        total.backward()
-        found.append([total, method.head.weight.grad, method.head.bias.grad])
-    for a, b in zip(*found, strict=True):
-        assert torch.equal(a, b)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,7 +13,6 @@ from tests.trainables.core_trials import config, train
 from trainables import streams
 from trainables.core.runtime import Runtime
 from trainables.core.trainer import Trainer
-from trainables.data import cache as caches
 from trainables.machine import kernels
 from trainables.methods import principal
 from trainables.methods.principal import kept_start, principal_start, start_key
@@ -84,41 +80,6 @@ def test_a_variable_that_only_counts_threads_changes_nothing(
     assert start_key(features(), DIM) == before
 
 
-@pytest.mark.parametrize("name", ["weight.npy", "bias.npy", "digests.json"])
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_broken_file_is_found_and_made_again(
-    name: str, gone: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    expected = kept_start(tmp_path)(features(), DIM)
-    file = tmp_path / "starts" / start_key(features(), DIM) / name
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    if gone:
-        file.unlink()
-    else:
-        file.write_bytes(content)
-    with caplog.at_level(logging.WARNING, "trainables"):
-        assert same(kept_start(tmp_path)(features(), DIM), expected)
-    assert "it is made again" in caplog.text
-    assert file.exists()
-    assert file.read_bytes() != content
-
-
-def test_objects_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though somebody had written them with the digests that belong to them."""
-
-    def planted(features: torch.Tensor, dim: int) -> principal.Start:
-        return torch.zeros(dim, 9), torch.zeros(dim)
-
-    monkeypatch.setattr(principal, "principal_start", planted)
-    kept_start(tmp_path)(features(), DIM)
-    folder = tmp_path / "starts" / start_key(features(), DIM)
-    np.save(folder / "weight.npy", np.array([{}], dtype=object), allow_pickle=True)
-    monkeypatch.setattr(caches, "_is_trusted", lambda folder: True)
-    with pytest.raises(ValueError, match="allow_pickle=False"):
-        kept_start(tmp_path)(features(), DIM)
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
 def test_a_cache_that_cannot_be_written_stops_nobody(
     code: int,
@@ -133,43 +94,6 @@ def test_a_cache_that_cannot_be_written_stops_nobody(
     with caplog.at_level(logging.WARNING, "trainables"):
         assert same(kept_start(tmp_path)(features(), DIM), principal_start(features(), DIM))
     assert "the principal directions are not kept" in caplog.text
-
-
-def test_the_machines_other_faults_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(folder: Path, build: object) -> Path:
-        raise OSError(errno.EIO, "no")
-
-    monkeypatch.setattr(principal, "published", broken)
-    with pytest.raises(OSError, match="no"):
-        kept_start(tmp_path)(features(), DIM)
-
-
-MANY = """
-import sys, torch
-from pathlib import Path
-from trainables.methods import principal
-torch.set_num_threads(1)
-find, cache = principal.principal_start, Path(sys.argv[1])
-def counted(features, dim):
-    with (cache / "found.txt").open("a") as out:
-        out.write("x")
-    return find(features, dim)
-principal.principal_start = counted
-features = torch.sin(1.7 * torch.arange(360.0)).view(40, 9)
-weight, bias = principal.kept_start(cache)(features, 4)
-print(weight.numpy().tobytes().hex()[:64])
-"""
-
-
-def test_processes_that_start_together_find_them_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MANY, str(tmp_path)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = {process.communicate()[0] for process in processes}
-    assert all(process.returncode == 0 for process in processes)
-    assert len(said) == 1
-    assert (tmp_path / "found.txt").read_text() == "x"
 
 
 @pytest.mark.parametrize("method", ["plain", "ddml"])
@@ -206,12 +130,3 @@ def test_a_backbone_that_trains_keeps_none(
     changes = {"backbone": {"mode": "finetune"}, "embedding": {"dim": 8, "init": "pca"}}
     trainer = Trainer(config(drawn, **changes), 0, Runtime("cpu", 1, shared_cache))
     assert next(trainer.epochs()).epoch == 1
-
-
-def test_the_processes_of_a_run_check_them_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept_start(tmp_path)(features(), DIM)
-    monkeypatch.setattr(caches, "_checked", {})
-    monkeypatch.setattr(caches, "damage", never)
-    kept_start(tmp_path)(features(), DIM)
