@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from trainables.losses import geometry as geometries
 from trainables.losses.base import LOSSES, Loss, ParamGroup, References, make_pairs
 from trainables.losses.normsoftmax import NormSoftmax, soft_cross_entropy
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
 from trainables.methods.head import start_kaiming
 from trainables.methods.plain import Plain
 
@@ -111,11 +111,7 @@ class DDML(Plain):
         specific_input: Literal["sample", "mean", "unit"] = "sample"
         std_start: Literal["exact", "kaiming"] | None = None
 
-        @field_validator("std_start", mode="before")
-        @classmethod
-        def kaiming_is_none(cls, value: Any) -> Any:
-            """So that the default, written out or not, is one trial."""
-            return None if value == "kaiming" else value
+        kaiming_is_none = field_validator("std_start", mode="before")(read_as_none("kaiming"))
 
     @classmethod
     def check(cls, trial: Trial) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from trainables.flows.config import FlowConfig
 from trainables.flows.flow import Flow
 from trainables.losses.base import Geometry, Loss, ParamGroup, make_pairs
 from trainables.losses.geometry import squared_distance
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
 from trainables.methods.lipschitz import diagonal_r, singular_r
 from trainables.methods.plain import Plain
 
@@ -124,11 +124,7 @@ class DetReg(Plain):
         normalize: bool = True
         input: Literal["raw", "unit", "sqrt_d"] | None = None
 
-        @field_validator("input", mode="before")
-        @classmethod
-        def unit_is_none(cls, value: Any) -> Any:
-            """So that the default, written out or not, is one trial."""
-            return None if value == "unit" else value
+        unit_is_none = field_validator("input", mode="before")(read_as_none("unit"))
 
     def __init__(self, config: Config, **parts: Unpack[MethodParts]) -> None:
         super().__init__(config, **parts)

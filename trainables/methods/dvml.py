@@ -6,7 +6,7 @@ Shape legend: B batch · F features · D embedding dimensions · H hidden width 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
+from typing import TYPE_CHECKING, ClassVar, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
@@ -17,7 +17,7 @@ from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.losses.base import ParamGroup, Traits, make_pairs
 from trainables.losses.geometry import safe_sqrt
 from trainables.machine.kernels import Linear
-from trainables.methods.base import METHODS, MethodParts, Progress, State, Term
+from trainables.methods.base import METHODS, MethodParts, Progress, State, Term, read_as_none
 from trainables.methods.head import start_lecun
 from trainables.methods.plain import Plain
 
@@ -123,11 +123,7 @@ class DVML(Plain):
         spread: Literal["attached", "detached"] = "attached"
         kl_over: Literal["sum", "mean"] | None = None
 
-        @field_validator("kl_over", mode="before")
-        @classmethod
-        def sum_is_none(cls, value: Any) -> Any:
-            """So that the default, written out or not, is one trial."""
-            return None if value == "sum" else value
+        sum_is_none = field_validator("kl_over", mode="before")(read_as_none("sum"))
 
     @classmethod
     def check(cls, trial: Trial) -> None:

@@ -6,7 +6,7 @@ Shape legend: B batch · H, W image sides · F features · S label slots.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import torch
 from pydantic import Field, field_validator
@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from trainables.config.registry import ComponentConfig, NamedConfig
 from trainables.errors import ConfigError
 from trainables.losses.base import LOSSES, Loss, Traits
-from trainables.methods.base import Batch, MethodParts
+from trainables.methods.base import Batch, MethodParts, read_as_none
 from trainables.methods.plain import Plain
 
 if TYPE_CHECKING:
@@ -61,11 +61,7 @@ class MixingConfig(NamedConfig):
     mixed_labels: Literal["sets", "weighted"] = "sets"
     objective: Literal["separate", "joint"] | None = None
 
-    @field_validator("objective", mode="before")
-    @classmethod
-    def separate_is_none(cls, value: Any) -> Any:
-        """So that the default, written out or not, is one trial."""
-        return None if value == "separate" else value
+    separate_is_none = field_validator("objective", mode="before")(read_as_none("separate"))
 
 
 class Mixing(Plain):
