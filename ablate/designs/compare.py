@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.exclude import Rule, check_rules, not_excluded
-from ablate.designs.factors import check_size
+from ablate.designs.factors import Rule, check_rules, check_size, not_excluded
 from ablate.designs.parts import (
     LEFT_OUT,
     MAX_COMBINATIONS,

@@ -11,8 +11,15 @@ from pydantic import Field, model_validator
 
 from ablate.designs import fractions
 from ablate.designs.base import DESIGNS, StudyBase
-from ablate.designs.exclude import Rule, check_rules, not_excluded
-from ablate.designs.factors import Levels, check_factors, check_size, values_of
+from ablate.designs.factors import (
+    Levels,
+    Rule,
+    check_factors,
+    check_rules,
+    check_size,
+    not_excluded,
+    values_of,
+)
 from ablate.designs.parts import MAX_COMBINATIONS, Point, cell_name
 from ablate.values.canonical import canonical
 from ablate.values.errors import listed, nearest, shown

@@ -1,19 +1,22 @@
-"""Factors and their levels: what grids, one-factor studies and factorials share.
+"""Factors, their levels, and the combinations that a crossed design leaves out.
 
 A factor is a path with its levels (`loss.temperature: [0.05, 0.1]`), and so it may be any field of
 a trial, a whole component too (`loss: [{name: proxy_anchor}, {name: normsoftmax}]`); or a name with
 named levels, each a partial trial: `head: {small: {embedding.dim: 64}, large: {…}}`.
+
+A rule of `exclude` is `{factor: level or list of levels, …}`: combinations that match all of it go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag
 
 from ablate.designs.parts import MAX_CELLS
 from ablate.values.canonical import canonical
-from ablate.values.errors import shown
+from ablate.values.errors import listed, nearest, shown
 from trainables.errors import ConfigError
 
 LISTED, NAMED = "list of levels", "named levels"  # the members of the union
@@ -23,6 +26,8 @@ Levels = Annotated[
     | Annotated[dict[str, dict[str, Any]], Field(min_length=1), Tag(NAMED)],
     Discriminator(lambda given: NAMED if isinstance(given, dict) else LISTED),
 ]
+
+Rule = Annotated[dict[str, Any], Field(min_length=1)]
 
 
 def values_of(factor: str, levels: Levels, level: Any) -> dict[str, Any]:
@@ -55,3 +60,68 @@ def check_factors(factors: dict[str, Levels], key: str, least: int = 1) -> None:
 def check_size(cells: int) -> None:
     if cells > MAX_CELLS:
         raise ValueError(f"at most {MAX_CELLS} cells, not {cells}")
+
+
+def check_rules(
+    rules: Iterable[Rule], factors: Mapping[str, Collection[Any]], key: Callable[[str], str]
+) -> None:
+    """Raise for a factor or a level that the design does not have.
+
+    Args:
+        factors: each with its levels, or their names. key: where in the study a factor's levels
+            stand.
+
+    Raises:
+        ConfigError: its path is the rule's place in the study.
+    """
+    for i, rule in enumerate(rules):
+        for factor, wanted in rule.items():
+            place = f"exclude.{i}.{factor}"
+            if factor not in factors:
+                raise ConfigError(
+                    place,
+                    f"the unknown factor {factor!r}",
+                    f"one of {listed(factors)}",
+                    nearest(factor, factors),
+                )
+            known = [canonical(level) for level in factors[factor]]
+            levels = levels_of(wanted, known)
+            if not levels:
+                raise ConfigError(
+                    place, "no level", f"a level of {factor}, or several", "Remove the rule"
+                )
+            for level in levels:
+                if canonical(level) not in known:
+                    raise ConfigError(
+                        place,
+                        shown(level),
+                        f"a level of {factor}: {listed(map(shown, factors[factor]))}",
+                        f"Name a level as it is written in `{key(factor)}`",
+                    )
+
+
+def not_excluded(
+    combinations: Iterable[tuple[Any, ...]],
+    rules: Sequence[Rule],
+    factors: Mapping[str, Collection[Any]],
+) -> Iterator[tuple[Any, ...]]:
+    """The combinations, one level for each factor in order, that no rule takes out."""
+    names = list(factors)
+    known = {factor: list(map(canonical, levels)) for factor, levels in factors.items()}
+    matches = [
+        [(names.index(f), {*map(canonical, levels_of(w, known[f]))}) for f, w in rule.items()]
+        for rule in rules
+    ]
+    for levels in combinations:
+        texts = list(map(canonical, levels)) if rules else []
+        if not any(all(texts[i] in wanted for i, wanted in rule) for rule in matches):
+            yield levels
+
+
+def levels_of(wanted: Any, known: Sequence[str]) -> list[Any]:
+    """The levels that a rule or a condition names: one, or a list; a level may be a list itself.
+
+    known: all there are, as canonical JSON.
+    """
+    whole = not isinstance(wanted, list | tuple) or canonical(wanted) in known
+    return [wanted] if whole else list(wanted)

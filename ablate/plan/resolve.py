@@ -70,10 +70,8 @@ def default_settings() -> dict[str, dict[str, Any]]:
     for part, registry in (("loss", LOSSES), ("method", METHODS), ("data", DATASETS)):
         for name in registry:
             options = registry[name].Config.model_construct(name=name).model_dump(mode="json")
-            own = leaves({part: options})
-            settings[f"{part}.{name}"] = {
-                path: value for path, value in own.items() if path != f"{part}.name"
-            }
+            del options["name"]
+            settings[f"{part}.{name}"] = leaves({part: options})
     return settings
 
 

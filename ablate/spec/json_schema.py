@@ -28,7 +28,10 @@ def json_schema() -> dict[str, Any]:
             continue
         properties["trial"] = partial
         around = properties["around"]
-        around["anyOf"] = [around.pop("items"), {"type": "array", "items": around_ref()}]
+        around["anyOf"] = [
+            around.pop("items"),
+            {"type": "array", "items": {"$ref": "#/$defs/Around"}},
+        ]
         around.pop("type", None)
     schema["properties"]["extends"] = {
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
@@ -39,7 +42,3 @@ def json_schema() -> dict[str, Any]:
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "ablate sweep"
     return schema
-
-
-def around_ref() -> dict[str, str]:
-    return {"$ref": "#/$defs/Around"}

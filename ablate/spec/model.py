@@ -23,20 +23,8 @@ from trainables.errors import ConfigError
 
 _NAMES = (
     "map_at_r",
-    "recall_at_1",
-    "recall_at_2",
-    "recall_at_4",
-    "recall_at_8",
-    "recall_at_10",
-    "recall_at_100",
-    "recall_at_1000",
-    "r_precision",
-    "map_at_1000",
-    "nmi",
-    "ami",
-    "f1",
-    "top_1_accuracy",
-    "top_5_accuracy",
+    *(f"recall_at_{k}" for k in (1, 2, 4, 8, 10, 100, 1000)),
+    *("r_precision", "map_at_1000", "nmi", "ami", "f1", "top_1_accuracy", "top_5_accuracy"),
 )
 METRICS = tuple(f"{split}/{name}" for split in COMPARED for name in _NAMES)
 REPORTED = tuple(f"{split}/{name}" for split in SPLITS for name in _NAMES)

@@ -112,33 +112,6 @@ def test_every_combination_has_a_tuned_centre_of_its_own(tmp_path: Path) -> None
     arms = [p.arm for p in equal.spec.studies["rows"].listed]
     needs = [[a.best_of for a in equal.spec.studies["rows"].needs(arm)] for arm in arms]
     assert needs == [["tune_normsoftmax"], ["tune_proxy_anchor"]]
-    other = plan(
-        rows=rows,
-        tune_normsoftmax=search("normsoftmax", 6),
-        tune_proxy_anchor=search("proxy_anchor", 9),
-    )
-    assert advice.warnings(other) == [
-        "rows compares rows tuned with different budgets: 12 trials for normsoftmax; "
-        "18 trials for proxy_anchor; expected 18 for each: raise `trials` of tune_normsoftmax, or "
-        "say `tuning: as_published` where its settings are printed ones"
-    ]
-
-
-def test_tuning_counts_studies_behind_studies_once() -> None:
-    made = plan(
-        tune=search("proxy_anchor", 5),
-        grid={"design": "grid", "around": {"best_of": "tune"}, "grid": {"method.beta": [1, 2, 3]}},
-        rows={
-            "design": "compare",
-            "variants": {
-                "none": {},
-                "tuned": {"around": {"best_of": "tune"}},
-                "both": {"around": [{"best_of": "grid"}, {"best_of": "tune"}]},
-            },
-        },
-    )
-    assert made.tuning() == {"rows": {"none": 0, "tuned": 10, "both": 13}}
-    assert len(advice.warnings(made)) == 1
 
 
 def test_what_a_cell_sets_itself_is_not_left_to_results(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from optuna import samplers
 from scipy import stats
 
 from ablate.samplers.space import Axis
 from tests.ablate.samplers.searches import NUMBERS, bowl, driven, study
 
 SEEDS = 20
+MODEL = {"multivariate": True, "constant_liar": True}
 
 
 def ours(sampler: str, budget: int, number: int) -> float:
@@ -36,20 +38,12 @@ def optunas(sampler: Any, budget: int) -> float:
 @pytest.mark.parametrize(
     ("sampler", "budget", "make"),
     [
-        (
-            "tpe",
-            48,
-            lambda s: optuna.samplers.TPESampler(
-                seed=s, n_startup_trials=8, multivariate=True, constant_liar=True
-            ),
-        ),
-        ("random", 48, lambda s: optuna.samplers.RandomSampler(seed=s)),
-        ("quasi_random", 48, lambda s: optuna.samplers.QMCSampler(seed=s, scramble=True)),
-        ("cmaes", 120, lambda s: optuna.samplers.CmaEsSampler(seed=s)),
+        ("tpe", 48, lambda s: samplers.TPESampler(seed=s, n_startup_trials=8, **MODEL)),
+        ("random", 48, lambda s: samplers.RandomSampler(seed=s)),
+        ("quasi_random", 48, lambda s: samplers.QMCSampler(seed=s, scramble=True)),
+        ("cmaes", 120, lambda s: samplers.CmaEsSampler(seed=s)),
         pytest.param(
-            "gp",
-            24,
-            lambda s: optuna.samplers.GPSampler(seed=s, n_startup_trials=8),
+            *("gp", 24, lambda s: samplers.GPSampler(seed=s, n_startup_trials=8)),
             marks=pytest.mark.slow,
         ),
     ],

@@ -23,16 +23,11 @@ def test_it_names_no_other_sweep_and_no_other_trial() -> None:
     assert now.sweep_id == before.sweep_id
 
 
-COMPARED = "a metric of classes held out from training: search optimises validation"
-
-
-def test_trials_that_look_at_the_training_classes_have_their_curve() -> None:
-    curve = {"curves": [{"studies": ["rows"], "metric": "train/map_at_r"}]}
-    assert plan(spec(report=curve, studies__rows__trial={"selection.train_curve": True}))
-
-
-def test_the_loss_of_every_epoch_keeps_its_curve() -> None:
-    assert plan(spec(report={"curves": [{"studies": ["rows"], "metric": "train/loss"}]}))
+@pytest.mark.parametrize("metric", ["map_at_r", "loss"])
+def test_the_training_classes_have_curves(metric: str) -> None:
+    curve = {"curves": [{"studies": ["rows"], "metric": f"train/{metric}"}]}
+    trial = {"selection.train_curve": True} if metric == "map_at_r" else {}
+    assert plan(spec(report=curve, studies__rows__trial=trial))
 
 
 def test_a_metric_of_neither_task_is_refused_and_one_of_another_task_told() -> None:
