@@ -81,7 +81,9 @@ def check_objectives(
             known = [each.metric for each in of.objectives]
             known += [m for m in metrics if MetricName.parse(m).split in read and m not in known]
             if around.by not in known:
-                raise _unknown_metric(where, around.by, known)
+                raise _unknown_metric(
+                    where, around.by, known, f"; these are read of study {around.best_of}"
+                )
 
 
 def check_compared(place: str, metric: str) -> None:

@@ -144,8 +144,10 @@ class Attempt:
             self._logger.info("%s interrupted by the machine: %s", self.job.trial_id, error)
             raise
         except Exception as error:
-            self._logger.exception("%s failed", self.job.trial_id)
-            return [*reports, failure(error)]
+            last = failure(error)
+            self._logger.info("%s", last["traceback"].rstrip())
+            self._logger.info("%s failed: %s", self.job.trial_id, last["reason"])
+            return [*reports, last]
         finally:
             if watch is not None:  # a driver that is slow to ask is no fault of the trial
                 watch.close()
